@@ -1,7 +1,7 @@
-//! The processes that the monitor has started and that have not ended.
+//! The running child processes of the monitor.
 //!
-//! The monitor counts them itself, in all and for each account. The process that asks it keeps to limits of its own,
-//! and may have been taken over: it must not be able to fill the machine with processes of root's making.
+//! The monitor limits their number itself, in total and for each account. The login process has limits of its own, but if it
+//! is compromised it must not be able to start an unlimited number of processes.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use rustix::process::{
     waitpid,
 };
 
-/// Processes that open a file may live at a time. They take no longer than the file's system does.
+/// The maximum number of processes that open a file. They end when the file system has answered.
 const MOST_OPENERS: usize = 16;
 
-/// A refusal is told at most this often.
-const TOLD: Duration = Duration::from_secs(60);
+/// The minimum interval between messages about refusals.
+const MESSAGE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What a process is for.
+/// The task of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work<'a> {
     /// A broker for this account.
@@ -28,14 +28,14 @@ pub(crate) enum Work<'a> {
     Open,
 }
 
-/// Processes of the monitor.
+/// The child processes of the monitor.
 #[derive(Debug)]
 pub(crate) struct Children {
-    /// How many brokers there may be, and how many of one account.
+    /// The maximum number of brokers, and of brokers of one account.
     brokers: usize,
     of_account: usize,
     living: Vec<Child>,
-    /// When a refusal was told.
+    /// The time of the last message about a refusal.
     told: Option<Instant>,
 }
 
@@ -44,13 +44,13 @@ struct Child {
     pid: Pid,
     /// Readable when it has ended.
     ended: OwnedFd,
-    /// Whose broker it is; `None` opens a file.
+    /// The account of a broker; `None` opens a file.
     account: Option<String>,
 }
 
 impl Children {
-    /// None yet. The process that asks is meant to have up to `brokers` of them, and up to `of_account` for one account.
-    /// Twice as many may live: one that was told to end may still be there when the next one starts.
+    /// The login process is expected to have up to `brokers` brokers, and up to `of_account` for one account. Twice as many are
+    /// permitted, because a broker that was told to end may still run when the next one starts.
     pub(crate) fn new(brokers: usize, of_account: usize) -> Self {
         Self {
             brokers: brokers.saturating_mul(2),
@@ -60,25 +60,25 @@ impl Children {
         }
     }
 
-    /// Raises the limit of descriptors as far as it takes and can be done: each process has one.
+    /// Raises the limit of descriptors as far as necessary and possible: each process needs one.
     pub(crate) fn make_room_for_descriptors(&self) {
-        /// Standard ones, the socket, and those of a process that is about to start.
+        /// Standard descriptors, the socket, and those of a process that is being started.
         const OTHERS: usize = 32;
 
         let wanted = self.brokers.saturating_add(MOST_OPENERS + OTHERS) as u64;
         let mut limit = getrlimit(Resource::Nofile);
         if limit.current.is_some_and(|current| current < wanted) {
             limit.current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
-            // Without it there are as many processes as there are descriptors, and the others are refused.
+            // If this fails, the number of processes is limited by that of descriptors.
             let _ = setrlimit(Resource::Nofile, limit);
         }
     }
 
-    /// Whether another process may be started.
+    /// Checks whether another process may be started.
     ///
     /// # Errors
     ///
-    /// `EAGAIN`, if there are too many. Standard error is told, though not each time.
+    /// `EAGAIN`, if there are too many. Some refusals are reported on standard error.
     pub(crate) fn admit(&mut self, work: Work<'_>) -> Result<(), Errno> {
         let Some(reason) = self.refusal(work) else {
             return Ok(());
@@ -97,7 +97,7 @@ impl Children {
         };
         let of_account = self.count(|living| living == Some(account));
         if of_account >= self.of_account {
-            // The name comes from the request and is not trusted: it is cut.
+            // The name is from the request and not trusted: it is truncated.
             let name: String = account.chars().take(64).collect();
             return Some(format!("{of_account} act as the account {name:?} already"));
         }
@@ -113,20 +113,20 @@ impl Children {
     fn tells_now(&mut self, now: Instant) -> bool {
         let tells = self
             .told
-            .is_none_or(|told| now.saturating_duration_since(told) >= TOLD);
+            .is_none_or(|told| now.saturating_duration_since(told) >= MESSAGE_INTERVAL);
         if tells {
             self.told = Some(now);
         }
         tells
     }
 
-    /// Counts a process that was started.
+    /// Counts a new process.
     ///
     /// # Errors
     ///
-    /// When it cannot be counted, and so was ended again.
+    /// When it cannot be tracked. It was killed then.
     pub(crate) fn add(&mut self, pid: Pid, work: Work<'_>) -> Result<(), Errno> {
-        // The number is its own until it has been waited for.
+        // The pid is not reused before the process was waited for.
         let ended = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
             let _ = kill_process(pid, Signal::KILL);
             let _ = retry_on_intr(|| waitpid(Some(pid), WaitOptions::empty()));
@@ -143,7 +143,7 @@ impl Children {
         Ok(())
     }
 
-    /// Waits until there is something to read, and meanwhile for the processes that end.
+    /// Waits until the socket is readable, and meanwhile reaps processes that end.
     pub(crate) fn wait_for(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         loop {
             let living = self.living.iter().map(|child| child.ended.as_fd());
@@ -153,18 +153,18 @@ impl Children {
                 .collect();
             retry_on_intr(|| poll(&mut polled, None))?;
             let mut is_ready = polled.iter().map(|polled| !polled.revents().is_empty());
-            let something_came = is_ready.next() == Some(true);
+            let is_readable = is_ready.next() == Some(true);
             let ended: Vec<bool> = is_ready.collect();
             let mut ended = ended.into_iter();
             self.living.retain(|child| {
                 let has_ended = ended.next() == Some(true);
                 if has_ended {
-                    // It may be gone already: where SIGCHLD was ignored from the start, the kernel waits.
+                    // Fails if SIGCHLD is ignored: then the kernel has reaped the process.
                     let _ = waitpid(Some(child.pid), WaitOptions::NOHANG);
                 }
                 !has_ended
             });
-            if something_came {
+            if is_readable {
                 return Ok(());
             }
         }
@@ -199,7 +199,11 @@ mod tests {
             pid
         });
         assert_eq!(children.admit(Work::Broker("carol")), Err(Errno::AGAIN));
-        assert_eq!(children.admit(Work::Open), Ok(()), "it is another kind");
+        assert_eq!(
+            children.admit(Work::Open),
+            Ok(()),
+            "it has a limit of its own"
+        );
         for (ended, pid) in sleepers.into_iter().enumerate() {
             kill_process(pid, Signal::KILL).unwrap();
             while children.living.len() > 1 - ended {
@@ -209,13 +213,13 @@ mod tests {
             assert_eq!(
                 waitpid(Some(pid), WaitOptions::NOHANG).err(),
                 Some(Errno::CHILD),
-                "nothing is left of it"
+                "it was reaped"
             );
         }
     }
 
     #[test]
-    fn those_that_open_files_are_few() {
+    fn processes_that_open_files_are_limited() {
         let mut children = Children::new(1, 1);
         let sleepers: Vec<_> = (0..MOST_OPENERS).map(|_| sleeper()).collect();
         for pid in &sleepers {
@@ -230,13 +234,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_once_a_minute() {
+    fn refusals_are_reported_once_a_minute() {
         let mut children = Children::new(1, 1);
         let start = Instant::now();
         assert!(children.tells_now(start));
-        assert!(!children.tells_now(start + TOLD / 2));
-        assert!(children.tells_now(start + TOLD));
-        assert!(!children.tells_now(start + TOLD));
+        assert!(!children.tells_now(start + MESSAGE_INTERVAL / 2));
+        assert!(children.tells_now(start + MESSAGE_INTERVAL));
+        assert!(!children.tells_now(start + MESSAGE_INTERVAL));
     }
 
     #[test]

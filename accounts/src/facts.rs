@@ -1,4 +1,4 @@
-//! Facts of files, as a broker tells them.
+//! Metadata of files, in the form of messages.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -8,14 +8,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use gridhaul_storage::{Access, Account, DirectoryEntry, FileKind, Metadata};
 use serde::{Deserialize, Serialize};
 
-/// A name in a directory, and what it names.
+/// A directory entry.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) name: Vec<u8>,
     pub(crate) facts: Facts,
 }
 
-/// `Metadata` without names of accounts, which a broker cannot find out.
+/// `Metadata` without names of accounts, which a broker cannot look up.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Facts {
     kind: Kind,
@@ -44,7 +44,7 @@ enum Kind {
     Other,
 }
 
-/// A time as the kernel has it: nanoseconds count forwards, also before 1970.
+/// A time in the form of the kernel: nanoseconds are positive, also before 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Time {
     seconds: i64,
@@ -59,7 +59,7 @@ impl Entry {
         }
     }
 
-    /// Bytes that it takes in a message, at most.
+    /// The maximum length in a message, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         const NUMBERS: usize = 96;
         let target = self.facts.link_target.as_ref().map_or(0, Vec::len);
@@ -96,8 +96,8 @@ impl Facts {
         }
     }
 
-    /// Names of accounts are added here. `before` are the facts of another file, most likely with the same
-    /// accounts, whose names need not be asked for again.
+    /// Adds names of accounts. `before` is the metadata of the previous file, most likely of the same owner, whose name is
+    /// reused.
     pub(crate) fn into_metadata(self, before: Option<Metadata>) -> Metadata {
         let (owner, group) = before.map_or((None, None), |before| {
             (Some(before.owner), Some(before.group))
@@ -155,7 +155,7 @@ impl Time {
         }
     }
 
-    /// What a clock cannot say is its beginning.
+    /// Times out of range become the epoch.
     pub(crate) fn into_system(self) -> SystemTime {
         let whole = Duration::from_secs(self.seconds.unsigned_abs());
         let start = if self.seconds < 0 {
@@ -178,7 +178,7 @@ mod tests {
     use crate::messages::{ENTRIES_BYTES, LONGEST_PATH, REPLY_BYTES};
 
     #[test]
-    fn metadata_comes_through_unchanged() {
+    fn metadata_is_transmitted_unchanged() {
         let mut metadata = Metadata {
             kind: FileKind::Symlink,
             size: u64::MAX,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn times_before_1970_come_through() {
+    fn times_before_1970_are_transmitted() {
         for time in [
             UNIX_EPOCH,
             UNIX_EPOCH + Duration::new(5_000_000_000, 999_999_999),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_entry_fits_behind_the_others() {
+    fn the_longest_entry_fits_after_the_others() {
         let longest = [b'x'; LONGEST_PATH];
         let entry = Entry {
             name: vec![b'n'; 255],

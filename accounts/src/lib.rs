@@ -1,19 +1,59 @@
-//! Files as the account that owns them.
+//! File access as local accounts, by processes with the accounts' permissions.
 //!
-//! The server has no rights of its own worth having. A [`Monitor`], started as root before there is a
-//! thread or a network, starts a broker for each active account: a process with the account's user, its
-//! groups, and nothing else. The broker opens, lists and renames beneath the account's root, and passes
-//! open descriptors back, over which the server moves bytes without further requests. So the kernel
-//! decides what an account may do, and files belong to it.
+//! The server process has no privileges. A [`Monitor`], started as root before there is a thread or a network, starts a
+//! *broker* for each active account: a process with the user and groups of the account. The broker opens, lists and renames
+//! files beneath the account's root, and passes open descriptors to the server, which reads and writes them without further
+//! requests. So the kernel checks the permissions of the account, and new files belong to it.
 //!
-//! [`Accounts`] is the server's side: brokers are started at the first login, end when they are idle,
-//! and come back. [`AccountStorage`] is a [`Storage`](gridhaul_storage::Storage) like any other.
-//! Without root there is one account, the server's own ([`open_own`]).
+//! ```text
+//! server: Accounts, AccountStorage         root: Monitor
+//!        │                                    │ fork, setresuid, Landlock, seccomp
+//!        │                                    v
+//!        └── calls of Storage, descriptors ── broker of alice, broker of bob, ...
+//! ```
 //!
-//! The monitor also opens files for the server itself that only root may read, from a list that it was
-//! started with: a host key that was renewed, a password file.
+//! [`Accounts`] is the server's side: it starts a broker at the first login, ends idle ones, and starts them again on demand.
+//! [`AccountStorage`] implements [`Storage`](gridhaul_storage::Storage). A server that was started without root serves its own
+//! account only ([`open_own`]).
 //!
-//! What it will not do: pass judgement on passwords. No login happens here.
+//! The monitor also opens files for the server that only root may read, such as a renewed host key or a password file, from a
+//! list that it was started with. Passwords and logins are not handled here.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use std::sync::Arc;
+//!
+//! use gridhaul_accounts::{
+//!     AccountPolicy, AccountRequest, Accounts, BrokerLimits, Monitor, MonitorOptions,
+//! };
+//! use gridhaul_storage::Storage as _;
+//!
+//! // As root, before the process starts a thread:
+//! let options = MonitorOptions {
+//!     policy: AccountPolicy::default(),
+//!     pam_service: None,
+//!     umask: None,
+//!     brokers: 100,
+//! };
+//! let monitor = Monitor::start(Some(options), Vec::new())?;
+//!
+//! // At a login, without privileges:
+//! let limits = BrokerLimits {
+//!     brokers: 100,
+//!     idle: std::time::Duration::from_secs(600),
+//!     call: BrokerLimits::CALL,
+//!     fresh: BrokerLimits::FRESH,
+//! };
+//! let accounts = Accounts::new(Arc::new(monitor), limits);
+//! let storage = accounts.open(&AccountRequest {
+//!     account: "alice".to_owned(),
+//!     root: "$HOME".into(),
+//!     read_only: false,
+//!     file_mode: 0o644,
+//! })?;
+//! storage.stat(Path::new("/data"))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod account;
 mod broker;

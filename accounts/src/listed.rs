@@ -1,7 +1,7 @@
-//! Files that only root may read, opened for the login process, which is not root any more.
+//! Opens files that only root may read, for the login process, which has no root privileges.
 //!
-//! That process may ask at any time, also when an attacker has taken it over. So a file is opened only if
-//! root alone can put another in its place: a link to any secret of the machine would do.
+//! The login process may request them at any time, also when an attacker controls it. So a file is opened only if no other
+//! account than root can replace it, for example by a link to another secret of the machine.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -14,24 +14,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::refusal::os_error;
 
-/// Symbolic links on the way to a file; path_resolution(7) has as many.
+/// The maximum number of symbolic links on a path, as in path_resolution(7).
 const MOST_LINKS: usize = 40;
 
 /// Why the monitor does not open a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum OpenError {
-    /// The monitor was not told of it when it was started.
+    /// It is not on the monitor's list.
     #[error("it was not configured when the server started")]
     Unlisted,
-    /// The server could have it point elsewhere.
+    /// Another account than root could replace it.
     #[error(
         "others than root may put another in its place: let only root write to its directories"
     )]
     Exposed,
-    /// It is a directory, a pipe or a device.
+    /// It is not a regular file.
     #[error("it is no file")]
     NoFile,
-    /// The kernel refused, or the monitor is gone.
+    /// A system call failed, or the monitor has ended.
     #[error("{}", os_error(Errno::from_raw_os_error(*.0)))]
     Kernel(i32),
 }
@@ -42,23 +42,23 @@ impl From<Errno> for OpenError {
     }
 }
 
-/// A directory on the way, and what is known of it.
+/// A directory of the path, and its status.
 struct Directory {
     opened: OwnedFd,
     facts: Stat,
 }
 
-/// Whether a monitor that had this file on its list would open it: for reports. Must be called as root.
+/// Checks whether the monitor would open this file if it were on its list, for reports. Must be called as root.
 ///
 /// # Errors
 ///
-/// Why it would not.
+/// The reason if it would not.
 pub fn may_be_opened(path: &Path) -> Result<(), OpenError> {
     open(path).map(drop)
 }
 
-/// Opens a file for reading, after a look at each directory and link that leads to it. Nothing is opened
-/// that is not a file: opening a pipe waits, and a device may do anything.
+/// Opens a file for reading, after checking each directory and link of its path. Only regular files are opened: opening a
+/// FIFO blocks, and opening a device may have side effects.
 pub(crate) fn open(path: &Path) -> Result<OwnedFd, OpenError> {
     let path = std::path::absolute(path)
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL))?;
@@ -100,7 +100,7 @@ pub(crate) fn open(path: &Path) -> Result<OwnedFd, OpenError> {
                 facts,
             }),
             FileType::RegularFile if ahead.is_empty() => {
-                // The same file: the directory is root's.
+                // It is still the same file, because only root can change the directory.
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
                 return Ok(openat(&here.opened, &name, flags, Mode::empty())?);
             }
@@ -110,7 +110,7 @@ pub(crate) fn open(path: &Path) -> Result<OwnedFd, OpenError> {
     Err(OpenError::NoFile)
 }
 
-/// The names of a path, the first on top. `..` is a name too.
+/// Pushes the names of a path, the first on top. `..` is a name as well.
 fn put_ahead(ahead: &mut Vec<OsString>, path: &Path) {
     let names = path
         .components()
@@ -131,11 +131,11 @@ impl Directory {
         Ok(Self { opened, facts })
     }
 
-    /// Whether only root may put something else in the place of an entry.
+    /// Whether only root may replace an entry of this directory.
     fn only_root_exchanges(&self, entry: &Stat) -> bool {
         let mode = Mode::from_raw_mode(self.facts.st_mode);
         let writable = mode.intersects(Mode::WGRP | Mode::WOTH);
-        // As in /tmp, where what is root's stays root's.
+        // In a sticky directory such as /tmp other accounts cannot replace files of root.
         let kept = mode.contains(Mode::SVTX) && entry.st_uid == 0;
         self.facts.st_uid == 0 && (!writable || kept)
     }

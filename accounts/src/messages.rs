@@ -1,8 +1,7 @@
-//! What the server, the monitor and the brokers say to each other.
+//! Messages between the server, the monitor and the brokers.
 //!
-//! Every message fits into a buffer whose size is here, and is read whole or refused. None of the
-//! three trusts another: the monitor has its rules from the time before there was a network, and what a
-//! broker says concerns the files of its own account only.
+//! Every message fits into a buffer whose size is defined here, and is received completely or refused. No process trusts
+//! another: the rules of the monitor are fixed when it starts, and answers of a broker affect only the files of its account.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,28 +15,28 @@ use crate::facts::{Entry, Facts, Time};
 use crate::listed::OpenError;
 use crate::refusal::Refusal;
 
-/// Bytes of the longest path: that of the kernel, without the zero at its end.
+/// The longest path in bytes: that of the kernel (PATH_MAX), without the terminating zero.
 pub(crate) const LONGEST_PATH: usize = 4095;
 
-/// Bytes of the longest message to the monitor or to a broker: two paths and a little.
+/// The longest message to the monitor or to a broker in bytes: two paths, and the rest.
 pub(crate) const REQUEST_BYTES: usize = 2 * LONGEST_PATH + 512;
 
-/// Bytes of the longest answer: entries of a directory, of which the last may be a long one.
+/// The longest answer in bytes: entries of a directory, the last of which may be long.
 pub(crate) const REPLY_BYTES: usize = ENTRIES_BYTES + LONGEST_PATH + 1024;
 
-/// About how many bytes of entries a broker collects before it answers.
+/// The bytes of entries after which a broker sends a message.
 pub(crate) const ENTRIES_BYTES: usize = 32 * 1024;
 
-/// From the server to the monitor. The answer is a [`Started`], with a socket to a process of its own.
+/// From the server to the monitor. The answer is a [`Started`] with a socket to a new process.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Order<'a> {
-    /// Start a broker. It says [`Hello`].
+    /// Start a broker, which sends a [`Hello`].
     Broker(#[serde(borrow)] Start<'a>),
-    /// Open the file at this place of the monitor's list. What comes is [`Opened`].
+    /// Open the file at this position of the monitor's list. The process sends an [`Opened`].
     Open(u64),
 }
 
-/// What a broker is started for.
+/// The account and options of a broker.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Start<'a> {
     pub(crate) account: &'a str,
@@ -47,33 +46,31 @@ pub(crate) struct Start<'a> {
     pub(crate) directory_mode: u32,
 }
 
-/// From the monitor to the server. A failure has the kernel's number.
+/// From the monitor to the server. The error is an `errno`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Started(pub(crate) Result<(), i32>);
 
-/// The first and only message on the socket from the monitor: from the broker to the server, with the
-/// sockets for requests.
+/// From the broker to the server: the only message on the socket from the monitor. The sockets for requests are sent with it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Hello(pub(crate) Result<Ready, Refusal>);
 
-/// The only message on the socket from the monitor when a file was to be opened. The descriptor comes
-/// with it.
+/// From a process that opens a file: the only message on the socket from the monitor. The descriptor is sent with it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Opened(pub(crate) Result<(), OpenError>);
 
-/// What the server is told of an account that may be used.
+/// A broker that is ready.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Ready {
     pub(crate) pid: u32,
     pub(crate) home: Vec<u8>,
 }
 
-/// From the server to a broker: one call of `Storage`. Each has one [`Reply`].
+/// From the server to a broker: a call of `Storage`. Each has one [`Reply`].
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Request<'a> {
     OpenRead {
         path: &'a [u8],
-        /// Past the page cache as well.
+        /// With a second descriptor past the page cache.
         direct: bool,
     },
     OpenWrite {
@@ -81,19 +78,19 @@ pub(crate) enum Request<'a> {
         truncate: bool,
         direct: bool,
     },
-    /// Whether the root's path still leads to the directory that was opened; if not, the failure is `ESTALE`.
+    /// Check whether the root's path still leads to the open directory. Fails with `ESTALE` if not.
     CheckRoot,
     Stat(&'a [u8]),
     List(&'a [u8]),
     /// The next entries of a listing.
     Continue(u32),
-    /// The rest of a listing is not needed.
+    /// Abandon a listing.
     Forget(u32),
     MakeDirectory(&'a [u8]),
     RemoveFile(&'a [u8]),
     RemoveDirectory(&'a [u8]),
     RemoveTree(&'a [u8]),
-    /// Stop a [`Request::RemoveTree`] that is under way. It has no answer of its own.
+    /// Cancel a [`Request::RemoveTree`] in progress. Has no answer of its own.
     Cancel,
     Rename {
         from: &'a [u8],
@@ -103,7 +100,7 @@ pub(crate) enum Request<'a> {
         path: &'a [u8],
         mode: u32,
     },
-    /// Without a number the group is unknown.
+    /// `None` for an unknown group.
     SetGroup {
         path: &'a [u8],
         group: Option<u32>,
@@ -121,7 +118,7 @@ pub(crate) enum Request<'a> {
         length: u64,
     },
     ChecksumAttribute(&'a [u8]),
-    /// Without a value it is removed.
+    /// `None` removes it.
     SetChecksumAttribute {
         path: &'a [u8],
         value: Option<&'a [u8]>,
@@ -132,13 +129,13 @@ pub(crate) enum Request<'a> {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     Done,
-    /// The descriptor comes with it, and after it the one past the page cache, if there is one.
+    /// The descriptor is sent with it, followed by the one past the page cache, if any.
     Opened,
     Facts(Facts),
     Attribute(Option<Vec<u8>>),
     Entries {
         entries: Vec<Entry>,
-        /// The listing's number, unless this is all.
+        /// The listing's number, if further entries follow.
         more: Option<u32>,
     },
     Failed(Failure),
@@ -147,14 +144,14 @@ pub(crate) enum Reply {
 /// A failed call.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
-    /// The place of the call's name in [`CALLS`].
+    /// The position of the call's name in [`CALLS`].
     call: u8,
     errno: i32,
-    /// The place of the rule in [`Rule::ALL`], if one refused the call.
+    /// The position of the rule in [`Rule::ALL`], if one refused the call.
     rule: Option<u8>,
 }
 
-/// The names that `Storage` gives to calls that fail.
+/// The names of calls in errors of `Storage`.
 const CALLS: [&str; 18] = [
     "open",
     "stat",
@@ -176,7 +173,7 @@ const CALLS: [&str; 18] = [
     "broker",
 ];
 
-/// The name of a call that is none of the others.
+/// The name of other calls.
 pub(crate) const BROKER: &str = CALLS[CALLS.len() - 1];
 
 pub(crate) fn path(bytes: &[u8]) -> &Path {
@@ -198,7 +195,7 @@ impl Failure {
     }
 
     pub(crate) fn into_error(self) -> StorageError {
-        /// The largest that Linux has, MAX_ERRNO.
+        /// MAX_ERRNO of Linux.
         const MOST: i32 = 4095;
         let call = CALLS.get(usize::from(self.call)).copied();
         let errno = match self.errno {

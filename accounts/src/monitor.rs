@@ -1,11 +1,10 @@
-//! The monitor: the one process that keeps root's rights, and does two things with them.
+//! The monitor: the only process that keeps root's privileges. It starts brokers and opens listed files.
 //!
-//! It is a copy of the server from the time before the server listened, read a secret, or started a
-//! thread. Only the process that decides logins has a socket to it. On a request it starts a broker, or a
-//! process that opens a file, and passes the socket to it back. Everything that can take long or go wrong
-//! (the account database, the rules, the root, a file) is the work of that process; the rules and the list
-//! of files are those that the monitor had from the start, so that a process that was taken over cannot
-//! change them, and it counts the processes that it has started. It ends when the process that asks it ends.
+//! It is forked from the server before that listens, reads a secret, or starts a thread. Only the login process has a socket
+//! to it. On a request the monitor starts a broker, or a process that opens a file, and returns a socket to this process.
+//! All work that can block or fail (the account database, the rules, the root, a file) is done in this process. The rules
+//! and the list of files are fixed when the monitor starts, so that a compromised process cannot change them, and the
+//! monitor limits the number of processes itself. It ends when the login process ends.
 
 use std::fs::File;
 use std::io;
@@ -30,10 +29,10 @@ use crate::options::MonitorOptions;
 use crate::process;
 use crate::socket::{self, Received};
 
-/// How long the file system of a file may take.
+/// The time limit for opening a file.
 const OPEN: Duration = Duration::from_secs(10);
 
-/// Why there is no monitor.
+/// Why the monitor could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the process that keeps root's rights: {0}")]
 pub struct MonitorError(#[from] io::Error);
@@ -47,11 +46,10 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Starts the monitor. Must be called as root, while the process has one thread, and before it
-    /// opens what accounts must not see.
+    /// Starts the monitor. Must be called as root, while the process has one thread, and before it opens files or memory that
+    /// accounts must not access.
     ///
-    /// Without `options` it starts no brokers. `files` are those that [`Monitor::open`] opens, and no
-    /// others ever.
+    /// Without `options` the monitor starts no brokers. [`Monitor::open`] opens only `files`.
     ///
     /// # Errors
     ///
@@ -62,8 +60,7 @@ impl Monitor {
     ) -> Result<Self, MonitorError> {
         let (ours, theirs) = socket::pair().map_err(io::Error::from)?;
         let pid = process::fork(|| {
-            // SAFETY: nothing but this socket is used here, and the process ends without going back to
-            // what the server had open.
+            // SAFETY: only this socket is used here, and the process ends without using other descriptors of the server.
             let closed = unsafe { process::close_all_but(theirs.as_fd()) };
             match closed {
                 Ok(()) => run(&theirs, options.as_ref(), &files),
@@ -77,27 +74,26 @@ impl Monitor {
         })
     }
 
-    /// A descriptor that is readable when the monitor has ended. Only the process that started it can have one.
+    /// A descriptor that becomes readable when the monitor ends. Only the parent of the monitor can get one.
     ///
     /// # Errors
     ///
-    /// As those of [`process::watch`].
+    /// As for [`process::watch`].
     pub fn watch(&self) -> io::Result<OwnedFd> {
         process::watch(self.pid)
     }
 
-    /// The place of a file in the list, if it is there.
+    /// The position of a file in the list.
     pub fn place(&self, file: &Path) -> Option<usize> {
         self.files.iter().position(|listed| listed == file)
     }
 
-    /// Opens the file at this place of the list for reading, which this process need not be allowed to
-    /// do. May block.
+    /// Opens the file at this position of the list for reading, with root's permissions. May block.
     ///
     /// # Errors
     ///
-    /// When there is no such place, or the file cannot be opened, is none, or others than root could have
-    /// exchanged it.
+    /// When there is no such position, or the file cannot be opened, is not a regular file, or could have been replaced by
+    /// another account than root.
     pub fn open(&self, place: usize) -> Result<File, OpenError> {
         let place = u64::try_from(place).map_err(|_| OpenError::Unlisted)?;
         let opener = self.order(&Order::Open(place))?;
@@ -112,11 +108,11 @@ impl Monitor {
         };
         let Opened(opened) = postcard::from_bytes(&buffer[..bytes]).map_err(|_| Errno::PROTO)?;
         opened?;
-        // A descriptor that this process has no room for is left out by the kernel.
+        // The kernel drops descriptors that exceed this process's limit.
         Ok(descriptors.pop().ok_or(Errno::MFILE)?.into())
     }
 
-    /// Has a process started, and returns the socket to it.
+    /// Requests a process, and returns the socket to it.
     fn order(&self, order: &Order<'_>) -> Result<OwnedFd, Errno> {
         let message = postcard::to_stdvec(order).map_err(|_| Errno::INVAL)?;
         if message.len() > REQUEST_BYTES {
@@ -124,8 +120,7 @@ impl Monitor {
         }
         let mut buffer = [0; 64];
         let mut descriptors = Vec::new();
-        // A question and its answer; the socket stays whole if a thread panics between them, or the
-        // monitor is gone.
+        // The lock covers a request and its answer. Poisoning is harmless: a panic cannot occur between them.
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         socket::send(&*socket, &message, &[])?;
         let Received::Message(bytes) = socket::receive(&*socket, &mut buffer, &mut descriptors)?
@@ -151,10 +146,10 @@ impl BrokerSource for Monitor {
     }
 }
 
-/// The life of the monitor, in a process of its own.
+/// The main function of the monitor process.
 fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &[PathBuf]) {
     process::ignore_signals();
-    // For the list of processes; failing to set the name does no harm.
+    // The name is for `ps`; an error is harmless.
     let _ = rustix::thread::set_name(c"gridhaul-mon");
     let executes = options.is_some_and(|options| options.pam_service.is_some());
     let kept = needed(options);
@@ -163,7 +158,7 @@ fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &[PathBuf]) {
         .map_err(SandboxError::from)
         .and_then(|()| gridhaul_sandbox::monitor::confine(executes))
     {
-        // The server sees that its requests fail, and this is why.
+        // The server only sees that its requests fail. This message has the reason.
         eprintln!("gridhaul-server: the monitor cannot give up what it does not need: {error}");
         return;
     }
@@ -206,8 +201,7 @@ fn start(
     let (theirs, ours) = socket::pair()?;
     let pid = process::fork(|| {
         process::leave_children_to_the_kernel();
-        // SAFETY: nothing but this socket is used here, and the process ends without going back to what
-        // the monitor had open.
+        // SAFETY: only this socket is used here, and the process ends without using other descriptors of the monitor.
         if unsafe { process::close_all_but(ours.as_fd()) }.is_err() {
             return;
         }
@@ -224,7 +218,7 @@ fn start(
     Ok(theirs)
 }
 
-/// Opens a file of the list, in a process of its own.
+/// Opens a file of the list. Runs in a process of its own.
 fn open(server: &OwnedFd, place: u64, files: &[PathBuf]) {
     let file = usize::try_from(place).ok().and_then(|at| files.get(at));
     let (opened, file) = match file
@@ -236,21 +230,19 @@ fn open(server: &OwnedFd, place: u64, files: &[PathBuf]) {
     };
     if let Ok(message) = postcard::to_stdvec(&opened) {
         let file = file.as_ref().map(|file| file.as_fd());
-        // If the server is gone, the answer is not needed.
+        // An error means that the server has ended.
         let _ = socket::send(server, &message, file.as_slice());
     }
 }
 
-/// What the monitor's work takes.
+/// The capabilities that the monitor and its children need.
 fn needed(options: Option<&MonitorOptions>) -> CapabilitySet {
-    // For files of the list, and for the shadow database: not even root may read them by their permission
-    // bits on some systems.
+    // For listed files and the shadow database: on some systems their permission bits exclude even root.
     let reads = CapabilitySet::DAC_READ_SEARCH;
     let Some(options) = options else {
         return reads;
     };
-    // Brokers become their account with these. Roots are opened as the account, and brokers end by
-    // themselves: that needs nothing.
+    // Brokers change to their account with these. Opening the root as the account needs no capability.
     let needed = reads | CapabilitySet::SETUID | CapabilitySet::SETGID;
     if options.policy.allow_root {
         needed | ROOTS_RIGHTS

@@ -1,4 +1,4 @@
-//! The one account of a server that was started without root: its own.
+//! The server's own account, the only one without root.
 
 use std::path::{Path, PathBuf};
 
@@ -9,16 +9,16 @@ use crate::account::LocalAccount;
 use crate::client::{AccountError, AccountRequest};
 use crate::refusal::Refusal;
 
-/// Opens the files of the account that this process runs as, and tells where its sessions begin, as a
-/// path beneath the root.
+/// Opens the files of the account of this process, and returns the initial directory of its sessions, as a path beneath the
+/// root.
 ///
 /// # Errors
 ///
-/// When another account is asked for, or the root cannot be opened.
+/// When another account is requested, or the root cannot be opened.
 pub fn open_own(request: &AccountRequest) -> Result<(PosixStorage, PathBuf), AccountError> {
     let own = LocalAccount::own();
     let account = match LocalAccount::find(&request.account) {
-        // Two names may have one number.
+        // Two names may have the same uid.
         Ok(account) if account.uid == Uid::effective().as_raw() => account,
         _ => {
             return Err(AccountError::NotOurs {

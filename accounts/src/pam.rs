@@ -1,8 +1,8 @@
-//! PAM's account stage: whether the machine's own rules let an account in now.
+//! PAM's account stage: whether the machine's configuration permits an account now.
 //!
-//! Modules are foreign code. They are loaded in a process of their own, which ends with the answer, and
-//! never in the monitor or a broker. libpam is opened when it is needed, so that machines without it
-//! lack nothing else. No password is asked for: that stage is GSI's.
+//! PAM modules are foreign code. They are loaded in a process of their own, which ends after its answer, and never in the
+//! monitor or a broker. libpam is loaded on demand, so that the program runs on machines without it. Authentication is not
+//! done by PAM.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -16,15 +16,15 @@ use crate::process;
 use crate::refusal::{Refusal, os_error};
 use crate::socket::{self, Received};
 
-/// How long modules may take: they ask directory services.
-const TIME: Duration = Duration::from_secs(30);
+/// The time limit of modules, which may query directory services.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// The longest answer, in bytes.
-const ANSWER: usize = 1024;
+/// The maximum length of the answer in bytes.
+const ANSWER_BYTES: usize = 1024;
 
 const LIBRARY: &CStr = c"libpam.so.0";
 
-/// Where services are described (pam.d(5)). For one that is not, libpam would ask the service `other`.
+/// The directories of service files (pam.d(5)). For a service without a file, libpam would use the service `other`.
 const DIRECTORIES: [&str; 2] = ["/etc/pam.d", "/usr/lib/pam.d"];
 
 // From security/_pam_types.h.
@@ -32,11 +32,11 @@ const PAM_SUCCESS: c_int = 0;
 const PAM_CONV_ERR: c_int = 19;
 const PAM_SILENT: c_int = 0x8000;
 
-/// Asks the account stage of `service`. Must be called as root, in a process with one thread.
+/// Runs the account stage of `service`. Must be called as root, in a process with one thread.
 ///
 /// # Errors
 ///
-/// When a module refuses the account, or PAM cannot be asked.
+/// When a module refuses the account, or PAM cannot be used.
 pub(crate) fn check(service: &str, account: &str) -> Result<(), Refusal> {
     let unasked = |reason: String| Refusal::Machine {
         account: account.to_owned(),
@@ -49,19 +49,18 @@ pub(crate) fn check(service: &str, account: &str) -> Result<(), Refusal> {
     }
     let (ours, theirs) = socket::pair().map_err(|errno| unasked(os_error(errno)))?;
     process::fork(|| {
-        // A module that hangs would stay when the broker has given up, and nothing would count it.
+        // A module that hangs must end with the broker, because the monitor does not count this process.
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-        // SAFETY: nothing but this socket is used here, and the process ends without going back to what
-        // the broker had open.
+        // SAFETY: only this socket is used here, and the process ends without using other descriptors of the broker.
         let closed = unsafe { process::close_all_but(theirs.as_fd()) };
         let answer = match closed {
-            Ok(()) => ask(service, account),
+            Ok(()) => check_here(service, account),
             Err(error) => Err(error.to_string()),
         };
-        // An empty message would be the end.
+        // An empty message would be taken for the end.
         let answer = answer.err().unwrap_or_else(|| YES.to_owned());
-        let length = answer.floor_char_boundary(ANSWER);
-        // Sending fails only if the other end is gone and waits no more.
+        let length = answer.floor_char_boundary(ANSWER_BYTES);
+        // An error means that the broker has ended.
         let _ = socket::send(&theirs, &answer.as_bytes()[..length], &[]);
     })
     .map_err(|error| unasked(error.to_string()))?;
@@ -77,14 +76,14 @@ pub(crate) fn check(service: &str, account: &str) -> Result<(), Refusal> {
     }
 }
 
-/// What the process that asks says when the account may be used.
+/// The answer if the account is permitted.
 const YES: &str = "yes";
 
 fn answer(socket: &OwnedFd) -> Option<String> {
-    if !socket::readable(socket, TIME).ok()? {
+    if !socket::readable(socket, TIME_LIMIT).ok()? {
         return None;
     }
-    let mut buffer = [0; ANSWER];
+    let mut buffer = [0; ANSWER_BYTES];
     match socket::receive(socket, &mut buffer, &mut Vec::new()) {
         Ok(Received::Message(bytes)) => {
             Some(String::from_utf8_lossy(&buffer[..bytes]).into_owned())
@@ -93,7 +92,7 @@ fn answer(socket: &OwnedFd) -> Option<String> {
     }
 }
 
-/// Whether this machine says what a PAM service asks.
+/// Whether this machine has a file for a PAM service.
 pub fn pam_service_is_described(service: &str) -> bool {
     let is_name = !service.is_empty() && !service.contains('/');
     is_name
@@ -109,13 +108,13 @@ type StartFunction = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> c_int;
 type AccountFunction = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
-type WordsFunction = unsafe extern "C" fn(*mut c_void, c_int) -> *const c_char;
+type TextFunction = unsafe extern "C" fn(*mut c_void, c_int) -> *const c_char;
 
-/// The functions of libpam that are used.
+/// The functions of libpam.
 struct Library {
     start: StartFunction,
     account: AccountFunction,
-    words: WordsFunction,
+    text: TextFunction,
 }
 
 /// `struct pam_conv`.
@@ -125,22 +124,27 @@ struct Conversation {
     data: *mut c_void,
 }
 
-/// There is no user to talk to.
-extern "C" fn say_nothing(_: c_int, _: *mut c_void, _: *mut c_void, _: *mut c_void) -> c_int {
+/// Fails all conversations, because there is no user.
+extern "C" fn refuse_conversation(
+    _: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+) -> c_int {
     PAM_CONV_ERR
 }
 
-/// In a process that ends after it, which is why nothing is given back.
-fn ask(service: &str, account: &str) -> Result<(), String> {
+/// Runs the account stage in this process, which ends afterwards: resources are not released.
+fn check_here(service: &str, account: &str) -> Result<(), String> {
     let text = |text: &str| CString::new(text).map_err(|_| "a name has a zero byte".to_owned());
     let (service, account) = (text(service)?, text(account)?);
     let library = Library::open()?;
     let conversation = Conversation {
-        talk: say_nothing,
+        talk: refuse_conversation,
         data: ptr::null_mut(),
     };
     let mut handle = ptr::null_mut();
-    // SAFETY: the texts end with a zero, and they and the conversation outlive the handle.
+    // SAFETY: the texts have a terminating zero, and they and the conversation outlive the handle.
     let started = unsafe {
         (library.start)(
             service.as_ptr(),
@@ -150,55 +154,54 @@ fn ask(service: &str, account: &str) -> Result<(), String> {
         )
     };
     if started != PAM_SUCCESS {
-        return Err(library.words(handle, started));
+        return Err(library.text(handle, started));
     }
     // SAFETY: the handle was made above.
     match unsafe { (library.account)(handle, PAM_SILENT) } {
         PAM_SUCCESS => Ok(()),
-        refused => Err(library.words(handle, refused)),
+        refused => Err(library.text(handle, refused)),
     }
 }
 
 impl Library {
     fn open() -> Result<Self, String> {
-        // SAFETY: the name ends with a zero. What the library does when it is loaded is what any program
-        // that is linked with it trusts.
+        // SAFETY: the name has a terminating zero. The initialization of libpam is trusted, as by any program that links it.
         let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW) };
         if library.is_null() {
             return Err("libpam.so.0 is not installed".to_owned());
         }
         let find = |name: &CStr| {
-            // SAFETY: the library is open, and the name ends with a zero.
+            // SAFETY: the library is open, and the name has a terminating zero.
             let symbol = unsafe { libc::dlsym(library, name.as_ptr()) };
             if symbol.is_null() {
                 return Err(format!("libpam.so.0 has no {}", name.to_string_lossy()));
             }
             Ok(symbol)
         };
-        let (start, account, words) = (
+        let (start, account, text) = (
             find(c"pam_start")?,
             find(c"pam_acct_mgmt")?,
             find(c"pam_strerror")?,
         );
         Ok(Self {
-            // SAFETY: pam_start(3) says that this is its type.
+            // SAFETY: this is its type according to pam_start(3).
             start: unsafe { std::mem::transmute::<*mut c_void, StartFunction>(start) },
-            // SAFETY: pam_acct_mgmt(3) says that this is its type.
+            // SAFETY: this is its type according to pam_acct_mgmt(3).
             account: unsafe { std::mem::transmute::<*mut c_void, AccountFunction>(account) },
-            // SAFETY: pam_strerror(3) says that this is its type.
-            words: unsafe { std::mem::transmute::<*mut c_void, WordsFunction>(words) },
+            // SAFETY: this is its type according to pam_strerror(3).
+            text: unsafe { std::mem::transmute::<*mut c_void, TextFunction>(text) },
         })
     }
 
-    /// PAM's words for an error.
-    fn words(&self, handle: *mut c_void, error: c_int) -> String {
-        // SAFETY: it takes any handle, and any number.
-        let words = unsafe { (self.words)(handle, error) };
-        if words.is_null() {
+    /// The text of an error.
+    fn text(&self, handle: *mut c_void, error: c_int) -> String {
+        // SAFETY: pam_strerror(3) accepts any handle and number.
+        let text = unsafe { (self.text)(handle, error) };
+        if text.is_null() {
             return format!("error {error}");
         }
-        // SAFETY: it is a text that ends with a zero and stays as it is.
-        let words = unsafe { CStr::from_ptr(words) };
-        words.to_string_lossy().into_owned()
+        // SAFETY: it is a static text with a terminating zero.
+        let text = unsafe { CStr::from_ptr(text) };
+        text.to_string_lossy().into_owned()
     }
 }

@@ -1,4 +1,4 @@
-//! Processes: the few system calls of this crate that have no safe name.
+//! Processes: wrappers of system calls that have no safe interface.
 
 use std::ffi::CString;
 use std::io;
@@ -7,66 +7,66 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// Starts a process that runs `child` and ends. It must be called while this process has one thread: a
-/// copy of any other would miss the threads that hold its locks.
+/// Forks a process that runs `child` and ends. This process must have one thread: locks that other threads hold would never
+/// be released in the child.
 ///
 /// # Errors
 ///
-/// When there is a second thread, or no process is left.
+/// When there is a second thread, or the process cannot be created.
 pub fn fork(child: impl FnOnce()) -> io::Result<Pid> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other(
             "it must be started before any other thread",
         ));
     }
-    // SAFETY: there is no other thread, as was just seen, so the copy is whole.
+    // SAFETY: there is no other thread, as was just checked, so the child has a consistent copy.
     match unsafe { libc::fork() } {
         0 => {
-            // Unwinding would return into the copy of what the parent was doing.
+            // Unwinding would continue in the copy of the parent's stack frames.
             let status = match catch_unwind(AssertUnwindSafe(child)) {
                 Ok(()) => 0,
                 Err(_) => 101,
             };
-            // SAFETY: it takes any number. Nothing of the parent's is flushed or removed.
+            // SAFETY: it accepts any status, and runs no exit handlers of the parent.
             unsafe { libc::_exit(status) }
         }
         pid => Pid::from_raw(pid).ok_or_else(io::Error::last_os_error),
     }
 }
 
-/// A child of this process, as a descriptor that is readable when the child has ended.
+/// A descriptor that becomes readable when a child of this process ends.
 ///
 /// # Errors
 ///
-/// When the kernel has none (before Linux 5.3), or no descriptor is left.
+/// Before Linux 5.3, or when the limit of descriptors is reached.
 pub fn watch(child: Pid) -> io::Result<OwnedFd> {
-    // The number stays the child's own until it has been waited for.
+    // The pid is not reused before the child was waited for.
     Ok(pidfd_open(child, PidfdFlags::empty())?)
 }
 
-/// Takes no word but SIGKILL: signals to the whole service or terminal are for the server, which has
-/// transfers to finish. Children do the same.
+/// Ignores SIGHUP, SIGINT and SIGTERM, also in children: signals to the service or terminal are for the server, which finishes
+/// its transfers.
 pub fn ignore_signals() {
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
         ignore(signal);
     }
 }
 
-/// Leaves nothing of child processes that end, so that this process need not wait for them.
+/// Ignores SIGCHLD, so that the kernel reaps child processes.
 pub(crate) fn leave_children_to_the_kernel() {
     ignore(libc::SIGCHLD);
 }
 
 fn ignore(signal: libc::c_int) {
-    // SAFETY: ignoring a signal runs no code of ours, and those of the callers can be ignored.
+    // SAFETY: ignoring a signal installs no handler, and the signals of the callers can be ignored.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-/// Closes every descriptor but standard input, output and error, and `kept`.
+/// Closes all descriptors except standard input, output and error, and `kept`.
 ///
 /// # Safety
 ///
-/// No other descriptor may be used, or closed, after this.
+/// Other descriptors must not be used or closed after this.
 pub(crate) unsafe fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
     let mut open = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {
@@ -76,26 +76,26 @@ pub(crate) unsafe fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
     let standard = [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO];
     for descriptor in open {
         if descriptor != kept.as_raw_fd() && !standard.contains(&descriptor) {
-            // SAFETY: the caller vouches for what is closed; the one that read the directory is closed
-            // already, which is not an error that matters.
+            // SAFETY: the caller guarantees that the descriptors are not used. That of the directory is closed already, and
+            // the error is ignored.
             unsafe { libc::close(descriptor) };
         }
     }
     Ok(())
 }
 
-/// The day on which an account expires, in days since 1970, as the machine's shadow database says.
-/// `None` where it does not say. Needs root's rights.
+/// The day on which an account expires, in days since 1970, from the shadow database. `None` if it has no entry or no date, or
+/// if this process may not read it.
 pub(crate) fn expiry_day(account: &str) -> Option<i64> {
-    /// An entry is a line; longer ones are not expected.
+    /// The maximum length of an entry, which is a line.
     const LONGEST: usize = 16 * 1024;
 
     let account = CString::new(account).ok()?;
     let mut buffer = vec![0; LONGEST];
-    // SAFETY: the structure is numbers and pointers, for which zero is a value.
+    // SAFETY: the structure consists of integers and pointers, for which zero is valid.
     let mut entry: libc::spwd = unsafe { std::mem::zeroed() };
     let mut found = std::ptr::null_mut();
-    // SAFETY: the name ends with a zero, the buffer is as long as said, and all outlive the call.
+    // SAFETY: the name has a terminating zero, the length is that of the buffer, and all arguments outlive the call.
     let failed = unsafe {
         libc::getspnam_r(
             account.as_ptr(),
@@ -106,7 +106,7 @@ pub(crate) fn expiry_day(account: &str) -> Option<i64> {
         )
     };
     let known = failed == 0 && !found.is_null();
-    // shadow(5): an empty field, which is read as -1, is no date.
+    // shadow(5): an empty field is returned as -1.
     known.then_some(entry.sp_expire).filter(|&day| day >= 0)
 }
 
@@ -116,13 +116,13 @@ mod tests {
 
     #[test]
     fn a_process_with_threads_is_not_copied() {
-        // The test runner's own thread is one already.
+        // The main thread of the test runner is a second thread.
         let error = fork(|| unreachable!("no child")).expect_err("two threads");
         assert!(error.to_string().contains("thread"), "{error}");
     }
 
     #[test]
-    fn accounts_that_nobody_knows_do_not_expire() {
+    fn unknown_accounts_do_not_expire() {
         assert_eq!(expiry_day("no such account"), None);
         assert_eq!(expiry_day("a\0b"), None);
     }

@@ -1,7 +1,7 @@
-//! Messages and descriptors over a Unix socket.
+//! Messages with descriptors over UNIX sockets.
 //!
-//! Sockets are of the kind that keeps messages apart (`SOCK_SEQPACKET`): each message is sent and
-//! received with one call, whole or not at all. An empty message is the end, and none is sent.
+//! Sockets preserve message boundaries (`SOCK_SEQPACKET`): each message is sent and received with one call, completely or not
+//! at all. An empty message marks the end of the connection, so empty messages are not sent.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,21 +15,21 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, socketpair,
 };
 
-/// The most descriptors in a message.
+/// The maximum number of descriptors in a message.
 pub const MOST_DESCRIPTORS: usize = 16;
 
 const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS));
 
-/// What came.
+/// A received message.
 #[derive(Debug)]
 pub enum Received {
-    /// A message of so many bytes.
+    /// A message of this many bytes.
     Message(usize),
-    /// The other end is gone.
+    /// The other end is closed.
     End,
 }
 
-/// Two ends that are connected to each other.
+/// A pair of connected sockets.
 pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     socketpair(
         AddressFamily::UNIX,
@@ -39,7 +39,7 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     )
 }
 
-/// Sends a message with descriptors. May wait until the other end has room for it.
+/// Sends a message with descriptors. Blocks while the socket buffer is full.
 pub fn send(
     socket: impl AsFd,
     message: &[u8],
@@ -58,12 +58,12 @@ pub fn send(
     Ok(())
 }
 
-/// Waits for a message and puts it into `buffer`, its descriptors into `descriptors`: none of them, if this process has
-/// no room for all.
+/// Receives a message into `buffer`, and its descriptors into `descriptors`: none of them if they exceed the limit of this
+/// process.
 ///
 /// # Errors
 ///
-/// Also when the message does not fit: it is lost then.
+/// When a system call fails, or the message does not fit into `buffer` (`EMSGSIZE`). It is discarded then.
 pub fn receive(
     socket: impl AsFd,
     buffer: &mut [u8],
@@ -86,7 +86,7 @@ pub fn receive(
         }
     }
     if received.flags.contains(ReturnFlags::CTRUNC) {
-        // The message is whole. A process without descriptors must not lose its connection to another one for that.
+        // The message itself is complete. Reaching the limit of descriptors must not break the connection.
         descriptors.truncate(before);
     }
     if received.flags.contains(ReturnFlags::TRUNC) {
@@ -98,7 +98,7 @@ pub fn receive(
     }
 }
 
-/// Waits until there is something to read, or the end; false if there is not in this time.
+/// Waits until a message or the end can be received; false if `within` has passed.
 pub fn readable(socket: &OwnedFd, within: Duration) -> Result<bool, Errno> {
     let deadline = Instant::now() + within;
     loop {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error() {
+    fn messages_that_do_not_fit_are_errors() {
         let (here, there) = pair().unwrap();
         send(&here, &[7; 17], &[]).unwrap();
         let error = receive(&there, &mut [0; 16], &mut Vec::new()).unwrap_err();

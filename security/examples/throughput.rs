@@ -1,5 +1,5 @@
-//! Prints how fast one core protects bulk data, beside AES-256-GCM with nothing around it. Each rate is that
-//! of the fastest block, so that other work on the machine does not count.
+//! Prints the rate at which one core protects bulk data, compared with plain AES-256-GCM. Each rate is that of the fastest
+//! block, so that other load on the machine has little effect.
 //!
 //!     cargo run --release -p gridhaul-security --example throughput
 
@@ -15,7 +15,7 @@ use gridhaul_security::files::read_credential;
 use gridhaul_security::tls::{TlsEngine, TlsError, TlsSettings, TlsVersions, record_length};
 use gridhaul_security::trust::TrustBuilder;
 
-/// What a mover hands over at once.
+/// The block size of a worker thread.
 const BLOCK: usize = 256 << 10;
 const FRAGMENT: usize = 16 << 10;
 const TAG: usize = 16;
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// MB/s of something that works on one block.
+/// The rate in MB/s of an operation on one block.
 fn rate(mut work: impl FnMut() -> Result<(), Box<dyn Error>>) -> Result<f64, Box<dyn Error>> {
     let mut fastest = Fastest::default();
     let start = Instant::now();
@@ -59,7 +59,7 @@ fn rate(mut work: impl FnMut() -> Result<(), Box<dyn Error>>) -> Result<f64, Box
     Ok(fastest.rate())
 }
 
-/// The time that the fastest block took.
+/// The time for the fastest block.
 struct Fastest(Duration);
 
 impl Default for Fastest {
@@ -113,7 +113,7 @@ fn bare() -> Result<(f64, f64), Box<dyn Error>> {
     Ok((seal, open))
 }
 
-/// MB/s of wrap, advance and open_in_place. Records open once only, so both sides work in turns.
+/// The rates in MB/s of `wrap`, `advance` and `open_in_place`. Records can be opened only once, so both sides alternate.
 fn engine(settings: &TlsSettings) -> Result<(f64, f64, f64), Box<dyn Error>> {
     let mut connector = TlsEngine::connector(settings)?;
     let mut acceptor = TlsEngine::acceptor(settings)?;
@@ -151,7 +151,7 @@ fn engine(settings: &TlsSettings) -> Result<(f64, f64, f64), Box<dyn Error>> {
     Ok((wrap.rate(), advance.rate(), in_place.rate()))
 }
 
-/// A certificate that trusts itself.
+/// Settings with a self-signed certificate, which is its own anchor.
 fn settings(directory: &Path) -> Result<TlsSettings, Box<dyn Error>> {
     let certificate = directory.join("cert.pem");
     let key = directory.join("key.pem");

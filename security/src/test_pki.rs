@@ -1,4 +1,5 @@
-//! Certificates for tests, made by the `openssl` program: what is read here was written by others.
+//! Certificates for tests, made by the `openssl` program, so that parsers are tested with the output of another
+//! implementation.
 
 use std::cell::Cell;
 use std::fs;
@@ -31,20 +32,20 @@ pub(crate) struct Pki {
 /// A certificate with its key.
 pub(crate) struct Issued {
     pub(crate) certificate: Certificate,
-    /// As the program takes it: `/DC=org/CN=Alice`, with a backslash before slashes in values.
+    /// In the form of the program's arguments: `/DC=org/CN=Alice`, with a backslash before slashes in values.
     pub(crate) subject: String,
     pub(crate) certificate_file: PathBuf,
     pub(crate) key_file: PathBuf,
 }
 
-/// A certificate to be made; what is not said is as usual.
+/// A certificate to be made.
 pub(crate) struct Request<'a> {
     pub(crate) subject: &'a str,
-    /// Lines of an extension section, which may refer to further sections behind them.
+    /// Lines of an extension section, which may refer to further sections after them.
     pub(crate) extensions: &'a str,
     /// Arguments of `openssl req -newkey`.
     pub(crate) key: &'a [&'a str],
-    /// A key that is there already, instead.
+    /// An existing key to be used instead of a new one.
     pub(crate) existing_key: Option<&'a Path>,
     /// Arguments of `openssl x509 -req`: digest and padding.
     pub(crate) signing: &'a [&'a str],
@@ -106,14 +107,14 @@ impl Pki {
         self.make(&request, Some(issuer))
     }
 
-    /// A proxy: the issuer's subject and one CN more.
+    /// A proxy, whose subject is that of the issuer with one further CN.
     pub(crate) fn proxy(&self, issuer: &Issued, extension: &str) -> Issued {
         let subject = format!("{}/CN={}", issuer.subject, self.made.get() + 1000);
         let extensions = format!("keyUsage=critical,digitalSignature\n{extension}");
         self.issue(issuer, &subject, &extensions)
     }
 
-    /// Without an issuer: self-signed.
+    /// A certificate; self-signed without an issuer.
     pub(crate) fn make(&self, request: &Request<'_>, issuer: Option<&Issued>) -> Issued {
         let number = self.made.get() + 1;
         self.made.set(number);
@@ -173,7 +174,7 @@ impl Pki {
         self.revocation_list_of(issuer, revoked, &["-crldays", "10"])
     }
 
-    /// The same with other arguments of `openssl ca -gencrl`.
+    /// A revocation list with further arguments of `openssl ca -gencrl`.
     pub(crate) fn revocation_list_of(
         &self,
         issuer: &Issued,
@@ -183,7 +184,7 @@ impl Pki {
         self.make_list(issuer, revoked, arguments, "")
     }
 
-    /// The same with extensions of the list, as lines of a section.
+    /// A revocation list with extensions, as lines of a section.
     pub(crate) fn revocation_list_with(
         &self,
         issuer: &Issued,
@@ -237,14 +238,14 @@ impl Pki {
     }
 }
 
-/// A program call that reads no configuration of the machine.
+/// A call of the program that ignores the machine's configuration.
 pub(crate) fn openssl<const COUNT: usize>(arguments: [&str; COUNT]) -> Command {
     let mut command = Command::new("openssl");
     command.args(arguments).env_remove("OPENSSL_CONF");
     command
 }
 
-/// Runs a command that must succeed, and gives what it printed.
+/// Runs a command that must succeed, and returns its output.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().expect("openssl is installed");
     assert!(
@@ -255,7 +256,7 @@ pub(crate) fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// A time at which everything that was just made is valid.
+/// A time at which all new certificates are valid.
 pub(crate) fn now() -> SystemTime {
     SystemTime::now() + Duration::from_secs(60)
 }

@@ -1,18 +1,17 @@
-//! What a broker gives up before it reads the first request: rights here, files and system calls by
-//! `gridhaul-sandbox`.
+//! Privileges that a broker drops before the first request. `gridhaul-sandbox` restricts files and system calls.
 
 use gridhaul_sandbox::SandboxError;
 use rustix::thread::CapabilitySet;
 
-/// What root needs to be root in a file system. The monitor keeps it if root is allowed.
+/// The capabilities that make root a superuser in file systems. The monitor keeps them if root logins are allowed.
 pub(crate) const ROOTS_RIGHTS: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID);
 
-/// Gives up what the monitor had. The kernel has done so already for any account but root's. Other
-/// processes of the account may not look into this one, which the kernel leaves to `fs.suid_dumpable`.
+/// Drops the monitor's capabilities, which the kernel has done already for all accounts except root. Also makes the process
+/// not dumpable, so that other processes of the account cannot trace it; the default depends on `fs.suid_dumpable`.
 pub(super) fn keep_rights_of(uid: u32) -> Result<(), SandboxError> {
     let kept = match uid {
         0 => ROOTS_RIGHTS,
@@ -33,7 +32,7 @@ mod tests {
     use gridhaul_sandbox::landlock_abi;
     use rustix::io::Errno;
 
-    /// In a thread of its own: it is confined for good.
+    /// Runs `work` in a thread of its own, because confinement cannot be undone.
     fn alone<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| scope.spawn(work).join().unwrap())
     }
@@ -42,7 +41,7 @@ mod tests {
         result.err().and_then(|error| error.raw_os_error())
     }
 
-    /// Whether this kernel can keep a thread in a directory; says so if not.
+    /// Whether this kernel has Landlock; prints a message if not.
     fn kernel_has_landlock() -> bool {
         let has = landlock_abi().is_some();
         if !has {
@@ -52,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn files_outside_the_root_cannot_be_opened_whoever_owns_them() {
+    fn files_outside_the_root_cannot_be_opened() {
         if !kernel_has_landlock() {
             return;
         }

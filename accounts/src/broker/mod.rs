@@ -1,8 +1,8 @@
-//! A broker: the process that opens the files of one account, beneath one root.
+//! A broker: the process that opens the files of one account beneath one root.
 //!
-//! It begins as a copy of the monitor, looks the account up, becomes it, opens its root, and gives up
-//! everything else. Then it answers the calls of `Storage` that come over its sockets, one thread for
-//! each, until the server closes them. It writes no log: what there is to say it answers.
+//! It is forked from the monitor, looks the account up, changes to it, opens its root, and confines itself. Then it answers
+//! the calls of `Storage` from its sockets, with one thread for each, until the server closes them. It writes no log: all
+//! errors are in its answers.
 
 mod confine;
 mod serve;
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
 pub(crate) use self::confine::ROOTS_RIGHTS;
-pub(crate) use self::serve::Broker;
+pub(crate) use self::serve::Handler;
 use crate::account::LocalAccount;
 use crate::messages::{Hello, Ready, Start, path};
 use crate::options::MonitorOptions;
@@ -28,16 +28,15 @@ use crate::pam;
 use crate::refusal::{Refusal, os_error};
 use crate::socket::{self, MOST_DESCRIPTORS};
 
-/// How many calls of one account are answered at a time: as many as may hang in a file system before
-/// the account's other calls wait for them.
+/// The number of calls that are answered concurrently: if this many hang in a file system, the account's other calls wait.
 const CALLS: usize = MOST_DESCRIPTORS;
 
-/// Descriptors: standard ones, root and sockets, a file and its directories for each call, listings.
+/// The limit of descriptors: standard ones, root and sockets, a file and its directories for each call, listings.
 const DESCRIPTORS: u64 = 64 + 24 * CALLS as u64 + serve::LISTINGS as u64;
 
-/// The life of a broker, in a process of its own.
+/// The main function of a broker process.
 pub(crate) fn run(server: &OwnedFd, start: &Start<'_>, options: &MonitorOptions) {
-    // For the list of processes; failing to set the name does no harm.
+    // The name is for `ps`; an error is harmless.
     let _ = rustix::thread::set_name(c"gridhaul-broker");
     let (hello, prepared) = match prepare(start, options) {
         Ok(prepared) => (Hello(Ok(prepared.ready.clone())), Some(prepared)),
@@ -48,7 +47,7 @@ pub(crate) fn run(server: &OwnedFd, start: &Start<'_>, options: &MonitorOptions)
     };
     let sockets = prepared.iter().flat_map(|prepared| &prepared.sockets);
     let sockets: Vec<BorrowedFd<'_>> = sockets.map(|socket| socket.as_fd()).collect();
-    // If the server is gone, so are the other ends, and the threads end.
+    // If the server has ended, the threads end because their sockets are closed.
     let _ = socket::send(server, &message, &sockets);
     drop(sockets);
     if let Some(Prepared {
@@ -57,16 +56,16 @@ pub(crate) fn run(server: &OwnedFd, start: &Start<'_>, options: &MonitorOptions)
     {
         drop(sockets);
         for thread in threads {
-            // One that panicked has said so, and the server sees that its socket is closed.
+            // After a panic the server finds the thread's socket closed.
             let _ = thread.join();
         }
     }
 }
 
-/// A broker that can do what it must, and nothing else any more.
+/// A broker that is confined and ready.
 struct Prepared {
     ready: Ready,
-    /// The server's ends.
+    /// The server's ends of the sockets.
     sockets: Vec<OwnedFd>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -95,7 +94,7 @@ fn prepare(start: &Start<'_>, options: &MonitorOptions) -> Result<Prepared, Refu
     rustix::process::setrlimit(Resource::Nofile, limit)
         .map_err(|error| machine("setrlimit", os_error(error)))?;
 
-    // From here on the kernel judges as it does for any program of the account.
+    // From here on the kernel checks the permissions of the account.
     let root = account.expand(path(start.root));
     let directory = |error: &StorageError| Refusal::Directory {
         account: account.name.clone(),
@@ -109,25 +108,25 @@ fn prepare(start: &Start<'_>, options: &MonitorOptions) -> Result<Prepared, Refu
     sandbox::to_directory(held, start.read_only).map_err(confined)?;
 
     let pid = std::process::id();
-    let broker = Arc::new(Broker::new(storage));
+    let handler = Arc::new(Handler::new(storage));
     let begun = Arc::new(Barrier::new(CALLS + 1));
     let mut sockets = Vec::with_capacity(CALLS);
     let mut threads = Vec::with_capacity(CALLS);
     for _ in 0..CALLS {
         let (ours, theirs) =
             socket::pair().map_err(|error| machine("socketpair", os_error(error)))?;
-        let (broker, begun) = (Arc::clone(&broker), Arc::clone(&begun));
+        let (handler, begun) = (Arc::clone(&handler), Arc::clone(&begun));
         let thread = std::thread::Builder::new()
             .stack_size(serve::STACK)
             .spawn(move || {
                 begun.wait();
-                broker.serve(&ours);
+                handler.serve(&ours);
             })
             .map_err(|error| machine("thread", error.to_string()))?;
         sockets.push(theirs);
         threads.push(thread);
     }
-    // What it takes to start a thread is forbidden after this.
+    // All threads must have started: the filter forbids starting threads.
     begun.wait();
     sandbox::filter(start.read_only)
         .and_then(|filter| filter.enforce())
@@ -143,7 +142,7 @@ fn prepare(start: &Start<'_>, options: &MonitorOptions) -> Result<Prepared, Refu
     })
 }
 
-/// The directory itself, for the rule that it is the only one.
+/// A descriptor of the root for the Landlock rule.
 fn hold(root: &std::path::Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(root, flags, Mode::empty())

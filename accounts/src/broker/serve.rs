@@ -1,4 +1,4 @@
-//! Requests, and what a broker does about them.
+//! Answers requests.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -12,17 +12,17 @@ use crate::facts::{Entry, Facts};
 use crate::messages::{BROKER, ENTRIES_BYTES, Failure, REQUEST_BYTES, Reply, Request, path};
 use crate::socket::{self, Received};
 
-/// Bytes of stack that a thread has; requests and answers are on it.
+/// The stack of a thread in bytes; requests and answers are on it.
 pub(super) const STACK: usize = 256 * 1024;
 
-/// The most listings that may be under way. Each holds a directory and some hundred kilobytes of entries.
+/// The maximum number of listings in progress. Each holds a directory and some hundred kilobytes of entries.
 pub(super) const LISTINGS: usize = 256;
 
-/// Entries of a listing that are read together; a message has about as many.
+/// The entries of a listing that are read together, about as many as a message has.
 const RUN_ENTRIES: usize = 256;
 
-/// An account's files, with the listings that are under way.
-pub(crate) struct Broker {
+/// Answers requests for the files of an account, and keeps the listings in progress.
+pub(crate) struct Handler {
     storage: PosixStorage,
     listings: Mutex<Listings>,
 }
@@ -30,15 +30,15 @@ pub(crate) struct Broker {
 #[derive(Default)]
 struct Listings {
     open: BTreeMap<u32, Entries>,
-    /// Those that a thread is reading from are not in the map, but count.
+    /// Includes the listings that a thread is reading, which are not in the map.
     count: usize,
     last: u32,
 }
 
-/// An answer, with the file that goes along.
+/// An answer, and the file whose descriptors are sent with it.
 type Answer = Result<(Reply, Option<OpenedFile>), StorageError>;
 
-impl Broker {
+impl Handler {
     pub(crate) fn new(storage: PosixStorage) -> Self {
         Self {
             storage,
@@ -54,7 +54,7 @@ impl Broker {
         {
             unwanted.clear();
             let answer = match postcard::from_bytes(&buffer[..bytes]) {
-                // It came too late: the removal had its answer.
+                // Too late: the removal was answered already.
                 Ok(Request::Cancel) => continue,
                 Ok(request) => self.answer(request, socket.as_fd()),
                 Err(_) => Err(StorageError::new(BROKER, Errno::PROTO)),
@@ -135,7 +135,7 @@ impl Broker {
             Request::Rename { from, to } => done(storage.rename(path(from), path(to))),
             Request::SetMode { path: file, mode } => done(storage.set_mode(path(file), mode)),
             Request::SetGroup { path: file, group } => {
-                // An empty name is no group's.
+                // No group has an empty name.
                 let group = group.map_or_else(String::new, |group| group.to_string());
                 done(storage.set_group(path(file), &group))
             }
@@ -163,7 +163,7 @@ impl Broker {
             if listings.count >= LISTINGS {
                 return Err(StorageError::new("scandir", Errno::MFILE));
             }
-            // Numbers come round after four billion listings, and none is under way for so long.
+            // Numbers repeat after four billion listings; no listing is in progress for so long.
             let number = listings.last.wrapping_add(1);
             listings.last = number;
             listings.count += 1;
@@ -201,12 +201,12 @@ impl Broker {
     }
 
     fn listings(&self) -> MutexGuard<'_, Listings> {
-        // Nothing that can panic is done while it is held.
+        // No operation under the lock can panic.
         self.listings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// As many entries as make a message, and whether these are the last.
+/// The entries for the next message, and whether they are the last.
 fn next_entries(listed: &mut Entries) -> Result<(Vec<Entry>, bool), StorageError> {
     let mut entries = Vec::new();
     let mut bytes = 0;
@@ -221,7 +221,7 @@ fn next_entries(listed: &mut Entries) -> Result<(Vec<Entry>, bool), StorageError
     Ok((entries, false))
 }
 
-/// Whether the server says something during a call, which is to stop, or is gone.
+/// Whether the server has sent a message during a call, which asks to cancel it, or has closed the socket.
 fn has_message(socket: BorrowedFd<'_>) -> bool {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     !matches!(
@@ -237,16 +237,16 @@ mod tests {
     use super::*;
     use crate::messages::REPLY_BYTES;
 
-    /// A broker in this process, spoken to in raw messages.
+    /// A handler in this process, tested with raw messages.
     fn with_broker(test: impl FnOnce(&std::path::Path, &OwnedFd)) {
         let directory = tempfile::tempdir().unwrap();
         let storage = PosixStorage::open(directory.path(), PosixOptions::default()).unwrap();
-        let broker = Broker::new(storage);
+        let handler = Handler::new(storage);
         let (ours, theirs) = socket::pair().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let theirs = theirs;
-                broker.serve(&theirs);
+                handler.serve(&theirs);
             });
             let ours = ours;
             test(directory.path(), &ours);
@@ -278,12 +278,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_and_the_next_one_answered() {
+    fn malformed_requests_are_refused_and_the_next_one_is_answered() {
         with_broker(|_, socket| {
             for nonsense in [&[255; 100][..], &[0, 200, 1], &[1]] {
                 assert_eq!(errno(ask(socket, nonsense)), Some(Errno::PROTO));
             }
-            // It has no answer, so the next one is that of the request after it.
+            // A cancellation has no answer, so the next answer is that of the following request.
             socket::send(socket, &encoded(Request::Cancel), &[]).unwrap();
             let facts = ask(socket, &encoded(Request::Stat(b"/")));
             assert!(matches!(facts, Reply::Facts(_)));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_can_be_given_up_and_numbers_of_others_are_nothing() {
+    fn a_listing_can_be_abandoned_and_unknown_numbers_are_refused() {
         with_broker(|directory, socket| {
             for number in 0..1000 {
                 std::fs::write(directory.join(format!("{number}")), "").unwrap();
@@ -334,10 +334,10 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_that_is_under_way_can_be_stopped() {
+    fn a_removal_in_progress_can_be_cancelled() {
         with_broker(|directory, socket| {
             std::fs::create_dir_all(directory.join("d/e")).unwrap();
-            // Both are there before the first step is taken, or come before the answer is read.
+            // Either the cancellation arrives before the end of the removal, or after it.
             socket::send(socket, &encoded(Request::RemoveTree(b"d")), &[]).unwrap();
             socket::send(socket, &encoded(Request::Cancel), &[]).unwrap();
             match errno(answer(socket)) {

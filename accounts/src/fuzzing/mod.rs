@@ -1,8 +1,8 @@
-//! What the server, the monitor and brokers may say to each other, for the fuzz targets in `fuzz/` and for tests with
-//! arbitrary bytes.
+//! Hostile messages between the server, the monitor and brokers, for the fuzz targets in `fuzz/` and for tests with arbitrary
+//! bytes.
 //!
-//! Programs do not have this: cargo-fuzz sets the `cfg` that it needs. Each function takes bytes that say what is sent, and
-//! panics when that has an effect that it may not have.
+//! Only compiled for tests and with the `cfg` of cargo-fuzz. Each function derives messages from its input, and panics if they
+//! have an effect that must be impossible.
 
 mod orders;
 mod replies;
@@ -12,7 +12,7 @@ pub use orders::orders;
 pub use replies::replies;
 pub use requests::requests;
 
-/// Takes numbers and bytes off the input; zeros follow its end.
+/// Reads numbers and bytes from the input, which is continued with zeros.
 #[derive(Debug)]
 struct Input<'a>(&'a [u8]);
 
@@ -25,14 +25,14 @@ impl<'a> Input<'a> {
         self.bytes(1).first().copied().unwrap_or_default()
     }
 
-    /// At most so many bytes.
+    /// Up to `count` bytes.
     fn bytes(&mut self, count: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;
         bytes
     }
 
-    /// One of several things.
+    /// One of several values.
     fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::from(self.byte()) % choices.len()]
     }
@@ -42,7 +42,7 @@ impl<'a> Input<'a> {
 mod tests {
     use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-    /// Runs a fuzz target over so many inputs of up to `longest` bytes, the same ones each time.
+    /// Runs a fuzz target on `cases` inputs of up to `longest` bytes, which are the same in each run.
     pub(super) fn over_arbitrary_bytes(cases: u32, longest: usize, target: impl Fn(&[u8])) {
         let config = Config {
             rng_seed: RngSeed::Fixed(0x6772_6964),

@@ -7,12 +7,12 @@ use crate::account::LocalAccount;
 use crate::messages::{Order, Start};
 use crate::policy::AccountPolicy;
 
-/// Names of accounts that most machines have, and of none.
+/// Names of accounts that most machines have, and invalid ones.
 const NAMES: &[&str] = &[
     "root", "daemon", "bin", "nobody", "sshd", "", "root\0", "\u{fc}", "../root",
 ];
 
-/// An order as bytes, and one that makes sense: whose account comes out of it.
+/// Checks the accounts of arbitrary orders and of a valid one.
 pub fn orders(input: &[u8]) {
     let mut input = Input(input);
     let least_uid = u32::from(input.byte()) * 8;

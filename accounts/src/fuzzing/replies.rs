@@ -1,4 +1,4 @@
-//! What a broker that the account's owner has taken over may answer.
+//! Answers of a broker that the account's owner controls.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -10,10 +10,10 @@ use crate::facts::Facts;
 use crate::messages::{Failure, Hello, REPLY_BYTES, Ready, Reply, Request};
 use crate::socket::{pair, send};
 
-/// The answer is there before it is waited for.
+/// Not reached, because the answer is sent before the call waits for it.
 const TIME: Duration = Duration::from_secs(60);
 
-/// A greeting and answers, as arbitrary bytes or such that make sense, with descriptors or without.
+/// Processes a greeting and answers, arbitrary or valid, with descriptors or without.
 pub fn replies(input: &[u8]) {
     let mut input = Input(input);
     let (ours, theirs) = pair().expect("a pair");
@@ -42,7 +42,7 @@ pub fn replies(input: &[u8]) {
         match ask(&ours, &request, &mut buffer, TIME, None) {
             Ok((reply, received)) => {
                 assert_eq!(received.len(), descriptors.len());
-                believe(reply);
+                evaluate(reply);
             }
             Err(_) => continue,
         }
@@ -51,7 +51,7 @@ pub fn replies(input: &[u8]) {
     }
 }
 
-/// A message as it is, or with other bytes in it.
+/// A message, unchanged or with other bytes.
 fn message(input: &mut Input<'_>, sound: &impl serde::Serialize) -> Vec<u8> {
     let mut message = postcard::to_stdvec(sound).expect("a message");
     match input.byte() {
@@ -63,7 +63,7 @@ fn message(input: &mut Input<'_>, sound: &impl serde::Serialize) -> Vec<u8> {
         _ => {
             let length = usize::from(input.byte());
             message = input.bytes(length).to_vec();
-            // An empty message would be the end.
+            // An empty message would be taken for the end.
             message.push(0);
         }
     }
@@ -81,8 +81,8 @@ fn reply(input: &mut Input<'_>) -> Reply {
     }
 }
 
-/// What the server does with an answer.
-fn believe(reply: Reply) {
+/// Processes an answer as the server does.
+fn evaluate(reply: Reply) {
     match reply {
         Reply::Facts(facts) => drop(facts.into_metadata(None)),
         Reply::Failed(failure) => {

@@ -1,7 +1,7 @@
-//! What a server that strangers have taken over may ask a broker.
+//! Requests of a server that an attacker controls.
 //!
-//! The kernel confines a broker to its root. Here there is no such confinement, so that the broker's own care shows: it opens,
-//! lists and changes nothing outside of the root, where a file lies that the root has links to.
+//! In operation the kernel confines a broker to its root. It is not confined here, so that its own checks are tested: it must
+//! not open, list or change files outside of the root, to which the root has links.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -13,12 +13,12 @@ use rustix::fs::FileType;
 use tempfile::TempDir;
 
 use super::Input;
-use crate::broker::Broker;
+use crate::broker::Handler;
 use crate::facts::Time;
 use crate::messages::{REPLY_BYTES, Reply, Request};
 use crate::socket::{self, Received};
 
-const SECRET: &[u8] = b"not for anybody who is not told";
+const SECRET: &[u8] = b"not readable from the root";
 
 const PATHS: &[&[u8]] = &[
     b"a",
@@ -41,12 +41,12 @@ const PATHS: &[&[u8]] = &[
     b"fifo",
 ];
 
-/// A broker of a directory, and a directory beside it.
+/// The root of a broker, and a directory beside it.
 struct Place {
     directory: TempDir,
 }
 
-/// Requests, most of which make sense, and whether what they did stays within the root.
+/// Makes requests, most of them valid, and checks that their effects are within the root.
 pub fn requests(input: &[u8]) {
     let mut input = Input(input);
     let place = Place::new();
@@ -55,14 +55,14 @@ pub fn requests(input: &[u8]) {
         ..PosixOptions::default()
     };
     let storage = PosixStorage::open(&place.path("root"), options).expect("it is there");
-    let broker = Broker::new(storage);
+    let handler = Handler::new(storage);
     let before = place.outside();
     while !input.is_empty() {
         let (ours, theirs) = socket::pair().expect("a pair");
         thread::scope(|scope| {
             scope.spawn(|| {
                 let theirs = theirs;
-                broker.serve(&theirs);
+                handler.serve(&theirs);
             });
             let ours = ours;
             let mut buffer = vec![0; REPLY_BYTES];
@@ -95,7 +95,7 @@ fn request(input: &mut Input<'_>) -> Vec<u8> {
     let kind = input.byte();
     if kind >= 240 {
         let length = usize::from(input.byte());
-        // An empty message would be the end.
+        // An empty message would be taken for the end.
         return [input.bytes(length), b"\0"].concat();
     }
     let own = input.bytes(usize::from(kind % 8));
@@ -155,7 +155,7 @@ fn request(input: &mut Input<'_>) -> Vec<u8> {
     postcard::to_stdvec(&request).expect("a request")
 }
 
-/// What must stay as it is.
+/// The state that must not change.
 #[derive(Debug, PartialEq, Eq)]
 struct Outside {
     names: Vec<PathBuf>,

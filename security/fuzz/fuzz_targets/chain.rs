@@ -1,4 +1,4 @@
-//! Chains as peers send them.
+//! Chains that peers send.
 
 #![no_main]
 
@@ -9,7 +9,7 @@ use gridhaul_security::trust::{TrustBuilder, TrustStore};
 use gridhaul_security_fuzz::{AUTHORITY, Edits, SIGNING_POLICY, chain, edited, now};
 use libfuzzer_sys::fuzz_target;
 
-/// Which sample comes next, and its changes; none is a sample of the fuzzer's own.
+/// The number of the next sample and its changes, or a certificate made by the fuzzer.
 type Link = (u8, Edits, Option<Vec<u8>>);
 
 fuzz_target!(|links: Vec<Link>| {
@@ -31,7 +31,7 @@ fuzz_target!(|links: Vec<Link>| {
         })
         .collect();
     if let Ok(peer) = TRUST.validate(&sent, now()) {
-        // The fuzzer does not have the authority's key, so only what it signed is valid.
+        // The fuzzer does not have the authority's key, so only signed certificates can be valid.
         assert_eq!(peer.chain[0], sent[0]);
         let is_known = |certificate| chain().contains(certificate);
         assert!(peer.chain.iter().rev().skip(1).all(is_known));

@@ -1,4 +1,4 @@
-//! What a stranger sends as tokens, and what becomes of the tokens of a sound login on their way.
+//! Arbitrary tokens, and modified tokens of a valid login.
 
 #![no_main]
 
@@ -64,7 +64,7 @@ fuzz_target!(|input: (bool, Vec<Vec<u8>>, Vec<Edits>)| {
     }
 });
 
-/// A context's next token, and whether it is done.
+/// A context's next token, and whether it is complete.
 fn next(context: &mut Context, token: &[u8]) -> Option<(Vec<u8>, bool)> {
     match context.step(token, &mut Vec::new()).ok()? {
         Step::Continue(token) => Some((token, false)),

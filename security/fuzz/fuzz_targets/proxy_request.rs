@@ -1,4 +1,4 @@
-//! Certification requests that an acceptor sends us.
+//! Certification requests of an acceptor.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Revocation lists as files of a trust directory: however one is changed, a revoked user stays out.
+//! Revocation lists as files of a trust directory: no change of a list makes a revoked user acceptable.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use gridhaul_security_fuzz::revocation::{Samples, samples};
 use gridhaul_security_fuzz::{Edits, edited};
 use libfuzzer_sys::fuzz_target;
 
-/// Names of the file with the list. The last one does not say whose list it is.
+/// Names of the file with the list. The last one does not identify the authority.
 const FILES: [&str; 3] = ["ca.r0", "ca.crl", "other.crl"];
 
 #[derive(Debug, arbitrary::Arbitrary)]
@@ -15,9 +15,9 @@ struct Input {
     file: u8,
     is_der: bool,
     edits: Edits,
-    /// How many bytes are left.
+    /// The number of bytes that are kept.
     cut: Option<u16>,
-    /// Another content altogether.
+    /// A completely different content.
     own: Option<Vec<u8>>,
 }
 
@@ -44,7 +44,7 @@ fuzz_target!(|input: Input| {
     list.truncate(input.cut.map_or(usize::MAX, usize::from));
     let file = FILES[usize::from(input.file) % FILES.len()];
 
-    // At the start. The file's name says no issuer, so a list with another issuer belongs to another authority.
+    // At the start. If the file's name does not identify the authority, a list with another issuer belongs to another one.
     if file != "other.crl" {
         let built = add(TrustBuilder::default(), file, &list).build_at(samples.now);
         assert!(!is_believed(&built.store, 0), "a revoked user is let in");

@@ -1,4 +1,4 @@
-//! Patterns of subjects in rules: none panics, none is missed by the subject that it is.
+//! Patterns of subjects in rules: none panics, and each matches the subject with the same text.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ fuzz_target!(|input: (&str, &str)| {
         return;
     };
     pattern.matches(&Subject::new(subject));
-    // What a grid-mapfile maps, a pattern without special signs matches.
+    // A pattern without special characters matches all subjects that the same line of a grid-mapfile maps.
     let (text, subject) = input;
     let is_plain = |text: &str| {
         let signs = ['*', '?', '[', ']', '{', '}', ',', '!', '\\', '"', '#', '\n', '\r'];

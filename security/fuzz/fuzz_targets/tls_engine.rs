@@ -1,4 +1,4 @@
-//! What a stranger sends to a data channel, and what becomes of a sound connection's bytes on their way.
+//! Arbitrary bytes on a data channel, and modified bytes of a valid connection.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! VOMS attributes in proxies, and the files that say whose count.
+//! VOMS attributes in proxies, and the files of a vomsdir.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! What the fuzz targets share: samples that are sound, and changes to them. Arbitrary bytes alone would
-//! seldom get beyond the first length.
+//! Common parts of the fuzz targets: valid samples, and changes to them. Arbitrary bytes alone would rarely pass the first
+//! length check.
 
 pub mod revocation;
 
@@ -20,7 +20,7 @@ pub const AUTHORITY: &[u8] = include_bytes!("../../src/voms/samples/ca.pem");
 pub const SIGNING_POLICY: &[u8] = include_bytes!("../../src/voms/samples/ca.signing_policy");
 const PROXY: &[u8] = include_bytes!("../../src/voms/samples/plain.pem");
 
-/// Where a sample is changed, and to what.
+/// Changes to a sample: positions and new bytes.
 pub type Edits = Vec<(u16, u8)>;
 
 /// A sample with some changes.
@@ -76,7 +76,7 @@ pub fn settings() -> TlsSettings {
     SETTINGS.clone()
 }
 
-/// Keys that are made fast.
+/// Generates EC keys, which is fast.
 #[derive(Debug)]
 pub struct Keys;
 

@@ -1,4 +1,4 @@
-//! An authority with two users, of whom it has revoked one, made by `openssl`.
+//! An authority that has revoked one of its two users, made by `openssl`.
 
 use std::fs;
 use std::path::Path;
@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime};
 
 use gridhaul_security::certificate::Certificate;
 
-/// What a trust directory and peers have.
+/// The content of a trust directory, and users' certificates.
 pub struct Samples {
     /// The authority's certificate in PEM.
     pub authority: Vec<u8>,
     /// Its signing policy.
     pub policy: &'static str,
-    /// The user who was revoked, and another one.
+    /// The revoked user, and the other one.
     pub users: [Certificate; 2],
     /// The list in PEM.
     pub pem: Vec<u8>,

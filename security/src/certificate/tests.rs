@@ -1,4 +1,4 @@
-//! Tests with certificates that the `openssl` program made, whole, cut and changed.
+//! Tests with certificates that the `openssl` program has made: unchanged, truncated and modified.
 
 use std::time::Duration;
 

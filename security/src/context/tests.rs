@@ -15,7 +15,7 @@ use crate::tls::{TlsError, TlsSettings, TlsVersions, record_length};
 
 const VERSIONS: [TlsVersions; 2] = [TlsVersions::Only12, TlsVersions::Only13];
 
-/// Makes EC keys, which is fast.
+/// Generates EC keys, which is fast.
 #[derive(Debug)]
 struct Keys;
 
@@ -37,7 +37,7 @@ fn data_acceptor(settings: &TlsSettings) -> Context {
     Context::data_acceptor(settings).expect("sound settings")
 }
 
-/// What the next token of a context is, and whether it is the last.
+/// The next token of a context, and whether it is the last.
 fn next(context: &mut Context, token: &[u8]) -> Result<(Vec<u8>, bool), ContextError> {
     Ok(match context.step(token, &mut Vec::new())? {
         Step::Continue(token) => (token, false),
@@ -45,7 +45,7 @@ fn next(context: &mut Context, token: &[u8]) -> Result<(Vec<u8>, bool), ContextE
     })
 }
 
-/// Completes two contexts; gives how many tokens that took.
+/// Completes two contexts, and returns the number of tokens.
 fn establish(initiator: &mut Context, acceptor: &mut Context) -> Result<usize, ContextError> {
     let mut tokens = 0;
     let mut answer = Vec::new();
@@ -65,7 +65,7 @@ fn establish(initiator: &mut Context, acceptor: &mut Context) -> Result<usize, C
     }
 }
 
-/// The sides of a complete login.
+/// Both sides of a complete login.
 fn login(fixture: &Fixture, versions: TlsVersions, delegate: bool) -> [Context; 2] {
     let (user, host) = fixture.pair(versions);
     let mut sides = [initiator(&user, delegate), acceptor(&host)];
@@ -92,7 +92,7 @@ fn requested(user: &TlsSettings, host: &TlsSettings) -> ([Context; 2], Vec<u8>) 
     (sides, request)
 }
 
-/// What the acceptor makes of a message in the place of the proxy.
+/// The acceptor's result for a message in place of the proxy.
 fn delegated(
     [initiator, acceptor]: &mut [Context; 2],
     message: &[u8],
@@ -131,7 +131,7 @@ fn a_login_without_delegation() {
 }
 
 #[test]
-fn what_was_delegated_works_on_data_channels() {
+fn delegated_credentials_work_on_data_channels() {
     let fixture = Fixture::new();
     for versions in VERSIONS {
         let [_, mut acceptor] = login(&fixture, versions, true);
@@ -192,7 +192,7 @@ fn a_data_channel_takes_one_record_at_a_time_and_none_too_many() {
                 break;
             }
         }
-        // The initiator is done when it has sent the flag.
+        // The initiator's context is complete when it has sent the flag.
         assert!(matches!(sides[0].state, State::Complete), "{versions:?}");
         assert!(matches!(sides[1].state, State::Complete), "{versions:?}");
     }
@@ -219,7 +219,7 @@ fn a_delegation_beyond_the_path_length_is_no_failure_of_the_login() {
     let (_, host) = fixture.pair(TlsVersions::Only13);
     let (mut sides, request) = requested(&settings, &host);
 
-    // Our own initiator refuses to sign, so that this test signs without the check.
+    // The initiator of this crate refuses to sign, so this test signs without the check.
     let refusal = delegation::sign(
         &settings.credential,
         &request,
@@ -273,7 +273,7 @@ fn a_delegation_that_is_no_certificate_is_not_used() {
 }
 
 #[test]
-fn what_follows_the_delegated_certificate_does_not_count() {
+fn data_after_the_delegated_certificate_is_ignored() {
     let fixture = Fixture::new();
     let (user, host) = fixture.pair(TlsVersions::Only13);
     let (mut sides, request) = requested(&user, &host);
@@ -343,7 +343,7 @@ fn a_context_is_not_used_before_it_is_complete() {
 }
 
 #[test]
-fn who_is_not_trusted_is_told_by_an_alert() {
+fn an_untrusted_peer_gets_an_alert() {
     let fixture = Fixture::new();
     for versions in VERSIONS {
         let (mut user, host) = fixture.pair(versions);
@@ -388,7 +388,7 @@ fn integrity_keys(context: &Context) -> IntegrityKeys {
     IntegrityKeys::new(secrets.as_ref(), 0).expect("AES-GCM")
 }
 
-/// What protects messages after a login, having gone through bytes as to another process.
+/// The protection of messages after a login, whose keys were serialized as for another process.
 fn handed_over(acceptor: Context) -> MessageProtection {
     let established = acceptor.into_established().expect("complete");
     let bytes = postcard::to_stdvec(&established.keys).expect("encoded");
@@ -450,7 +450,7 @@ fn protection_goes_on_in_another_process_at_any_message() {
         let mut protection = handed_over(acceptor);
         for number in 0..4 {
             if versions == TlsVersions::Only13 {
-                // The answer waits for the next message.
+                // The answer is sent with the next message.
                 let mut update = Vec::new();
                 initiator.tls.change_keys(&mut update);
                 assert_eq!(protection.unwrap(&update).expect("a key update"), b"");
@@ -480,7 +480,7 @@ fn keys_that_the_peer_changed_before_are_handed_over_as_they_are() {
     let mut update = Vec::new();
     initiator.tls.change_keys(&mut update);
     acceptor.unwrap(&update).expect("a key update");
-    // The acceptor answers with an update of its own, which goes out with its next message.
+    // The acceptor answers with a key update of its own, which is sent with its next message.
     let answer = acceptor.wrap(b"first").expect("wrapped");
     assert_eq!(initiator.unwrap(&answer).expect("opened"), b"first");
     let mut protection = handed_over(acceptor);

@@ -8,32 +8,32 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 use super::FileError;
-use super::maps::{failed, read_opened};
+use super::read::{failed, read_opened};
 use crate::certificate::Certificate;
 use crate::credential::{Credential, CredentialError};
 use crate::key::PrivateKey;
 
-/// Larger files are refused.
+/// The maximum size of a file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The permissions of others than the owner.
+/// The permission bits of group and others.
 const OTHERS: u32 = 0o077;
 
-/// Reads a certificate chain and its key, which may be one file.
+/// Reads a certificate chain and its key, which may be in the same file.
 ///
 /// # Errors
 ///
-/// When a file cannot be read or used, and when others than its owner may do anything with the key's.
-/// globus-gridftp-server refuses such keys too.
+/// When a file cannot be read or used, or the key's file has permission bits for group or others. globus-gridftp-server
+/// refuses such keys as well.
 pub fn read_credential(certificates: &Path, key: &Path) -> Result<Credential, FileError> {
     read_credential_with(certificates, key, |path| File::open(path))
 }
 
-/// As [`read_credential`], of files that `open` opens.
+/// As [`read_credential`], with another way to open files.
 ///
 /// # Errors
 ///
-/// As those of [`read_credential`].
+/// As for [`read_credential`].
 pub fn read_credential_with(
     certificates: &Path,
     key: &Path,
@@ -72,7 +72,7 @@ fn read_key(path: &Path, mut file: File) -> Result<Zeroizing<Vec<u8>>, FileError
         let words = format!("it is no file of at most {MAX_BYTES} bytes");
         return Err(failed(path)(io::Error::other(words)));
     }
-    // All at once: a buffer that grows leaves its bytes behind.
+    // Read into a buffer of the full size: growing it would leave copies of the key in freed memory.
     let mut pem = Zeroizing::new(vec![0; usize::try_from(size).unwrap_or(0)]);
     file.read_exact(&mut pem).map_err(failed(path))?;
     Ok(pem)
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_no_key() {
+    fn a_directory_is_refused() {
         let pki = Pki::new();
         set_mode(pki.path(), 0o700);
         assert!(read_credential(pki.path(), pki.path()).is_err());

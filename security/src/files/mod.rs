@@ -1,5 +1,5 @@
-//! The files that security is made of: credentials, trust directories, maps. The one module here that
-//! opens files; it reads them again when they change.
+//! Files of credentials, trust directories, grid-mapfiles and vomsdirs, which are reloaded when they change. The other
+//! modules of this crate open no files.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -9,15 +9,18 @@ use std::path::{Path, PathBuf};
 use crate::credential::CredentialError;
 
 mod credential;
-mod maps;
+mod gridmap;
+mod read;
 mod trust;
+mod voms;
 mod watched;
 
 pub use credential::{read_credential, read_credential_with};
-pub use maps::{GridmapFile, VomsDirectory, VomsProblem};
+pub use gridmap::GridmapFile;
 pub use trust::TrustDirectory;
+pub use voms::{VomsDirectory, VomsProblem};
 
-/// How files are opened: a process may have to ask another one, which has the right to.
+/// Opens files. A process without permission may have another process open them.
 pub trait OpenFiles: Send + Sync + fmt::Debug {
     /// Opens a file for reading.
     ///
@@ -26,15 +29,15 @@ pub trait OpenFiles: Send + Sync + fmt::Debug {
     /// When it cannot be opened.
     fn open(&self, path: &Path) -> io::Result<File>;
 
-    /// What the kernel says of a file.
+    /// The metadata of a file.
     ///
     /// # Errors
     ///
-    /// When it cannot be looked at.
+    /// When it is not accessible.
     fn metadata(&self, path: &Path) -> io::Result<Metadata>;
 }
 
-/// Opens files with the rights of this process.
+/// Opens files with the permissions of this process.
 #[derive(Debug)]
 pub struct OwnRights;
 
@@ -51,7 +54,7 @@ impl OpenFiles for OwnRights {
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The kernel refused.
+    /// A system call failed.
     #[error("{}: {error}", path.display())]
     Io {
         /// The file.
@@ -59,7 +62,7 @@ pub enum FileError {
         /// The operating system's error.
         error: io::Error,
     },
-    /// Others may read a private key.
+    /// Other accounts have permissions on the file of a private key.
     #[error("{}: the private key may be read by others (mode {mode:04o}): chmod 0600 it", path.display())]
     Permissions {
         /// The file.
@@ -67,12 +70,12 @@ pub enum FileError {
         /// Its mode.
         mode: u32,
     },
-    /// The content is wrong.
+    /// The content is invalid.
     #[error("{}: {error}", path.display())]
     Credential {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         error: CredentialError,
     },
 }

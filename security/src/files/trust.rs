@@ -8,24 +8,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::FileError;
-use super::maps::{failed, read};
+use super::read::{failed, read};
 use super::watched::{FileStamp, Watched};
 use crate::trust::{
     Built, FileDefect, LastGood, TrustBuilder, TrustFile, TrustFileKind, TrustProblem, TrustStore,
 };
 
-/// More files are an error. The directories of the field have some thousand.
+/// The maximum number of files. IGTF directories have some thousand.
 const MAX_FILES: usize = 50_000;
 
-/// Larger files are left out. Some authorities have revoked a million certificates.
+/// The maximum size of a file. Some authorities have revoked a million certificates.
 const MAX_FILE_BYTES: u64 = 128 << 20;
 
-/// How long a revocation list counts after its file is gone: programs that remove a file before they
-/// write the new one leave a gap. After this time an administrator must have meant it.
-const GONE_COUNTS: Duration = Duration::from_secs(60);
+/// How long a revocation list stays in use after its file was removed: some programs remove a file before they write the new
+/// one. After this time the removal is taken for intended.
+const REMOVAL_DELAY: Duration = Duration::from_secs(60);
 
-/// A trust directory that is read again when it changes, so that it also notices when an expired
-/// revocation list was fetched anew. A file that becomes unusable leaves what was in it before.
+/// A trust directory that is reloaded when it changes, for example when a revocation list was updated. The previous content
+/// of a file that becomes unusable stays in use.
 #[derive(Debug)]
 pub struct TrustDirectory {
     path: PathBuf,
@@ -38,27 +38,26 @@ struct Content {
     problems: Vec<TrustProblem>,
 }
 
-/// The files, and what was read from them: one that has not changed need not be parsed again, and a link
-/// to one not at all.
+/// The files and their parsed content. An unchanged file is not parsed again, nor is a link to a parsed file.
 #[derive(Debug, Default)]
 struct Files {
     entries: Vec<Entry>,
     parsed: HashMap<Key, Result<TrustFile, FileDefect>>,
     last_good: LastGood,
-    /// Files with revocation lists that are gone, and since when.
+    /// Removed files with revocation lists, and when the removal was detected.
     gone: HashMap<String, Instant>,
-    /// A file could not be read for a reason that may pass without a change of the file.
+    /// A file could not be read because of an error that may be temporary.
     must_read_again: bool,
 }
 
 type Key = (TrustFileKind, FileStamp);
 
-/// A file that means something.
+/// A relevant file of the directory.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     name: String,
     kind: TrustFileKind,
-    /// What it was when it was read, or why it cannot be read.
+    /// The stamp when it was read, or why it cannot be read.
     stamp: Result<FileStamp, String>,
 }
 
@@ -73,18 +72,18 @@ impl TrustDirectory {
         })
     }
 
-    /// What it holds now. Looks at the directory at most once a second; a directory that has become
-    /// unreadable leaves what was there. May block.
+    /// The present content. Checks the directory for changes at most once a second. If it has become unreadable, the previous
+    /// content stays in use. May block.
     pub fn current(&self) -> Arc<TrustStore> {
         Arc::clone(&self.look(Instant::now()).store)
     }
 
-    /// Why the directory could not be read again, if it could not; what it held before is used.
+    /// Why the last reload failed, if it did. The previous content stays in use.
     pub fn failure(&self) -> Option<Arc<FileError>> {
         self.content.failure()
     }
 
-    /// The files that could not be used, the gravest first.
+    /// The unusable files, grave problems first.
     pub fn problems(&self) -> Vec<TrustProblem> {
         self.look(Instant::now()).problems.clone()
     }
@@ -99,13 +98,12 @@ impl TrustDirectory {
     }
 }
 
-/// Whether a file that is gone since then does not count any more.
+/// Whether the content of a file that was removed at this time is no longer used.
 fn is_over(gone_since: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(gone_since) >= GONE_COUNTS
+    now.saturating_duration_since(gone_since) >= REMOVAL_DELAY
 }
 
-/// The files that mean something, in the order of their names. Links are followed: hashed names are
-/// links to plain ones.
+/// The relevant files, sorted by name. Symbolic links are followed, because hashed names are links to plain ones.
 fn list(path: &Path) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(path)? {
@@ -153,7 +151,7 @@ fn read_all(path: &Path, entries: Vec<Entry>, old: &Files, now: Instant) -> (Fil
                         content
                     }
                     Err(error) => {
-                        must_read_again |= may_pass(&error);
+                        must_read_again |= may_be_temporary(&error);
                         Err(unreadable(&error).into())
                     }
                 }
@@ -168,7 +166,7 @@ fn read_all(path: &Path, entries: Vec<Entry>, old: &Files, now: Instant) -> (Fil
         if !is_there && !is_over(since, now) {
             let reason = format!(
                 "the file is gone, and counts for {} s more",
-                GONE_COUNTS.as_secs()
+                REMOVAL_DELAY.as_secs()
             );
             builder.add_parsed(name, TrustFileKind::RevocationLists, Err(reason.into()));
             gone.insert(name.to_owned(), since);
@@ -193,7 +191,7 @@ fn read_all(path: &Path, entries: Vec<Entry>, old: &Files, now: Instant) -> (Fil
     (files, content)
 }
 
-/// What is in a file. The outer error is the kernel's.
+/// Parses a file. The outer error is that of a system call.
 fn parse(path: &Path, kind: TrustFileKind) -> io::Result<Result<TrustFile, FileDefect>> {
     let (_, content) = read(path, MAX_FILE_BYTES)?;
     Ok(TrustFile::parse(kind, &content))
@@ -203,9 +201,9 @@ fn unreadable(error: &io::Error) -> String {
     format!("it cannot be read: {error}: let the account that the server runs as read it")
 }
 
-/// Whether reading may succeed later though the file has not changed: there were too many open files, or
-/// a disk did not answer.
-fn may_pass(error: &io::Error) -> bool {
+/// Whether an error may be temporary, so that reading may succeed later although the file is unchanged: too many open files,
+/// or an I/O error.
+fn may_be_temporary(error: &io::Error) -> bool {
     error.raw_os_error().is_some() && error.kind() != io::ErrorKind::PermissionDenied
 }
 

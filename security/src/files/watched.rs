@@ -1,4 +1,4 @@
-//! What was read from files, and is read again when they change.
+//! Values that are read from files, and reloaded when the files change.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::FileError;
 
-/// How often files are looked at, at most.
+/// The minimum interval between checks for changes.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A value, and the `Stamp` that its files had when it was read.
+/// A value, and the `Stamp` of its files when it was read.
 #[derive(Debug)]
 pub(super) struct Watched<T, Stamp>(Mutex<State<T, Stamp>>);
 
@@ -32,8 +32,8 @@ impl<T, Stamp> Watched<T, Stamp> {
         }))
     }
 
-    /// The value. When it is time to look, `read` gets the old stamp and gives a new value with its
-    /// stamp, or `None` if nothing changed; when it fails, the old value stays.
+    /// The present value. If a check is due, `read` gets the old stamp and returns a new value with its stamp, or `None` if
+    /// the files are unchanged. If it fails, the old value stays in use.
     pub(super) fn current(
         &self,
         now: Instant,
@@ -58,15 +58,14 @@ impl<T, Stamp> Watched<T, Stamp> {
         Arc::clone(&state.value)
     }
 
-    /// Why the value is not what the files say, if the last look at them failed: the same one until
-    /// a look succeeds.
+    /// Why the last check failed, if it did. The error stays the same until a check succeeds.
     pub(super) fn failure(&self) -> Option<Arc<FileError>> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.failure.clone()
     }
 }
 
-/// What of a file is another one when its content is.
+/// The metadata of a file that changes when its content is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct FileStamp {
     device: u64,
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_looked_at_once_in_an_interval() {
+    fn files_are_checked_once_in_an_interval() {
         let watched = Watched::new(1, "old");
         let soon = Instant::now();
         let unseen = watched.current(soon, |_| panic!("it is too early"));
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_leaves_what_was_there_until_it_is_mended() {
+    fn a_failure_keeps_the_old_value_until_a_check_succeeds() {
         let watched = Watched::new(1, "old");
         let mut now = Instant::now() + INTERVAL;
         assert_eq!(*watched.current(now, |_| Err(failed())), "old");

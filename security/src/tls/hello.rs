@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_stays_as_it_is() {
+    fn other_records_are_not_changed() {
         let named = hello(&[(SERVER_NAME, b"x")]);
         let mut other_message = named.clone();
         other_message[RECORD_HEADER] = 2;

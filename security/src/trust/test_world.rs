@@ -1,4 +1,4 @@
-//! A trust directory for tests, and the `openssl` program's opinion of chains.
+//! A trust directory for tests, and validation by the `openssl` program for comparison.
 
 use std::fs;
 
@@ -35,20 +35,18 @@ impl World {
         store(&[&root, files].concat())
     }
 
-    /// Validates against the directory with the root, and asks OpenSSL, which must be of the same
-    /// opinion.
+    /// Validates against the directory with the root. OpenSSL must agree.
     pub(super) fn validate(&self, chain: &[&Issued]) -> Result<Peer, ChainError> {
         validate(&self.pki, &self.root, chain)
     }
 
-    /// Validates where OpenSSL is of another opinion, or does not know the rule.
+    /// Validates without OpenSSL, for rules that it does not implement or implements differently.
     pub(super) fn validate_alone(&self, chain: &[&Issued]) -> Result<Peer, ChainError> {
         self.store().validate(&certificates(chain), now())
     }
 }
 
-/// Validates against a directory with this root, which may issue `/DC=test/...`. OpenSSL must be of the
-/// same opinion.
+/// Validates against a directory with this root, which may issue `/DC=test/...`. OpenSSL must agree.
 pub(super) fn validate(pki: &Pki, root: &Issued, chain: &[&Issued]) -> Result<Peer, ChainError> {
     let files = [
         ("root.pem", root.pem()),

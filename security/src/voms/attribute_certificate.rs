@@ -1,4 +1,4 @@
-//! Reads attribute certificates (RFC 5755) as VOMS servers make them.
+//! Parses attribute certificates of VOMS servers (RFC 5755).
 
 use der::Tag;
 use der::asn1::{GeneralizedTime, ObjectIdentifier};
@@ -8,9 +8,9 @@ use crate::asn1::{Element, Elements, is_identifier};
 use crate::certificate::{Certificate, CertificateError, Validity};
 use crate::name::Name;
 
-/// The attribute with the FQANs.
+/// The attribute that contains the FQANs.
 const FQANS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.8005.100.100.4");
-/// The extension with the certificates of the issuer.
+/// The extension that contains the certificates of the issuer.
 const CERTIFICATES: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.8005.100.100.10");
 const TARGETS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.55");
 
@@ -18,15 +18,15 @@ const MAX_FQANS: usize = 1000;
 const MAX_CERTIFICATES: usize = 16;
 const MAX_TARGETS: usize = 100;
 
-/// An attribute certificate whose structure is sound; nothing else is said of it.
+/// A well-formed attribute certificate, which is not verified.
 #[derive(Debug)]
 pub(super) struct AttributeCertificate<'a> {
-    /// What the issuer has signed.
+    /// The signed bytes.
     pub(super) signed: &'a [u8],
     /// The DER `AlgorithmIdentifier` of the signature.
     pub(super) signature_algorithm: &'a [u8],
     pub(super) signature: &'a [u8],
-    /// The issuer of the holder's certificate. VOMS servers put the holder's subject here as well.
+    /// The issuer of the holder's certificate. Some VOMS servers write the holder's subject instead.
     pub(super) holder_issuer: Name,
     /// The value bytes of the holder's serial number.
     pub(super) holder_serial: &'a [u8],
@@ -36,13 +36,13 @@ pub(super) struct AttributeCertificate<'a> {
     pub(super) vo: String,
     pub(super) host: String,
     pub(super) attributes: Vec<Fqan>,
-    /// The issuer's certificate and those above it, as far as they were sent.
+    /// The issuer's certificate and those above it, if they were sent.
     pub(super) certificates: Vec<Certificate>,
-    /// The hosts that it is meant for, if it is not meant for all.
+    /// The hosts to which it is restricted, if any.
     pub(super) targets: Option<Vec<String>>,
 }
 
-/// What is wrong with one.
+/// Why an attribute certificate is malformed.
 #[derive(Debug)]
 pub(super) struct Malformed(pub(super) String);
 
@@ -83,7 +83,7 @@ impl<'a> AttributeCertificate<'a> {
         outer.finish()?;
 
         let mut fields = signed.children();
-        // RFC 5755 4.2.1: version 2, which is written as 1.
+        // RFC 5755 4.2.1: version 2, which is encoded as 1.
         if fields.expect(Tag::Integer)?.small_number()? != 1 {
             return Err(malformed("it is not of version 2"));
         }
@@ -124,7 +124,7 @@ impl<'a> AttributeCertificate<'a> {
 }
 
 /// Issuer and serial number of the certificate that the attributes belong to.
-// RFC 5755 4.2.2: one of three ways to name the holder, and the one that VOMS uses.
+// RFC 5755 4.2.2: of three ways to name the holder, VOMS uses this one.
 fn holder<'a>(sequence: &Element<'a>) -> Result<(Name, &'a [u8]), Malformed> {
     let mut ways = sequence.children();
     let certificate = ways
@@ -139,7 +139,7 @@ fn holder<'a>(sequence: &Element<'a>) -> Result<(Name, &'a [u8]), Malformed> {
     Ok((issuer, serial.content()))
 }
 
-// RFC 5755 4.2.3: `[0]` around nothing but a name.
+// RFC 5755 4.2.3: `[0]` with only a name.
 fn issuer(element: &Element<'_>) -> Result<Name, Malformed> {
     if !element.is_context(0) {
         return Err(malformed("the issuer is not named"));
@@ -178,7 +178,7 @@ struct Memberships {
     attributes: Vec<Fqan>,
 }
 
-/// The FQANs among the attributes; generic attributes are in an extension, and not read.
+/// The FQANs among the attributes. Generic attributes are in an extension, which is ignored.
 fn memberships(sequence: &Element<'_>) -> Result<Memberships, Malformed> {
     let mut attributes = sequence.children();
     let mut found = None;
@@ -219,7 +219,7 @@ fn fqans(value: &Element<'_>) -> Result<Memberships, Malformed> {
         let text = values.expect(Tag::OctetString)?.content();
         let fqan = str::from_utf8(text).ok().and_then(Fqan::new);
         let fqan = fqan.ok_or_else(|| malformed("an attribute is no FQAN"))?;
-        // A server speaks for its own organization alone.
+        // A server may assert memberships of its own organization only.
         if fqan.organization() != vo {
             return Err(malformed(format!(
                 "the attribute {} is not one of {vo}",
@@ -238,7 +238,7 @@ fn fqans(value: &Element<'_>) -> Result<Memberships, Malformed> {
     })
 }
 
-/// Organization and host of `vo://host:port`, the only one of the names.
+/// Organization and host of `vo://host:port`, which must be the only name.
 fn policy_authority(names: &Element<'_>) -> Result<(String, String), Malformed> {
     let mut names = names.children();
     let name = names.next()?;
@@ -295,7 +295,7 @@ fn certificates(content: &[u8]) -> Result<Vec<Certificate>, Malformed> {
         .collect()
 }
 
-/// The names of hosts among the targets. Targets of other kinds never name this host.
+/// The host names among the targets. Targets of other kinds match no host.
 // RFC 5755 4.3.2
 fn targets(content: &[u8]) -> Result<Vec<String>, Malformed> {
     let mut found = Vec::new();
@@ -331,7 +331,7 @@ fn malformed(reason: impl Into<String>) -> Malformed {
 mod tests {
     use super::*;
 
-    /// An element whose length fits into a byte.
+    /// An element with a length of one byte.
     fn element(tag: u8, content: &[u8]) -> Vec<u8> {
         let length = u8::try_from(content.len()).expect("short");
         [&[tag, length], content].concat()

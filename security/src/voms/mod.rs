@@ -1,8 +1,8 @@
-//! VOMS attributes: what a virtual organization says of a user, in the user's proxy.
+//! VOMS attributes: the memberships of a user in virtual organizations, which the user's proxy contains.
 //!
-//! A proxy carries attribute certificates in an extension that is not critical. One counts if the
-//! vomsdir names its issuer for the virtual organization, the issuer's chain and signature hold, and the
-//! holder is the user whose proxy it is. One that does not count is no reason to refuse the user.
+//! A proxy contains attribute certificates in a non-critical extension. An attribute certificate is valid if the vomsdir lists
+//! its issuer for the virtual organization, the issuer's chain and the signature are valid, and the holder is the user of the
+//! proxy. An invalid one is ignored: it does not prevent the login.
 
 mod attribute_certificate;
 mod servers;
@@ -22,79 +22,79 @@ use attribute_certificate::{AttributeCertificate, Malformed};
 /// The extension of a proxy with its attribute certificates.
 const EXTENSION: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.8005.100.100.5");
 
-/// Each costs some signature checks.
+/// The maximum number of attribute certificates, each of which costs several signature verifications.
 const MAX_ATTRIBUTE_CERTIFICATES: usize = 16;
 
 const MAX_FQAN: usize = 1000;
 
-/// A fully qualified attribute name, for example `/atlas/Role=production`; `/Role=NULL` and
-/// `/Capability=NULL` are taken off.
+/// A fully qualified attribute name, for example `/atlas/Role=production`. `/Role=NULL` and `/Capability=NULL` at its end are
+/// removed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fqan(String);
 
-/// What a verified attribute certificate says.
+/// The content of a verified attribute certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Membership {
     /// The virtual organization.
     pub vo: String,
     /// Its attributes, the primary one first; there is at least one.
     pub attributes: Vec<Fqan>,
-    /// When it ends.
+    /// The end of its validity.
     pub expires: SystemTime,
 }
 
-/// Why an attribute certificate does not count. The login goes on without it.
+/// Why an attribute certificate is ignored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VomsError {
-    /// Not of the right shape.
+    /// It is malformed.
     #[error("the VOMS attributes are malformed: {0}")]
     Malformed(String),
-    /// It is another one's.
+    /// Its holder is another user.
     #[error("the VOMS attributes of {vo} belong to another certificate than the user's")]
     Holder {
         /// The virtual organization.
         vo: String,
     },
-    /// Its time has not come.
+    /// It is not valid yet.
     #[error("the VOMS attributes of {vo} are not valid yet: check the clocks")]
     NotYetValid {
         /// The virtual organization.
         vo: String,
     },
-    /// Its time is over.
+    /// It has expired.
     #[error("the VOMS attributes of {vo} have expired: the user needs a new proxy")]
     Expired {
         /// The virtual organization.
         vo: String,
     },
-    /// It is meant for others.
+    /// It is restricted to other hosts.
     #[error("the VOMS attributes of {vo} are meant for {targets}, and this is another host")]
     Target {
         /// The virtual organization.
         vo: String,
-        /// Who they are meant for.
+        /// The hosts.
         targets: String,
     },
-    /// Nothing says who may sign for it.
+    /// The vomsdir has no file for its server.
     #[error(
         "the vomsdir has nothing about {vo} on {host}: if it is to be trusted, add {vo}/{host}.lsc"
     )]
     UnknownServer {
         /// The virtual organization.
         vo: String,
-        /// Where its server says that it runs.
+        /// The host of its server.
         host: String,
     },
-    /// The signer is not one of those configured.
+    /// The vomsdir lists other signers for its server.
     #[error(
         "the VOMS attributes of {vo} were signed by {signer}, which {vo}/{host}.lsc does not name"
     )]
     Signer {
         /// The virtual organization.
         vo: String,
-        /// Where its server says that it runs.
+        /// The host of its server.
         host: String,
-        /// The subject of the certificate it came with.
+        /// The subject of the signer's certificate.
         signer: String,
     },
     /// The certificate of its issuer is not accepted.
@@ -102,18 +102,18 @@ pub enum VomsError {
     Chain {
         /// The virtual organization.
         vo: String,
-        /// Why not.
+        /// The reason.
         error: Box<ChainError>,
     },
-    /// The signature could be forged.
+    /// The signature algorithm is broken.
     #[error("the VOMS attributes of {vo} are signed with {algorithm}, which is broken")]
     BrokenAlgorithm {
         /// The virtual organization.
         vo: String,
-        /// The digest.
+        /// The algorithm.
         algorithm: &'static str,
     },
-    /// The signature does not match.
+    /// The signature is wrong.
     #[error("the signature of the VOMS attributes of {vo} is wrong")]
     Signature {
         /// The virtual organization.
@@ -138,7 +138,7 @@ impl From<AttributeCertificate<'_>> for Membership {
 }
 
 impl Fqan {
-    /// Reads and shortens a name.
+    /// Parses and shortens a name.
     pub fn new(text: &str) -> Option<Self> {
         let short = text.strip_suffix("/Capability=NULL").unwrap_or(text);
         let short = short.strip_suffix("/Role=NULL").unwrap_or(short);
@@ -168,7 +168,7 @@ impl fmt::Display for Fqan {
     }
 }
 
-/// What the attribute certificates in the content of an extension say; nothing of it is verified.
+/// The content of the attribute certificates in an extension, without verification.
 ///
 /// # Errors
 ///
@@ -180,9 +180,8 @@ pub fn claims(extension: &[u8]) -> Result<Vec<Membership>, VomsError> {
         .collect()
 }
 
-/// The memberships that the proxies of a verified chain carry, those of the newest proxy first, and why
-/// others do not count. `own_names` are the names of this host, for attributes that are meant for some
-/// hosts alone.
+/// The memberships in the proxies of a verified chain, those of the lowest proxy first, and why others are ignored.
+/// `own_names` are the names of this host, for attributes that are restricted to certain hosts.
 pub fn memberships(
     peer: &Peer,
     trust: &TrustStore,
@@ -192,7 +191,7 @@ pub fn memberships(
 ) -> (Vec<Membership>, Vec<VomsError>) {
     let mut memberships = Vec::new();
     let mut errors = Vec::new();
-    // RFC 3820 3.8.2: an independent proxy has nothing from its issuer, so the search ends there.
+    // RFC 3820 3.8.2: an independent proxy inherits no rights from its issuer, so the search ends there.
     let holder = peer.chain.iter().position(|certificate| {
         !certificate.proxy().is_some_and(|proxy| {
             matches!(proxy.policy, ProxyPolicy::InheritAll | ProxyPolicy::Limited)

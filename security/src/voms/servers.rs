@@ -1,4 +1,4 @@
-//! The servers of virtual organizations, as a vomsdir lists them.
+//! The servers of virtual organizations: the content of a vomsdir.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use crate::certificate::Certificate;
 use crate::name::Name;
 use crate::one_line;
 
-/// Longer chains, and more of them in a file, are an error.
+/// The maximum length of a chain, and number of chains in a file.
 const MAX_NAMES: usize = 32;
 const MAX_CHAINS: usize = 64;
 
-/// More certificates in a file are an error.
+/// The maximum number of certificates in a file.
 const MAX_CERTIFICATES: usize = 64;
 
-/// Who may sign for which virtual organization: the content of a vomsdir.
+/// The servers and certificates that may sign for each virtual organization.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VomsServers {
     organizations: BTreeMap<String, Organization>,
@@ -29,7 +29,7 @@ struct Organization {
 /// The `.lsc` file of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Server {
-    /// Subjects, each followed by its issuer; a chain is matched from its beginning.
+    /// Subjects, each followed by its issuer. A chain is compared from its beginning.
     chains: Vec<Vec<String>>,
 }
 
@@ -42,20 +42,20 @@ pub enum ServerError {
     /// A line is not a name.
     #[error("line {0} is not a subject: write it as /DC=org/CN=name")]
     Name(usize),
-    /// It is longer than we read.
+    /// It has too many names or chains.
     #[error("there are more than {MAX_CHAINS} chains in it, or more than {MAX_NAMES} names in one")]
     TooLong,
-    /// There is no certificate in it that can be read.
+    /// It contains no valid certificate.
     #[error("there is no certificate in it: {0}")]
     NoCertificate(String),
-    /// There are more certificates than we read.
+    /// It contains too many certificates.
     #[error("there are more than {MAX_CERTIFICATES} certificates in it")]
     TooManyCertificates,
 }
 
 impl VomsServers {
-    /// Takes the file `VO/HOST.lsc`: the subject of the server that runs on a host, and its issuer's;
-    /// further chains behind a line `------ NEXT CHAIN ------`.
+    /// Adds the file `VO/HOST.lsc`: the subject of the server on this host, and that of its issuer. Further chains follow a line
+    /// `------ NEXT CHAIN ------`.
     pub fn add_server(&mut self, vo: &str, host: &str, content: &[u8]) -> Result<(), ServerError> {
         let server = Server::parse(content)?;
         let servers = &mut self.organization(vo).servers;
@@ -63,7 +63,7 @@ impl VomsServers {
         Ok(())
     }
 
-    /// Takes certificates that may sign for a virtual organization on any host.
+    /// Adds certificates that may sign for a virtual organization on any host.
     pub fn add_certificates(&mut self, vo: &str, pem: &[u8]) -> Result<(), ServerError> {
         let certificates = Certificate::all_from_pem(pem)
             .map_err(|error| ServerError::NoCertificate(error.to_string()))?;
@@ -78,7 +78,7 @@ impl VomsServers {
         Ok(())
     }
 
-    /// The virtual organizations that have at least one server.
+    /// The virtual organizations with at least one server.
     pub fn organizations(&self) -> impl Iterator<Item = &str> {
         self.organizations.keys().map(String::as_str)
     }
@@ -127,7 +127,7 @@ impl Server {
                 return Err(ServerError::TooLong);
             }
         }
-        // A separator at either end separates nothing.
+        // Separators at the start or end leave empty chains.
         chains.retain(|chain| !chain.is_empty());
         if chains.is_empty() || chains.iter().any(|chain| chain.len() < 2) {
             return Err(ServerError::NoIssuer);
@@ -135,11 +135,11 @@ impl Server {
         Ok(Self { chains })
     }
 
-    /// Whether one of the chains is the beginning of this verified one, leaf first.
+    /// Whether one of the chains is the beginning of this verified chain, leaf first.
     ///
-    /// The VOMS libraries do not agree on chains with intermediate authorities: to the one in C++ each
-    /// certificate has two lines, subject and issuer, to the one in Java each name has one. A name that
-    /// stands there twice in a row is taken for one, so that both forms match.
+    /// The VOMS libraries differ for chains with intermediate authorities: the C++ library expects two lines for each
+    /// certificate, subject and issuer, the Java library one line for each name. Consecutive equal names are merged, so that
+    /// both forms match.
     pub(super) fn matches(&self, chain: &[Certificate]) -> bool {
         let subjects = chain.iter().map(Certificate::subject);
         let last_issuer = chain.last().map(Certificate::issuer);

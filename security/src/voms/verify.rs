@@ -1,4 +1,4 @@
-//! Whether an attribute certificate counts.
+//! Verifies attribute certificates.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,15 +9,15 @@ use crate::certificate::Certificate;
 use crate::signature::{self, SignatureError};
 use crate::trust::{Peer, TrustStore};
 
-/// How far the clock of a VOMS server may be ahead of ours: what it has just signed must count.
+/// The tolerance for the clock of a VOMS server that is ahead, so that new attribute certificates are valid at once.
 const CLOCK_SKEW: Duration = Duration::from_secs(300);
 
-/// Certificates with the subject of a signer that are tried; in a vomsdir there are one or two.
+/// The maximum number of certificates with the subject of a signer that are tried. A vomsdir has one or two.
 const MAX_CANDIDATES: usize = 4;
 
-/// What attribute certificates are verified against.
+/// The context of a verification.
 pub(super) struct Verifier<'a> {
-    /// The certificate that the user's proxies come from.
+    /// The certificate that has issued the user's first proxy.
     pub(super) holder: &'a Certificate,
     pub(super) trust: &'a TrustStore,
     pub(super) servers: &'a VomsServers,
@@ -26,7 +26,7 @@ pub(super) struct Verifier<'a> {
 }
 
 impl Verifier<'_> {
-    /// Cheap checks come first.
+    /// Verifies an attribute certificate, cheap checks first.
     pub(super) fn verify(
         &self,
         certificate: AttributeCertificate<'_>,
@@ -38,8 +38,8 @@ impl Verifier<'_> {
         Ok(certificate.into())
     }
 
-    /// RFC 5755 4.2.2 has the issuer of the holder's certificate there. Older VOMS servers, and
-    /// voms-proxy-fake 2.1, write the holder's subject, and the VOMS library takes both.
+    /// RFC 5755 4.2.2: the holder is named by the issuer of its certificate. Older VOMS servers, and voms-proxy-fake 2.1, write
+    /// the holder's subject instead, and the VOMS library accepts both.
     fn check_holder(&self, certificate: &AttributeCertificate<'_>) -> Result<(), VomsError> {
         let named = &certificate.holder_issuer;
         let is_named = named.matches(self.holder.issuer()) || named.matches(self.holder.subject());
@@ -62,7 +62,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// RFC 5755 4.3.2: names of hosts only; an attribute certificate that names others is for others.
+    /// RFC 5755 4.3.2. Only host names are supported as targets.
     fn check_targets(&self, certificate: &AttributeCertificate<'_>) -> Result<(), VomsError> {
         let Some(targets) = &certificate.targets else {
             return Ok(());
@@ -77,14 +77,14 @@ impl Verifier<'_> {
         Err(VomsError::Target {
             vo: certificate.vo.clone(),
             targets: match &targets[..] {
-                [] => "nobody".to_owned(),
+                [] => "no host".to_owned(),
                 targets => targets.join(", "),
             },
         })
     }
 
-    /// With a `.lsc` file the certificate that was sent along must have signed, and be the one that the
-    /// file names; without one, a certificate from the vomsdir must have.
+    /// With an `.lsc` file, the signer is the certificate that was sent along, whose chain the file must list. Without one, the
+    /// signer is a certificate of the vomsdir.
     fn check_signer(&self, certificate: &AttributeCertificate<'_>) -> Result<(), VomsError> {
         let AttributeCertificate { vo, host, .. } = certificate;
         let server = self.servers.server(vo, host);

@@ -15,7 +15,7 @@ struct World {
 }
 
 impl World {
-    /// A directory as the IGTF distributes it: hashed names are links to plain ones.
+    /// A directory in the layout of the IGTF: hashed names are links to plain ones.
     fn new() -> Self {
         let pki = Pki::new();
         let root = pki.root("/DC=test/CN=Root");
@@ -37,7 +37,7 @@ impl World {
     }
 
     fn write(&self, name: &str, content: &[u8]) {
-        // As fetch-crl does it, so that no reader sees half a file.
+        // Renamed as by fetch-crl, so that no reader sees a partial file.
         let new = self.directory.path().join("new");
         fs::write(&new, content).expect("written");
         fs::rename(&new, self.directory.path().join(name)).expect("renamed");
@@ -51,7 +51,7 @@ impl World {
         TrustDirectory::open(self.directory.path()).expect("readable")
     }
 
-    /// Validates the user when it is time to look again for the `count`th time.
+    /// Validates the user when the `count`th check is due.
     fn validate_later(&self, trust: &TrustDirectory, count: u64) -> Result<(), ChainError> {
         let later = Instant::now() + Duration::from_secs(count * 2);
         let store = Arc::clone(&trust.look(later).store);
@@ -134,7 +134,7 @@ fn an_expired_list_is_read_again() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn unusable_files_are_reported() {
     let world = World::new();
     world.write("broken.pem", b"words");
     world.link("missing.pem", "deadbeef.0");
@@ -148,10 +148,10 @@ fn what_cannot_be_used_is_named() {
     assert_eq!(trust.problems(), []);
 }
 
-/// Replaces a list, which it is given, by something that cannot be used.
+/// Replaces a given list by unusable content.
 type Spoiler = Box<dyn Fn(&World, &[u8])>;
 
-/// What may become of a file with a list; each takes the list that was good.
+/// Kinds of damage to a file with a list. Each gets the valid list.
 fn spoilers() -> Vec<(&'static str, Spoiler)> {
     let at_once = |content: fn(&[u8]) -> Vec<u8>| -> Spoiler {
         Box::new(move |world, list| world.write("root.r0", &content(list)))
@@ -289,7 +289,7 @@ fn a_list_that_is_removed_counts_for_a_while() {
     revoked(1);
     assert!(trust.problems()[0].reason.contains("is gone"));
     revoked(20);
-    // It comes back, and goes again: the time begins anew.
+    // The file reappears, and is removed again: the delay begins anew.
     world.write("root.r0", &list);
     revoked(21);
     fs::remove_file(world.directory.path().join("root.r0")).expect("it is there");
@@ -318,7 +318,7 @@ fn an_older_list_does_not_replace_a_newer_one() {
     assert!(matches!(error, ChainError::Revoked { .. }), "{error}");
     world.write("root.r0", &dated(&[], "20250301000000Z"));
     assert_eq!(world.validate_later(&trust, 2), Ok(()));
-    // A list from the future is a mistake that a sound one mends.
+    // A list that is dated in the future by mistake is replaced by a correct one.
     world.write("root.r0", &dated(&[], "20980101000000Z"));
     let error = world.validate_later(&trust, 3).expect_err("too early");
     assert!(matches!(
@@ -344,7 +344,7 @@ fn a_list_of_which_nothing_says_whose_it_is_closes_those_without_one() {
 }
 
 #[test]
-fn other_files_that_become_unusable_leave_what_was_there() {
+fn unusable_files_of_other_kinds_leave_the_previous_content_in_use() {
     let world = World::new();
     let trust = world.open();
     world.write("root.pem", b"-----BEGIN");
@@ -354,7 +354,7 @@ fn other_files_that_become_unusable_leave_what_was_there() {
 }
 
 #[test]
-fn a_directory_that_vanishes_leaves_what_was_there() {
+fn a_removed_directory_leaves_the_previous_content_in_use() {
     let world = World::new();
     let trust = world.open();
     let aside = world.pki.path().join("aside");

@@ -45,7 +45,7 @@ fn accepted(
 }
 
 #[test]
-fn what_comes_with_the_end_of_the_handshake_is_kept() {
+fn data_directly_after_the_handshake_is_kept() {
     let fixture = Fixture::new();
     for versions in VERSIONS {
         for piece in [1, 7, 100_000] {
@@ -123,7 +123,7 @@ fn an_open_handshake_and_a_closed_connection_are_not_handed_over() {
 }
 
 #[test]
-fn what_is_more_than_a_part_is_refused() {
+fn complete_records_in_handed_over_keys_are_refused() {
     let fixture = Fixture::new();
     for (record, message) in [
         (vec![23, 3, 3, 0, 1, 0], vec![]),

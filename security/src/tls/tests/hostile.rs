@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn what_is_no_tls_is_answered_by_an_alert() {
+fn data_that_is_not_tls_is_answered_by_an_alert() {
     let fixture = Fixture::new();
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"SSH-2.0-x\r\n", &[0; 64]] {
         let [_, mut acceptor] = engines(&fixture, TlsVersions::From12To13);
@@ -57,7 +57,7 @@ fn a_stranger_is_refused_with_the_reason_on_both_sides() {
 }
 
 #[test]
-fn who_presents_no_certificate_is_refused() {
+fn a_peer_without_a_certificate_is_refused() {
     let fixture = Fixture::new();
     let (_, host) = fixture.pair(TlsVersions::From12To13);
     let mut acceptor = TlsEngine::acceptor(&host).expect("sound settings");

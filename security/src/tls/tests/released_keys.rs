@@ -51,7 +51,7 @@ fn an_explicit_nonce_is_given_away_far_from_those_that_were_used() {
 }
 
 #[test]
-fn keys_that_somebody_else_has_used_up_are_changed_on_both_sides() {
+fn keys_that_the_kernel_has_used_up_are_updated_on_both_sides() {
     let fixture = Fixture::new();
     let [mut connector, mut acceptor] = established(&fixture, TlsVersions::Only13);
     connector.release_keys(Direction::Sending);
@@ -70,7 +70,7 @@ fn keys_that_somebody_else_has_used_up_are_changed_on_both_sides() {
 }
 
 #[test]
-fn a_record_that_nobody_could_open_is_answered_by_an_alert() {
+fn an_invalid_record_is_answered_by_an_alert() {
     let fixture = Fixture::new();
     let [_, mut acceptor] = established(&fixture, TlsVersions::Only13);
     acceptor.release_keys(Direction::Receiving);

@@ -1,4 +1,4 @@
-//! Tests of the rules for users and authorities; OpenSSL is asked where it knows a rule.
+//! Tests of the rules for users and authorities. Results are compared with OpenSSL if it implements the rule.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -98,9 +98,9 @@ fn an_authority_is_no_user() {
 }
 
 #[test]
-fn what_stands_in_the_directory_is_no_user() {
+fn an_authority_of_the_directory_is_not_a_user() {
     let world = World::new();
-    // It looks like a user's certificate, and a root of version 1 looks like that too.
+    // It looks like a user's certificate, but so does a root of version 1.
     let request = Request {
         subject: "/DC=test/CN=Old Root",
         ..Request::default()
@@ -276,7 +276,7 @@ fn extensions_that_globus_does_not_allow_to_be_critical_are_refused() {
         "crlDistributionPoints=critical,URI:http://a.example/list",
     ] {
         let user = world.pki.issue(&world.root, "/DC=test/CN=Bob", extension);
-        // OpenSSL knows them.
+        // OpenSSL implements them.
         let verdict = world.validate_alone(&[&user]);
         assert!(
             matches!(verdict, Err(ChainError::CriticalExtension { .. })),
@@ -289,7 +289,7 @@ fn extensions_that_globus_does_not_allow_to_be_critical_are_refused() {
 fn a_subject_outside_the_signing_policy_is_refused() {
     let world = World::new();
     let user = world.pki.issue(&world.root, "/DC=other/CN=Bob", USER);
-    // OpenSSL knows no signing policies.
+    // OpenSSL has no signing policies.
     let verdict = world.validate_alone(&[&user]);
     let (certificate, authority) = (named(&user), named(&world.root));
     let expected = ChainError::OutsideSigningPolicy {
@@ -415,7 +415,7 @@ fn a_list_must_be_good_if_there_is_one() {
     assert_eq!(closed(&world, unrelated), authority);
 }
 
-/// The authority that is not believed for this list, in words of the error.
+/// The authority that is refused because of this list, as named in the error.
 fn closed(world: &World, list: Vec<u8>) -> Name {
     let mut builder = TrustBuilder::default();
     builder.add("root.pem", &world.root.pem());
@@ -453,7 +453,7 @@ fn a_list_that_does_not_say_all_closes_its_authority() {
             assert_eq!(closed(&world, list), named(&world.root), "{extensions}");
         }
     }
-    // Those that add nothing.
+    // Extensions without further content.
     for extensions in ["authorityKeyIdentifier=keyid", "1.2.3.4=DER:0500"] {
         let list = world.pki.revocation_list_with(&world.root, &[], extensions);
         let store = world.store_with(&[("root.crl", list)]);
@@ -522,7 +522,7 @@ fn an_authority_must_be_allowed_to_sign_lists() {
     let list = world.pki.revocation_list(&world.root, &[]);
     assert_eq!(closed(&world, list), named(&world.root));
 
-    // Of an authority that is not in the directory the key is known with the chain only.
+    // The key of an authority that is not in the directory is in the chain only.
     let world = World::new();
     let between = world
         .pki

@@ -1,4 +1,4 @@
-//! Tests of what stores are made of.
+//! Tests of building stores from files.
 
 use proptest::prelude::*;
 use rustls_pki_types::CertificateRevocationListDer;
@@ -59,7 +59,7 @@ fn binary_files_are_read_too() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named_and_the_rest_works() {
+fn unusable_files_are_reported_and_the_others_are_used() {
     let mut builder = TrustBuilder::default();
     builder.add("e.signing_policy", POLICY);
     builder.add("d.signing_policy", b"TO Issuer");
@@ -105,22 +105,22 @@ fn no_change_of_a_list_lets_a_revoked_user_in() {
         builder.add("root.r0", list);
         builder.build_at(now())
     };
-    let is_believed = |built: &Built, user: &Issued| {
+    let is_accepted = |built: &Built, user: &Issued| {
         let chain = std::slice::from_ref(&user.certificate);
         built.store.validate(chain, now()).is_ok()
     };
     let before = build(TrustBuilder::default(), &sound);
-    assert!(is_believed(&before, &other) && !is_believed(&before, &world.user));
+    assert!(is_accepted(&before, &other) && !is_accepted(&before, &world.user));
     let check = |list: &[u8]| {
         let start = build(TrustBuilder::default(), list);
         let problems = &start.problems;
         assert!(
-            !is_believed(&start, &world.user),
+            !is_accepted(&start, &world.user),
             "{problems:?} {list:02x?}"
         );
         let running = build(TrustBuilder::after(before.last_good.clone()), list);
-        assert!(!is_believed(&running, &world.user));
-        assert!(is_believed(&running, &other), "the last good list is lost");
+        assert!(!is_accepted(&running, &world.user));
+        assert!(is_accepted(&running, &other), "the last good list is lost");
     };
     for length in (0..sound.len()).step_by(7) {
         check(&sound[..length]);

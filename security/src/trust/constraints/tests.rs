@@ -1,12 +1,12 @@
-//! Tests of name constraints; OpenSSL is asked about each verdict.
+//! Tests of name constraints. Every result is compared with OpenSSL.
 
 use super::*;
 use crate::test_pki::{CA, FULL, Issued, Pki, Request, USER, now};
 use crate::trust::ChainError;
 use crate::trust::test_world::{World, certificates, policy, store, validate};
 
-/// What becomes of a user with this subject and these alternative names, below an authority with
-/// these constraints. OpenSSL must be of the same opinion.
+/// The result for a user with this subject and these alternative names, below an authority with these constraints. OpenSSL
+/// must agree.
 fn verdict(constraints: &str, subject: &str, names: &str) -> Result<(), String> {
     let pki = Pki::new();
     let request = Request {

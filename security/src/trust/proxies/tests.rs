@@ -51,7 +51,7 @@ fn a_full_proxy_below_a_limited_one_is_refused() {
     let world = World::new();
     let limited = world.pki.proxy(&world.user, LIMITED);
     let full = world.pki.proxy(&limited, FULL);
-    // OpenSSL does not know limited proxies.
+    // OpenSSL does not support limited proxies.
     let verdict = world.validate_alone(&[&full, &limited, &world.user]);
     let certificate = named(&full);
     assert_eq!(verdict, Err(ChainError::BeyondLimited { certificate }));
@@ -80,7 +80,7 @@ fn gsi3_proxies_have_the_same_rules() {
         .proxy(&world.user, &gsi3(GSI3_FULL, "length=INTEGER:1"));
     let limited = world.pki.proxy(&full, &gsi3(GSI3_LIMITED, ""));
     let beyond = world.pki.proxy(&limited, &gsi3(GSI3_FULL, ""));
-    // OpenSSL does not know this extension, and it is critical.
+    // OpenSSL does not support this critical extension.
     let peer = world.validate_alone(&[&limited, &full, &world.user]);
     assert!(peer.expect("accepted").limited);
     let verdict = world.validate_alone(&[&beyond, &limited, &full, &world.user]);
@@ -181,7 +181,7 @@ fn a_proxy_with_a_policy_of_its_own_is_refused() {
     let world = World::new();
     let extension = "proxyCertInfo=critical,language:1.2.3.4,policy:text:nothing";
     let proxy = world.pki.proxy(&world.user, extension);
-    // OpenSSL leaves policies to its caller.
+    // OpenSSL leaves the check of policies to its caller.
     let verdict = world.validate_alone(&[&proxy, &world.user]);
     let certificate = named(&proxy);
     assert_eq!(verdict, Err(ChainError::ProxyPolicy { certificate }));

@@ -1,4 +1,4 @@
-//! Tests of lists that `openssl` made, and of some that it does not make.
+//! Tests with lists that `openssl` has made, and with some that it cannot make.
 
 use proptest::prelude::*;
 use rustls_pki_types::CertificateRevocationListDer;
@@ -46,7 +46,7 @@ fn tlv(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     [bytes, content].concat()
 }
 
-/// An entry of a list: a serial number, and extensions of it.
+/// An entry of a list: a serial number and extensions.
 fn entry(serial: &[u8], extensions: &[u8]) -> Vec<u8> {
     let date = tlv(0x17, &[b"200101000000Z"]);
     tlv(0x30, &[&tlv(2, &[serial]), &date, extensions])
@@ -75,7 +75,7 @@ fn extension(identifier: &[u8], is_critical: bool, content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn serial_numbers_are_found_in_whatever_order_they_stand() {
+fn serial_numbers_are_found_in_any_order() {
     let entries = [entry(&[5], &[]), entry(&[1, 0], &[]), entry(&[2], &[])];
     let list = RevocationList::from_der(unsigned(&entries.concat())).expect("sound");
     let found: Vec<_> = list

@@ -1,4 +1,4 @@
-//! Tests of how chains are put together, with impostors.
+//! Tests of the search for paths, also with forged certificates.
 
 use proptest::prelude::*;
 
@@ -98,7 +98,7 @@ fn an_authority_below_an_unknown_one_is_not_trusted_alone() {
 fn an_impostor_with_the_authoritys_name_is_refused() {
     let world = World::new();
     let impostor = world.pki.root("/DC=test/CN=Root");
-    // With and without key identifiers, which tell before any signature is verified.
+    // With and without key identifiers, which are compared before signatures are verified.
     for identifiers in ["", "subjectKeyIdentifier=none\nauthorityKeyIdentifier=none"] {
         let extensions = format!("{USER}\n{identifiers}");
         let user = world.pki.issue(&impostor, "/DC=test/CN=Alice", &extensions);
@@ -124,7 +124,7 @@ fn an_impostor_with_the_users_name_makes_no_proxies() {
 #[test]
 fn names_link_without_regard_to_case_and_kinds_of_strings() {
     let world = World::new();
-    // The same key with the name written in another way.
+    // The same key, with another encoding of the name.
     let twin = Request {
         subject: "/DC=TEST/CN=root",
         extensions: CA,
@@ -157,7 +157,7 @@ fn after_a_change_of_keys_both_roots_work() {
 #[test]
 fn another_way_is_tried_when_the_first_breaks_a_rule() {
     let world = World::new();
-    // One authority, certified by an unknown root, and by one in the trust directory.
+    // An authority with certificates of an unknown root and of one in the trust directory.
     let stranger = world.pki.root("/DC=test/CN=Stranger");
     let request = Request {
         subject: "/DC=test/CN=CA",
@@ -184,7 +184,7 @@ fn another_way_is_tried_when_the_first_breaks_a_rule() {
 #[test]
 fn a_web_of_authorities_costs_a_limited_number_of_signatures() {
     let world = World::new();
-    // Every one of them could have issued every other one.
+    // Each of them could have issued each other one.
     let mut authorities = vec![world.pki.root("/DC=test/CN=CA")];
     for _ in 0..20 {
         let request = Request {
@@ -205,7 +205,7 @@ fn a_web_of_authorities_costs_a_limited_number_of_signatures() {
 }
 
 #[test]
-fn a_session_may_trust_what_it_brings() {
+fn a_session_may_add_anchors() {
     let world = World::new();
     let client = Request {
         subject: "/C=US/CN=Globus DCSC Cert",
@@ -219,14 +219,14 @@ fn a_session_may_trust_what_it_brings() {
     let store = world.store().with_anchors(&chain);
     let peer = store.validate(&chain, now()).expect("it brought it");
     assert_eq!(peer.identity, *client.certificate.subject());
-    // What the directory holds is trusted still.
+    // The authorities of the directory are still trusted.
     store
         .validate(&certificates(&[&world.user]), now())
         .expect("accepted");
 }
 
 #[test]
-fn what_a_session_brings_needs_no_signing_policy() {
+fn anchors_of_a_session_need_no_signing_policy() {
     let world = World::new();
     let root = world.pki.root("/DC=elsewhere/CN=Root");
     let user = world.pki.issue(&root, "/DC=elsewhere/CN=Bob", USER);
@@ -238,7 +238,7 @@ fn what_a_session_brings_needs_no_signing_policy() {
         let peer = store.validate(&chain[..2], now()).expect("accepted");
         assert_eq!(peer.identity, *user.certificate.subject());
     }
-    // A proxy is never trusted without its user.
+    // A proxy is not trusted without its user.
     let store = world.store().with_anchors(&chain[..1]);
     assert!(store.validate(&chain[..2], now()).is_err());
     assert!(store.validate(&chain[..1], now()).is_err());

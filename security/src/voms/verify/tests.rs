@@ -1,10 +1,10 @@
-//! Samples of voms-proxy-fake, against the verdicts of the VOMS library.
+//! Samples of voms-proxy-fake, with the results of the VOMS library.
 
 use super::*;
 use crate::trust::{ChainError, TrustBuilder};
 use crate::voms::{Fqan, attribute_certificate, claims, memberships};
 
-// Made by samples/make with voms-proxy-fake 2.1.0. The VOMS library accepts and refuses the same.
+// Made by samples/make with voms-proxy-fake 2.1.0. The VOMS library accepts and refuses the same samples.
 const PLAIN: &[u8] = include_bytes!("../samples/plain.pem");
 const TARGETED: &[u8] = include_bytes!("../samples/targeted.pem");
 const FOREIGN: &[u8] = include_bytes!("../samples/foreign.pem");
@@ -15,7 +15,7 @@ const HOST: &str = "voms.example.org";
 const LSC: &str = "/DC=org/DC=example/CN=voms.example.org\n/DC=org/DC=example/CN=Example CA\n";
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Everything that a login takes to find memberships; the time is right for the sample.
+/// The input for finding memberships, at a time at which the sample is valid.
 struct Login {
     peer: Peer,
     trust: TrustStore,
@@ -121,7 +121,7 @@ fn a_user_without_attributes_has_none() {
 }
 
 #[test]
-fn attributes_of_somebody_else_do_not_count() {
+fn attributes_of_another_user_are_ignored() {
     let mut login = Login::new(PLAIN);
     let other = Certificate::all_from_pem(include_bytes!("../samples/voms.pem"));
     login.peer.chain[1] = other.expect("a certificate").remove(0);
@@ -132,7 +132,7 @@ fn attributes_of_somebody_else_do_not_count() {
 fn attributes_count_while_they_are_valid() {
     let mut login = Login::new(PLAIN);
     let validity = login.peer.chain[0].validity();
-    // What voms-proxy-fake signs is valid as long as its proxy.
+    // voms-proxy-fake makes attributes valid as long as the proxy.
     login.now = validity.not_before - 10 * MINUTE;
     assert_eq!(login.attributes(), Err(VomsError::NotYetValid { vo: vo() }));
     login.now = validity.not_after + 10 * MINUTE;
@@ -159,9 +159,9 @@ fn attributes_for_some_hosts_count_on_these() {
         targets: targets.to_owned(),
     };
     assert_eq!(verify(&["example.org"]), Err(target("example.org")));
-    // voms-proxy-fake 2.1.0 leaves the names out that it is told.
+    // voms-proxy-fake 2.1.0 omits the names that it was given.
     let nobody = Login::new(TARGETED).attributes();
-    assert_eq!(nobody, Err(target("nobody")));
+    assert_eq!(nobody, Err(target("no host")));
 }
 
 #[test]
