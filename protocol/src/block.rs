@@ -332,7 +332,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_what_was_read(bytes: [u8; HEADER_BYTES]) {
+        fn encoding_inverts_decoding(bytes: [u8; HEADER_BYTES]) {
             prop_assert_eq!(Header::decode(&bytes).encode(), bytes);
         }
 

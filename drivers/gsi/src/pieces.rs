@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_lie_behind_each_other_in_the_file() {
+    fn pieces_are_contiguous_in_the_file() {
         let mut file = tempfile::tempfile().unwrap();
         let handle = file.try_clone().unwrap();
         let moved = AtomicU64::new(1);

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_of_records_are_told_from_anything_else() {
+    fn headers_of_records_are_distinguished_from_other_bytes() {
         assert_eq!(check_header(&[22, 3, 1, 0, 238]), Ok(243));
         assert_eq!(check_header(&[23, 3, 3, 0x48, 0]), Ok(MAX_RECORD));
         assert_eq!(check_header(&[23, 3, 3, 0x48, 1]), Err(TOO_LONG));

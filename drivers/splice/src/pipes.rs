@@ -16,13 +16,13 @@ static POOL: Mutex<Pool> = Mutex::new(Pool {
 
 /// The most idle pipes. Each takes two descriptors, and counts towards the pipe memory of the account
 /// (`fs.pipe-user-pages-soft`).
-const MOST_IDLE: usize = 32;
+const MAX_IDLE: usize = 32;
 
 /// The default of `fs.pipe-max-size`, and about as much as a socket usually has ready.
 pub(crate) const WANTED_BYTES: usize = 1024 * 1024;
 
 /// With smaller pipes, the calls cost more than the copies that they save.
-const LEAST_BYTES: usize = 64 * 1024;
+const MIN_BYTES: usize = 64 * 1024;
 
 /// A pipe that a channel uses for one call.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl Drop for PipeUser {
 
 impl Pool {
     fn keep(&mut self, empty: Empty) {
-        if self.channels > 0 && self.idle.len() < MOST_IDLE {
+        if self.channels > 0 && self.idle.len() < MAX_IDLE {
             self.idle.push(empty);
         }
     }
@@ -165,11 +165,11 @@ impl Ends {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
         // The kernel refuses sizes over fs.pipe-max-size, or over the limit of the account.
         let mut wanted = WANTED_BYTES;
-        while wanted >= LEAST_BYTES && fcntl_setpipe_size(&writer, wanted).is_err() {
+        while wanted >= MIN_BYTES && fcntl_setpipe_size(&writer, wanted).is_err() {
             wanted /= 2;
         }
         let capacity = fcntl_getpipe_size(&writer)?;
-        if capacity < LEAST_BYTES {
+        if capacity < MIN_BYTES {
             return Err(Errno::NOMEM);
         }
         Ok(Self {
@@ -205,12 +205,12 @@ mod tests {
         pool.keep(empty());
         assert!(pool.idle.is_empty());
         pool.channels = 2;
-        for _ in 0..=MOST_IDLE {
+        for _ in 0..=MAX_IDLE {
             pool.keep(empty());
         }
-        assert_eq!(pool.idle.len(), MOST_IDLE);
+        assert_eq!(pool.idle.len(), MAX_IDLE);
         pool.channel_closed();
-        assert_eq!(pool.idle.len(), MOST_IDLE);
+        assert_eq!(pool.idle.len(), MAX_IDLE);
         pool.channel_closed();
         assert!(pool.idle.is_empty());
     }

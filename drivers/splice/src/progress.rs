@@ -8,7 +8,7 @@ use rustix::io::Errno;
 pub(crate) enum Progress {
     /// All bytes.
     Complete,
-    /// So many bytes. The rest must go through memory, because of this error if there is one.
+    /// The number of bytes moved. The rest must go through memory, because of this error if there is one.
     Refused(u64, Option<Errno>),
 }
 

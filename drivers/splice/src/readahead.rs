@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn begins_again_with_another_transfer() {
+    fn starts_again_with_another_transfer() {
         assert_eq!(prepared(&[9 * STEP_BYTES, 0, 0]), [11, 2, 2]);
     }
 }

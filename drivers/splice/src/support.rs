@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kernel_that_this_runs_on_has_the_calls() {
+    fn this_kernel_supports_the_calls() {
         let support = support();
         assert!(support[0].is_available, "{support:?}");
         assert!(support[1].is_available, "{support:?}");

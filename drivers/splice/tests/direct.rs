@@ -168,7 +168,7 @@ fn bytes() -> impl Strategy<Value = usize> {
 }
 
 #[test]
-fn ranges_arrive_and_nothing_around_them_changes() {
+fn ranges_are_received_and_bytes_around_them_do_not_change() {
     for stack in STACKS {
         for directory in directories() {
             let path = directory.path().join("received");
@@ -194,7 +194,7 @@ fn ranges_arrive_and_nothing_around_them_changes() {
 }
 
 #[test]
-fn ranges_are_sent_as_they_are_and_ends_of_files_are_noticed() {
+fn ranges_are_sent_unchanged_and_short_files_are_detected() {
     for stack in STACKS {
         for directory in directories() {
             let path = directory.path().join("sent");
@@ -324,7 +324,7 @@ fn a_stream_that_ends_leaves_a_file_of_its_length() {
 
 /// A read-only descriptor simulates a failing file system.
 #[test]
-fn what_cannot_be_written_is_an_error_of_the_file() {
+fn failed_writes_are_errors_of_the_file() {
     for stack in STACKS {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("read-only");

@@ -200,7 +200,7 @@ fn files_without_splice_are_written() {
 
 /// A file that cannot grow simulates a full disk.
 #[test]
-fn a_full_disk_is_the_files_and_what_fits_is_counted() {
+fn a_full_disk_is_an_error_of_the_file_and_written_bytes_are_counted() {
     const ROOM: u64 = 100_000;
     let content = pattern(300_000);
     for driver in ["splice", "auto"] {
@@ -226,7 +226,7 @@ fn a_full_disk_is_the_files_and_what_fits_is_counted() {
 }
 
 #[test]
-fn a_cancelled_receive_leaves_what_it_counts_and_a_clean_pipe() {
+fn a_cancelled_receive_keeps_counted_bytes_and_an_empty_pipe() {
     let content = pattern(1 << 20);
     let (mut sender, mut receiver) = pair("splice");
     let file = file_of(&[]);
@@ -253,7 +253,7 @@ fn a_cancelled_receive_leaves_what_it_counts_and_a_clean_pipe() {
 }
 
 #[test]
-fn a_peer_that_went_away_is_noticed_in_sendfile() {
+fn a_closed_peer_is_noticed_in_sendfile() {
     let (mut sender, receiver) = pair("splice");
     drop(receiver);
     let file = file_of(&[]);

@@ -41,7 +41,7 @@ pub enum StackError {
         /// A phrase that lists the driver's options.
         known: String,
     },
-    /// An option stands twice behind one driver.
+    /// An option is repeated for a driver.
     #[error("the option {option} of the driver {driver} is given twice")]
     RepeatedOption {
         /// The driver.

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_is_gone_refuses() {
+    fn a_closed_listener_refuses() {
         let cancel = Cancel::new();
         let operation = Operation {
             deadline: None,

@@ -201,7 +201,7 @@ impl Channel for TcpChannel {
     ) -> Result<Received, ChannelError> {
         self.is_sending = false;
         if buffer.is_empty() {
-            // recv would report bytes or wait, but there is no space for them.
+            // recv with an empty buffer would wait for bytes.
             return self.check(operation).map(|()| Received::EndOfStream);
         }
         loop {

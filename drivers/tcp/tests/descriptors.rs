@@ -8,7 +8,7 @@ use gridhaul_tcp::Tcp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 #[test]
-fn says_that_descriptors_are_used_up_and_goes_on_when_they_are_not() {
+fn reports_exhausted_descriptors_and_recovers() {
     let mut registry = Registry::new();
     registry.register(Tcp);
     let stack = registry.build(&StackSpec::parse("tcp").unwrap()).unwrap();

@@ -92,7 +92,7 @@ fn a_port_range_is_used_up_and_then_exhausted() {
 
 /// If the kernel has no ephemeral port left, ports with old connections are used.
 #[test]
-fn a_port_from_the_system_can_be_had_again_while_its_connections_are_open() {
+fn an_ephemeral_port_can_be_reused_while_its_connections_are_open() {
     // Another process may take the port, but hardly three times in a row.
     let is_had_again = (0..3).any(|_| {
         let mut listener = listen(&stack("tcp"), LOCALHOST);
@@ -109,7 +109,7 @@ fn a_port_from_the_system_can_be_had_again_while_its_connections_are_open() {
 }
 
 #[test]
-fn the_search_for_a_port_starts_anywhere() {
+fn the_search_for_a_port_starts_at_random() {
     let stack = stack("tcp:port=20000-30000");
     let port = || listen(&stack, LOCALHOST).address().port();
     let first = port();
@@ -117,7 +117,7 @@ fn the_search_for_a_port_starts_anywhere() {
 }
 
 #[test]
-fn an_address_that_is_not_ours_is_named() {
+fn the_error_names_an_address_that_is_not_local() {
     let error = stack("tcp:bind=192.0.2.1")
         .listen(LOCALHOST, &SocketOptions::default())
         .unwrap_err();
@@ -132,7 +132,7 @@ fn an_address_that_is_not_ours_is_named() {
 }
 
 #[test]
-fn the_advertised_address_is_told_and_not_used() {
+fn the_advertised_address_is_announced_and_not_bound() {
     let stack = stack("tcp:advertise=198.51.100.7");
     let mut listener = listen(&stack, LOCALHOST);
     let told = listener.address();
@@ -258,7 +258,7 @@ fn silent_listener() -> (SocketAddr, OwnedFd, Vec<TcpStream>) {
 }
 
 #[test]
-fn connecting_ends_with_the_deadline_or_the_switch() {
+fn connecting_ends_at_the_deadline_or_on_cancellation() {
     let (address, _socket, _waiting) = silent_listener();
     let stack = stack("tcp");
     let cancel = Cancel::new();
@@ -320,7 +320,7 @@ fn reset_by(peer: OwnedFd, channel: &dyn Channel) {
 }
 
 #[test]
-fn what_the_peers_host_acknowledged_is_delivered_also_after_a_reset() {
+fn acknowledged_bytes_are_delivered_also_after_a_reset() {
     let (mut channel, peer) = with_plain_peer();
     with_operation(|operation| channel.send(b"content", Body::Memory(b""), operation)).unwrap();
     // The peer's host may delay the acknowledgement.
@@ -334,7 +334,7 @@ fn what_the_peers_host_acknowledged_is_delivered_also_after_a_reset() {
 }
 
 #[test]
-fn what_the_peers_host_had_no_room_for_is_not_delivered() {
+fn bytes_beyond_the_peers_buffer_are_not_delivered() {
     let (mut channel, peer) = with_plain_peer();
     // More than the peer's buffer, and less than the buffer of this end.
     let content = vec![0; 64 * 1024];

@@ -327,7 +327,7 @@ fn a_mode_may_have_a_file_type() {
 }
 
 #[test]
-fn errors_use_no_words_that_clients_search_for() {
+fn errors_contain_no_text_that_clients_search_for() {
     // gfal2 maps errors to ENOENT, EACCES, EEXIST ... by such words in the text.
     let words = [
         "not found",

@@ -138,7 +138,7 @@ fn lines_of_other_servers_are_read() {
 }
 
 #[test]
-fn what_is_wrong_with_a_line_is_named() {
+fn errors_of_lines_name_the_cause() {
     for (line, error) in [
         (&b""[..], "there is no name in the line of facts ''"),
         (

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_an_error() {
+    fn other_lines_are_errors() {
         for wrong in [
             "hello", "", "99 x", "099 x", "700 x", "226x", "\x01\x02", "2260 x",
         ] {
@@ -267,7 +267,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_decoded_survives(input in "([0-9]{3}[- ]|[ -~]|\r\n){0,40}\r\n") {
+        fn decoded_replies_survive(input in "([0-9]{3}[- ]|[ -~]|\r\n){0,40}\r\n") {
             for reply in decode(input.as_bytes()).into_iter().flatten() {
                 prop_assert_eq!(only(&reply.encode()), reply);
             }

@@ -59,7 +59,7 @@ fn expect_no_stream(connected: Result<Box<dyn Channel>, ConnectError>) {
 }
 
 #[test]
-fn the_same_user_is_let_in_and_the_channel_carries_data() {
+fn the_same_user_is_accepted_and_the_channel_carries_data() {
     for protection in PROTECTIONS {
         let stack = tcp(alice(protection));
         let (connector, acceptor) = meet(&stack, &stack);
@@ -182,7 +182,7 @@ fn answer_to(words: &[u8], protection: Protection) -> ChannelError {
 }
 
 #[test]
-fn strangers_are_told_from_peers() {
+fn peers_without_tls_are_refused() {
     for protection in PROTECTIONS {
         for (words, expected) in [
             (
@@ -232,7 +232,7 @@ fn a_silent_peer_is_waited_for_no_longer_than_the_deadline() {
 }
 
 #[test]
-fn clear_data_behind_the_handshake_is_not_taken_for_a_part_of_it() {
+fn cleartext_after_the_handshake_is_not_consumed_by_it() {
     let connector = stack("memory,gsi", alice(Protection::Clear));
     // So slow that data arrives before the last message of the handshake is read.
     let acceptor = stack("memory,fault:delay=3ms,gsi", alice(Protection::Clear));
@@ -252,7 +252,7 @@ fn clear_data_behind_the_handshake_is_not_taken_for_a_part_of_it() {
 }
 
 #[test]
-fn a_stream_that_is_cut_within_a_record_has_no_end() {
+fn a_stream_truncated_within_a_record_has_no_end() {
     let sender = stack(
         "tcp,fault:fail-send-after=100K,gsi",
         alice(Protection::Private),

@@ -70,7 +70,7 @@ fn words(channel: &dyn Channel) -> String {
 }
 
 #[test]
-fn what_the_kernel_cannot_do_is_refused_when_a_stack_asks_for_it_and_else_not_done() {
+fn unsupported_keys_are_an_error_only_if_the_stack_requires_the_kernel() {
     let support = kernel_support();
     let on = [("ktls".to_owned(), "on".to_owned())];
     let built = alice(Protection::Private).build(&on);
@@ -230,7 +230,7 @@ fn hand_on(near: &mut TcpStream, far: &mut TcpStream) -> Vec<u8> {
 
 #[test]
 #[ignore = "needs a kernel with TLS"]
-fn a_record_that_was_changed_or_cut_is_told_from_data_and_from_the_end() {
+fn a_changed_or_truncated_record_is_neither_data_nor_the_end() {
     use std::io::Write;
     for (is_cut, expected) in [
         (true, "the connection ended in the middle of a TLS record"),

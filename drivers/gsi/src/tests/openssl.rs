@@ -74,7 +74,7 @@ fn receive_exactly(channel: &mut dyn Channel, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn its_client_is_let_in_by_any_server_name_and_data_goes_both_ways() {
+fn its_client_is_accepted_with_any_server_name_and_data_flows_both_ways() {
     let_clients_in("tcp,gsi:ktls=off");
 }
 
@@ -137,7 +137,7 @@ fn server(version: &str) -> (Running, BufReader<std::process::ChildStdout>, Sock
 }
 
 #[test]
-fn its_server_is_spoken_to_and_may_send_tickets_and_change_keys() {
+fn its_server_may_send_tickets_and_change_keys() {
     speak_to_servers("tcp,gsi:ktls=off", true);
 }
 

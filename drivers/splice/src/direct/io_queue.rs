@@ -44,8 +44,8 @@ pub(crate) enum Call {
 const PIECE_BYTES: usize = 256 * 1024;
 
 /// Requests that keep a disk busy. With fewer than two, disk and network would not work at the same time.
-const FEWEST_PIECES: usize = 2;
-pub(crate) const MOST_PIECES: usize = 8;
+const MIN_PIECES: usize = 2;
+pub(crate) const MAX_PIECES: usize = 8;
 
 /// Divides memory into pieces that begin and end at multiples of `block_bytes`; none if it is too short.
 pub(crate) fn pieces_of(memory: &mut [u8], block_bytes: usize) -> Vec<&mut [u8]> {
@@ -66,7 +66,7 @@ pub(crate) fn has_pieces(memory: &[u8], block_bytes: usize) -> bool {
 fn division(memory: &[u8], block_bytes: usize) -> (usize, usize, usize) {
     let skipped = memory.as_ptr().align_offset(block_bytes).min(memory.len());
     let aligned = memory.len() - skipped;
-    let count = (aligned / PIECE_BYTES).clamp(FEWEST_PIECES, MOST_PIECES);
+    let count = (aligned / PIECE_BYTES).clamp(MIN_PIECES, MAX_PIECES);
     match aligned / count / block_bytes {
         0 => (skipped, 0, 0),
         blocks => (skipped, count, blocks * block_bytes),

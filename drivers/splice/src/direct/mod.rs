@@ -116,7 +116,7 @@ impl Direct {
         let mut zerocopy = std::mem::take(&mut self.zerocopy);
         let read = self.engine().with_queue(file, pieces, |queue| {
             let mut network = Network {
-                most_lent: queue.pieces() / 2,
+                max_held: queue.pieces() / 2,
                 channel: &mut *channel,
                 zerocopy: &mut zerocopy,
                 sent: 0,

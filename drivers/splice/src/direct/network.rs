@@ -16,19 +16,19 @@ pub(crate) struct Network<'a> {
     /// The number of the next piece.
     pub(crate) sent: u64,
     /// The most pieces that the kernel may hold for zero-copy sends; the others are filled in the meantime.
-    pub(crate) most_lent: usize,
+    pub(crate) max_held: usize,
     pub(crate) moved: &'a AtomicU64,
     pub(crate) operation: &'a Operation<'a>,
 }
 
 impl Sink for Network<'_> {
     fn send(&mut self, bytes: &[u8], left: u64) -> Result<(), ChannelError> {
-        let is_early = left > self.most_lent as u64;
-        let may_lend = is_early && self.zerocopy.held() < self.most_lent;
+        let is_early = left > self.max_held as u64;
+        let may_use = is_early && self.zerocopy.held() < self.max_held;
         let piece = (self.sent, bytes);
         let is_more = left > 0;
         self.zerocopy
-            .send(self.channel, piece, may_lend, is_more, self.operation)?;
+            .send(self.channel, piece, may_use, is_more, self.operation)?;
         self.sent += 1;
         self.moved.fetch_add(bytes.len() as u64, Ordering::Release);
         Ok(())

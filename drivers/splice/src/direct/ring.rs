@@ -12,7 +12,7 @@ use std::time::Duration;
 use io_uring::{IoUring, Probe, opcode, types};
 use rustix::io::Errno;
 
-use super::io_queue::{Call, IoQueue, MOST_PIECES, Request};
+use super::io_queue::{Call, IoQueue, MAX_PIECES, Request};
 
 /// The submission and completion queues that are shared with the kernel.
 pub(crate) struct Ring {
@@ -28,7 +28,7 @@ impl Ring {
     /// process (seccomp filters, `kernel.io_uring_disabled`).
     pub(crate) fn open() -> io::Result<Self> {
         static READS_AND_WRITES: OnceLock<bool> = OnceLock::new();
-        let entries = u32::try_from(MOST_PIECES).expect("a small number");
+        let entries = u32::try_from(MAX_PIECES).expect("a small number");
         let queues = IoUring::new(entries)?;
         if !READS_AND_WRITES.get_or_init(|| reads_and_writes(&queues)) {
             return Err(io::ErrorKind::Unsupported.into());
@@ -36,7 +36,7 @@ impl Ring {
         Ok(Self { queues })
     }
 
-    /// Calls `work` with a queue for `file`, over at most [`MOST_PIECES`] pieces of memory.
+    /// Calls `work` with a queue for `file`, over at most [`MAX_PIECES`] pieces of memory.
     pub(crate) fn with_queue<R>(
         &mut self,
         file: BorrowedFd<'_>,

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::io_queue::{Call, IoQueue, Request};
 
 /// The most requests in flight.
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 
 /// The stack of a helper, which only makes system calls.
 const STACK_BYTES: usize = 64 * 1024;
@@ -37,7 +37,7 @@ pub(crate) fn with_queue<R>(
             ended,
             pieces: pieces.into_iter().map(Piece::Free).collect(),
         };
-        for helper in 0..queue.pieces.len().min(MOST_THREADS) {
+        for helper in 0..queue.pieces.len().min(MAX_THREADS) {
             let (waiting, results) = (&waiting, results.clone());
             let started = thread::Builder::new()
                 .name("direct".to_owned())

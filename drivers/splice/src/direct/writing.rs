@@ -46,9 +46,9 @@ enum Stop {
 /// The result of [`BlockWriter::receive`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// So many bytes; the stream has not ended.
+    /// The number of bytes; the stream has not ended.
     Bytes(u64),
-    /// So many bytes, and the stream ended.
+    /// The number of bytes; the stream has ended.
     ToTheEnd(u64),
 }
 

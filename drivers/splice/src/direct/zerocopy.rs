@@ -47,7 +47,7 @@ struct Piece {
 }
 
 impl ZeroCopy {
-    /// Sends all of a piece, without a copy if `may_lend` and possible. If `is_more`, more of the range follows.
+    /// Sends all of a piece, without a copy if `may_use` and possible. If `is_more`, more of the range follows.
     ///
     /// # Errors
     ///
@@ -56,11 +56,11 @@ impl ZeroCopy {
         &mut self,
         channel: &mut TcpChannel,
         (index, mut bytes): (u64, &[u8]),
-        may_lend: bool,
+        may_use: bool,
         is_more: bool,
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
-        let mut lends = may_lend && self.is_usable(channel);
+        let mut without_copy = may_use && self.is_usable(channel);
         let more = if is_more {
             SendFlags::MORE
         } else {
@@ -73,17 +73,21 @@ impl ZeroCopy {
             if let Err(error) = channel.check(operation) {
                 break Err(error);
             }
-            let flags = if lends { ZEROCOPY } else { SendFlags::empty() };
+            let flags = if without_copy {
+                ZEROCOPY
+            } else {
+                SendFlags::empty()
+            };
             match send(channel.socket(), bytes, more | flags | SendFlags::NOSIGNAL) {
                 Ok(sent) => {
-                    if lends {
+                    if without_copy {
                         self.count_call(index);
                         self.bytes += sent as u64;
                     }
                     bytes = &bytes[sent..];
                 }
                 // The limit on locked memory, or on unread completions (net.core.optmem_max).
-                Err(Errno::NOBUFS) if lends => lends = false,
+                Err(Errno::NOBUFS) if without_copy => without_copy = false,
                 Err(Errno::AGAIN) => {
                     // An unread completion in the error queue would end the wait at once.
                     self.read_completions(channel);

@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Measures a piece.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
-    busy: Duration,
+    cpu: Duration,
     begin: Instant,
 }
 
@@ -16,7 +16,7 @@ pub(crate) struct Stopwatch {
 pub(crate) struct Cost {
     pub(super) bytes: u64,
     /// CPU time of the thread.
-    pub(super) busy: Duration,
+    pub(super) cpu: Duration,
     pub(super) elapsed: Duration,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Cost {
 pub(super) struct Tally {
     pub(super) bytes: u64,
     /// CPU time of the thread, for all pieces.
-    busy: Duration,
+    cpu: Duration,
     /// Wall-clock time, for all pieces.
     elapsed: Duration,
     /// Seconds per gigabyte, of the fastest piece.
@@ -35,7 +35,7 @@ pub(super) struct Tally {
 impl Stopwatch {
     pub(crate) fn start() -> Self {
         Self {
-            busy: cpu_time(),
+            cpu: cpu_time(),
             begin: Instant::now(),
         }
     }
@@ -44,7 +44,7 @@ impl Stopwatch {
     pub(crate) fn stop(&self, bytes: u64) -> Cost {
         Cost {
             bytes,
-            busy: cpu_time().saturating_sub(self.busy),
+            cpu: cpu_time().saturating_sub(self.cpu),
             elapsed: self.begin.elapsed(),
         }
     }
@@ -54,7 +54,7 @@ impl Tally {
     pub(super) fn none() -> Self {
         Self {
             bytes: 0,
-            busy: Duration::ZERO,
+            cpu: Duration::ZERO,
             elapsed: Duration::ZERO,
             fastest: f64::INFINITY,
         }
@@ -62,14 +62,14 @@ impl Tally {
 
     pub(super) fn note(&mut self, cost: Cost) {
         self.bytes += cost.bytes;
-        self.busy += cost.busy;
+        self.cpu += cost.cpu;
         self.elapsed += cost.elapsed;
         self.fastest = self.fastest.min(per_gigabyte(cost.elapsed, cost.bytes));
     }
 
     /// Seconds of CPU time per gigabyte.
-    pub(super) fn busy(&self) -> f64 {
-        per_gigabyte(self.busy, self.bytes)
+    pub(super) fn cpu(&self) -> f64 {
+        per_gigabyte(self.cpu, self.bytes)
     }
 
     /// Seconds of wall-clock time per gigabyte, waiting included.

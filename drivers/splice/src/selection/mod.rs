@@ -33,7 +33,7 @@ const KEPT_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 pub(crate) const MEASURED_BYTES: u64 = 128 * 1024;
 
 /// The most routes that are kept; more than a server has.
-const MOST_RECORDS: usize = 64;
+const MAX_RECORDS: usize = 64;
 
 /// The measurements of a route, shared by all channels.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub(crate) fn record(file: BorrowedFd<'_>, direction: Direction, peer: Peer) -> 
     if let Some(record) = records.iter().find(|record| record.route == route) {
         return Arc::clone(record);
     }
-    if records.len() == MOST_RECORDS {
+    if records.len() == MAX_RECORDS {
         records.remove(0);
     }
     let record = Arc::new(Record {
@@ -162,8 +162,8 @@ impl fmt::Display for Record {
             Phase::Settled { memory, kernel, .. } => write!(
                 f,
                 "CPU seconds per GB: {name} {:.3}, read {:.3}; seconds per GB: {name} {:.3}, read {:.3}",
-                kernel.busy(),
-                memory.busy(),
+                kernel.cpu(),
+                memory.cpu(),
                 self.route.elapsed(&kernel),
                 self.route.elapsed(&memory)
             ),

@@ -15,7 +15,7 @@ const CLEARLY_CHEAPER: f64 = 0.9;
 const MUCH_SLOWER: f64 = 1.5;
 
 /// How much less time the other method must take between programs on one machine.
-const CLEARLY_QUICKER: f64 = 0.95;
+const CLEARLY_FASTER: f64 = 0.95;
 
 /// A method of moving a range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,14 +83,14 @@ impl Route {
     }
 
     pub(super) fn better(self, memory: &Tally, kernel: &Tally) -> Method {
-        let is_cheaper = memory.busy() < kernel.busy() * CLEARLY_CHEAPER;
+        let is_cheaper = memory.cpu() < kernel.cpu() * CLEARLY_CHEAPER;
         let [memory, kernel] = [memory, kernel].map(|tally| self.elapsed(tally));
         let tolerated = match self.is_within_the_machine() {
-            true => 1.0 / CLEARLY_QUICKER,
+            true => 1.0 / CLEARLY_FASTER,
             false => MUCH_SLOWER,
         };
-        let is_quick_enough = memory <= kernel * tolerated;
-        if is_cheaper && is_quick_enough || kernel > memory * tolerated {
+        let is_fast_enough = memory <= kernel * tolerated;
+        if is_cheaper && is_fast_enough || kernel > memory * tolerated {
             return Method::Memory;
         }
         Method::Kernel

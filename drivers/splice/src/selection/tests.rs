@@ -29,12 +29,12 @@ fn run(record: &Record, bytes: u64, cost: impl Fn(Method) -> (u64, u64)) -> u64 
             through_memory += PIECE;
         }
         if is_measured {
-            let (busy, elapsed) = cost(way);
+            let (cpu, elapsed) = cost(way);
             record.note(
                 way,
                 Cost {
                     bytes: PIECE,
-                    busy: Duration::from_micros(busy),
+                    cpu: Duration::from_micros(cpu),
                     elapsed: Duration::from_micros(elapsed),
                 },
             );
@@ -44,7 +44,7 @@ fn run(record: &Record, bytes: u64, cost: impl Fn(Method) -> (u64, u64)) -> u64 
 }
 
 #[test]
-fn the_cheaper_way_is_kept_once_both_were_tried() {
+fn the_cheaper_method_is_kept_after_both_were_tried() {
     let memory_wins = |way| match way {
         Method::Memory => (100, 200),
         Method::Kernel => (300, 250),
@@ -67,7 +67,7 @@ fn the_cheaper_way_is_kept_once_both_were_tried() {
 }
 
 #[test]
-fn a_way_that_is_cheap_but_much_slower_is_not_kept() {
+fn a_cheap_but_much_slower_method_is_not_kept() {
     for (slow, through_memory) in [(Method::Kernel, 1 << 20), (Method::Memory, 0)] {
         let record = record(false);
         run(&record, 2 * TRIAL_BYTES, |way| {
@@ -78,7 +78,7 @@ fn a_way_that_is_cheap_but_much_slower_is_not_kept() {
 }
 
 #[test]
-fn within_a_machine_the_way_that_is_quicker_for_both_ends_is_kept() {
+fn within_a_machine_the_faster_method_is_kept() {
     for (quick, through_memory) in [(Method::Memory, 1 << 20), (Method::Kernel, 0)] {
         let record = record(true);
         let tried = run(&record, 2 * LOCAL_TRIAL_BYTES, |way| {
@@ -90,7 +90,7 @@ fn within_a_machine_the_way_that_is_quicker_for_both_ends_is_kept() {
 }
 
 #[test]
-fn within_a_machine_the_cheaper_of_two_ways_that_are_as_quick_is_kept() {
+fn within_a_machine_the_cheaper_of_two_equally_fast_methods_is_kept() {
     let record = record(true);
     run(&record, 2 * LOCAL_TRIAL_BYTES, |way| match way {
         Method::Memory => (300, 400),
@@ -115,7 +115,7 @@ fn the_trial_is_repeated() {
 }
 
 #[test]
-fn what_is_short_is_not_measured_and_what_was_refused_is_not_tried_again() {
+fn short_pieces_are_not_measured_and_refused_methods_are_not_tried_again() {
     let record = record(false);
     assert_eq!(record.choose(1 << 30, false), (Method::Kernel, false));
     assert_eq!(

@@ -56,7 +56,7 @@ fn receive(channel: &mut dyn Channel, length: usize) -> Result<Vec<u8>, ChannelE
 }
 
 #[test]
-fn sending_fails_after_exactly_so_many_bytes() {
+fn sending_fails_after_exactly_the_given_bytes() {
     let (mut faulty, mut other) = pair(&[("fail-send-after", "10")]);
     send(&mut *faulty, b"head", b"1234").unwrap();
     let error = send(&mut *faulty, b"5", b"6789").unwrap_err();
@@ -84,7 +84,7 @@ fn sending_may_fail_within_a_file() {
 }
 
 #[test]
-fn receiving_fails_after_exactly_so_many_bytes() {
+fn receiving_fails_after_exactly_the_given_bytes() {
     let (mut faulty, mut other) = pair(&[("fail-receive-after", "3")]);
     send(&mut *other, b"", b"12345").unwrap();
     assert_eq!(receive(&mut *faulty, 100).unwrap(), b"123");

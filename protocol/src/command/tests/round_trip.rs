@@ -306,7 +306,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_parsed_survives(
+    fn parsed_commands_survive(
         verb in "(OPTS|SITE CHMOD|ALLO|TYPE|EPRT|SPOR|REST|LIST|CKSM|OPTS RETR|SITE STORATTR|MFMT|RADR|RPSV)",
         argument in "[ -~]{0,24}",
     ) {
