@@ -1,6 +1,6 @@
 //! The input of the fuzz targets, read as numbers and choices.
 
-/// Takes numbers and bytes off the input; zeros follow its end.
+/// Reads numbers and bytes from the input; zeros follow its end.
 #[derive(Debug)]
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
@@ -13,14 +13,14 @@ impl<'a> Input<'a> {
         self.bytes(1).first().copied().unwrap_or_default()
     }
 
-    /// At most so many bytes.
+    /// At most `count` bytes.
     pub(crate) fn bytes(&mut self, count: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;
         bytes
     }
 
-    /// One of several things.
+    /// One of several choices.
     pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::from(self.byte()) % choices.len()]
     }
@@ -30,7 +30,7 @@ impl<'a> Input<'a> {
 pub(crate) mod tests {
     use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-    /// Runs a fuzz target over so many inputs of up to `longest` bytes, the same ones each time.
+    /// Runs a fuzz target over `cases` inputs of up to `longest` bytes, the same ones each time.
     pub(crate) fn over_arbitrary_bytes(cases: u32, longest: usize, target: impl Fn(&[u8])) {
         let config = Config {
             rng_seed: RngSeed::Fixed(0x6772_6964),

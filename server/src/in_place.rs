@@ -1,9 +1,9 @@
-//! Lets sessions work on small files on the runtime's own threads.
+//! Work on small files in the runtime's own threads.
 //!
-//! To hand a small file to another thread and to be woken by it takes longer than the file itself. But a
-//! thread of the runtime that is held up by a slow disk may be the one that would have waited for the
-//! network, and the others do not know. So never all of them do such work at a time, and a watcher thread looks at
-//! them from time to time, while there is any: when one is held up, another is woken to wait in its place.
+//! Passing a small file to another thread and waking up afterwards takes longer than the work on it. But a runtime thread
+//! that a slow disk blocks may be the one that would have polled the network, and the others are not woken. So at least one
+//! thread is kept free of such work, and a watcher thread examines the others regularly: when one is blocked, the watcher
+//! wakes another one to poll.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
-/// How often the threads are looked at: for so long the network may have to wait for a slow disk.
+/// The interval of the watcher, and the longest time that a slow disk delays the network.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// After this many looks without any work the watcher sleeps until the next work begins.
+/// The watcher sleeps after this number of rounds without work.
 const IDLE_LOOKS: u32 = 200;
 
-/// Where work in place is known.
+/// The places for work in runtime threads.
 #[derive(Debug, Default)]
 pub(crate) struct InPlace {
-    /// Made by the first session that asks; `None` where there is only one thread, or none to look at it.
+    /// Created by the first session; `None` with a single processor, or if the watcher cannot be started.
     watched: OnceLock<Option<Watched>>,
 }
 
@@ -34,19 +34,19 @@ struct Watched {
 #[derive(Debug)]
 struct Places {
     began: Instant,
-    /// When the work in each place began, in nanoseconds after `began`; 0 where there is none.
+    /// The start of the work in each place, in nanoseconds after `began`; 0 if it is free.
     since: Box<[AtomicU64]>,
-    /// The watcher sleeps.
+    /// The watcher is asleep.
     is_unwatched: AtomicBool,
     is_closed: AtomicBool,
 }
 
-/// The right to work on a thread of the runtime, until it is dropped.
+/// The right to work in a runtime thread, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place<'a>(&'a AtomicU64);
 
 impl InPlace {
-    /// A place, unless as many threads work as may. To be called, and dropped, on a thread of the runtime.
+    /// A place, unless the limit is reached. Must be called, and the place dropped, in a runtime thread.
     pub(crate) fn enter(&self) -> Option<Place<'_>> {
         let watched = self.watched.get_or_init(Watched::start).as_ref()?;
         let now = watched.places.now();
@@ -114,7 +114,7 @@ impl Places {
             }
             thread::park_timeout(LOOK_EVERY);
             if self.is_held_up() {
-                // Whichever thread takes it, waits for the network afterwards.
+                // The thread that runs this task polls the network afterwards.
                 runtime.spawn(async {});
             }
             idle_looks = if self.is_busy() { 0 } else { idle_looks + 1 };
@@ -133,7 +133,7 @@ impl Places {
         self.since.iter().any(is_busy)
     }
 
-    /// Whether work in any place takes long.
+    /// Whether work in a place takes long.
     fn is_held_up(&self) -> bool {
         let now = self.now();
         let longest = u64::try_from(LOOK_EVERY.as_nanos()).unwrap_or(u64::MAX);
@@ -186,7 +186,7 @@ mod tests {
         let (is_held, held) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let in_place = InPlace::default();
-        // Whichever thread hears of the byte was the one that waits for the network.
+        // The thread that receives the byte was the one that polled the network.
         let mut blocked = listening(&runtime, move || {
             let place = in_place.enter();
             assert!(place.is_some() && in_place.enter().is_none());

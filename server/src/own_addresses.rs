@@ -1,7 +1,7 @@
-//! The addresses of this machine's interfaces, as they are now.
+//! The present addresses of this machine's interfaces.
 //!
-//! Interfaces come and go while a server runs (getifaddrs(3) asks the kernel over a netlink socket), so they are looked up on
-//! demand. What was found is used for a second, so that clients cannot keep the server busy with it.
+//! Interfaces may change while a server runs, so getifaddrs(3) asks the kernel over a netlink socket on demand. The result
+//! is used for a second, so that clients cannot keep the server busy with it.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::ifaddrs::getifaddrs;
 
-/// For how long addresses that were looked up are used.
+/// The lifetime of a result.
 const LIFETIME: Duration = Duration::from_secs(1);
 
 /// The addresses of this machine's interfaces.
@@ -26,11 +26,11 @@ struct Found {
 }
 
 impl OwnAddresses {
-    /// The addresses as they are now, or were a second ago at most.
+    /// The addresses, at most a second old.
     ///
     /// # Errors
     ///
-    /// With the kernel's word, when it does not tell.
+    /// The OS error, when the kernel does not answer.
     pub(crate) fn now(&self) -> io::Result<Arc<[IpAddr]>> {
         self.at(Instant::now(), look_up)
     }
@@ -47,7 +47,7 @@ impl OwnAddresses {
         {
             return Ok(Arc::clone(&found.addresses));
         }
-        // Nothing is kept of an attempt that fails.
+        // A failed attempt is not kept.
         *found = None;
         let addresses: Arc<[IpAddr]> = look_up()?.into();
         *found = Some(Found {

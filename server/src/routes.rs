@@ -1,7 +1,7 @@
-//! What the kernel does with packets for an address: rtnetlink(7).
+//! The route that the kernel takes to an address: rtnetlink(7).
 //!
-//! Addresses of interfaces are not all that leads to this machine. A route of the type `local` (`ip route add local 10.9.0.0/16 dev lo`,
-//! as load balancers and proxies have it) makes every address of a block one of this machine's.
+//! The addresses of interfaces are not the only local ones. A route of the type `local` (`ip route add local 10.9.0.0/16 dev
+//! lo`, as load balancers and proxies have it) makes every address of a block local.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,11 +13,11 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
 };
 
-/// Whether what is sent to `address` stays on this machine. Nothing is sent.
+/// Whether packets to `address` stay on this machine. No packet is sent.
 ///
 /// # Errors
 ///
-/// With the kernel's word, when it does not tell.
+/// The OS error, when the kernel does not answer.
 pub(crate) fn lead_here(address: IpAddr) -> io::Result<bool> {
     let socket = socket_with(
         AddressFamily::NETLINK,
@@ -28,7 +28,7 @@ pub(crate) fn lead_here(address: IpAddr) -> io::Result<bool> {
     )?;
     match ask(&socket, address) {
         Ok(kind) => Ok(STAYS.contains(&kind)),
-        // No way leads there, or one that an administrator closed, or the kernel lacks the protocol: connecting fails.
+        // There is no route, or an administrator has blocked it, or the kernel lacks the protocol: connecting fails.
         Err(
             Errno::NETUNREACH
             | Errno::HOSTUNREACH
@@ -47,10 +47,10 @@ const STAYS: [u8; 3] = [2, 3, 4];
 /// `struct nlmsghdr` and `struct rtmsg`.
 const HEADER_BYTES: usize = 16;
 const ROUTE_BYTES: usize = 12;
-/// Where a route's type is in `struct rtmsg`.
+/// The offset of a route's type in `struct rtmsg`.
 const KIND: usize = HEADER_BYTES + 7;
 
-/// The type of the route that the kernel would take.
+/// The type of the kernel's route.
 fn ask(socket: &OwnedFd, address: IpAddr) -> Result<u8, Errno> {
     const NEW_ROUTE: u16 = 24;
     const ERROR: u16 = 2;
@@ -93,7 +93,7 @@ fn request(address: IpAddr) -> Vec<u8> {
     message.extend(u32::from(length).to_ne_bytes());
     message.extend(GET_ROUTE.to_ne_bytes());
     message.extend(REQUEST.to_ne_bytes());
-    // Sequence and port: one question, one answer.
+    // Sequence and port: there is one request and one response.
     message.extend([0; 8]);
     message.push(u8::try_from(family.as_raw()).expect("families are small numbers"));
     message.push(small(octets.len() * 8));

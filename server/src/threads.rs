@@ -1,32 +1,32 @@
-//! Threads for what blocks: each kind of work has its own number of them, dealt out in fair shares.
+//! Threads for blocking work: each kind of work has a number of threads, divided in fair shares.
 //!
-//! Logins have threads that no work on files takes. Opening the files of a client that logs in may wait for a file
-//! system that hangs, and so has threads of its own as well. A unit of a pool is held until the thread is free
-//! again, also when no session waits for the result any more: a thread that is stuck in the kernel counts for the client
-//! whose file it is. What waits for a thread is a task, and needs none.
+//! Logins have threads that no work on files takes. Opening the files of a client that logs in may wait for a file system
+//! that hangs, and so has its own threads too. A unit of a pool is held until the thread is free again, even if no session
+//! waits for the result any more: a thread that is stuck in the kernel counts for the client of the file. A task that waits
+//! for a thread needs none.
 
 use std::sync::Arc;
 
 use gridhaul_shares::{Grant, Load, Pool, Source};
 
-/// Trust files, authorization, data ports: work that touches the server's own files only, and is quick. Handshakes and
+/// For trust files, authorization and data ports: quick work that touches only the server's own files. Handshakes and
 /// passwords, which compute for long, have [`Workers`](crate::admission::Workers).
 const LOGINS: usize = 64;
 
-/// Roots that are being opened, and brokers that are being started.
+/// For opening roots and starting brokers.
 const ATTACHING: usize = 64;
 
 /// Threads that help with large directories.
 const LISTERS: usize = 64;
 
-/// Listings on control connections that wait for their readers. Each holds a few hundred kilobytes.
+/// The limit of listings on control connections whose clients have not read them yet. Each holds a few hundred kilobytes.
 const LISTINGS: usize = 256;
 
-/// Directories that are open because a tree is listed, beside the uppermost ones. Each holds a descriptor and some
-/// hundred kilobytes.
+/// The limit of open directories of recursive listings, without the uppermost ones. Each holds a descriptor and some hundred
+/// kilobytes.
 const LEVELS: usize = 2048;
 
-/// What the runtime needs beside these.
+/// Other blocking threads of the runtime.
 const OTHERS: usize = 128;
 
 /// The blocking threads of a server.
@@ -41,7 +41,7 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// `files` is how many threads work on files.
+    /// `files` is the number of threads for work on files.
     pub(crate) fn new(files: usize) -> Arc<Self> {
         Arc::new(Self {
             logins: Pool::new(LOGINS),
@@ -53,12 +53,12 @@ impl Threads {
         })
     }
 
-    /// How many blocking threads a runtime must allow, so that work that holds a unit never waits for a thread.
+    /// The number of blocking threads that the runtime must allow, so that work with a unit never waits for a thread.
     pub(crate) fn needed(files: usize) -> usize {
         LOGINS + ATTACHING + files + OTHERS
     }
 
-    /// Does work that a login needs and that touches no account's files. `None` if it panicked.
+    /// Does work of a login that touches no account's files. `None` if it panicked.
     pub(crate) async fn log_in<T: Send + 'static>(
         &self,
         source: &Source,
@@ -76,17 +76,17 @@ impl Threads {
         run(self.attaching.take(source, 1).granted().await, work).await
     }
 
-    /// Waits for a thread that may work on files.
+    /// Waits for a thread for work on files.
     pub(crate) async fn file_thread(&self, source: &Source) -> FileThread {
         FileThread(self.files.take(source, 1).granted().await)
     }
 
-    /// Waits for the right to hold a listing for a client that reads it on its control connection.
+    /// Waits for a unit to hold a listing while a client reads it on its control connection.
     pub(crate) async fn listing(&self, source: &Source) -> Grant {
         self.listings.take(source, 1).granted().await
     }
 
-    /// What listings of a client may take beside their own thread.
+    /// The resources that listings of a client may take beside their own thread.
     pub(crate) fn listers(self: &Arc<Self>, source: &Source) -> Listers {
         Listers {
             threads: Arc::clone(self),
@@ -94,13 +94,13 @@ impl Threads {
         }
     }
 
-    /// How many threads work on files, and what waits for one.
+    /// The load of the threads for work on files.
     pub(crate) fn files_load(&self) -> Load {
         self.files.load()
     }
 }
 
-/// What listings of a client may take beside their own thread.
+/// The resources that listings of a client may take beside their own thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Listers {
     threads: Arc<Threads>,
@@ -108,18 +108,18 @@ pub(crate) struct Listers {
 }
 
 impl Listers {
-    /// One more thread that helps, or lines that are made before the reader wants them; if there is one.
+    /// A unit for another thread that helps, or for lines that are made in advance; `None` if there is none.
     pub(crate) fn helper(&self) -> Option<Grant> {
         self.threads.listers.try_take(&self.source, 1)
     }
 
-    /// One more directory of a tree that is kept open, if there may be one.
+    /// A unit for another open directory of a recursive listing; `None` if there is none.
     pub(crate) fn level(&self) -> Option<Grant> {
         self.threads.levels.try_take(&self.source, 1)
     }
 }
 
-/// The right to one thread that works on files.
+/// The right to one thread for work on files.
 #[derive(Debug)]
 pub(crate) struct FileThread(Grant);
 
@@ -141,7 +141,7 @@ async fn run<T: Send + 'static>(
         let _grant = grant;
         work()
     };
-    // Work that panicked says so on standard error.
+    // The panic message is on standard error.
     tokio::task::spawn_blocking(work).await.ok()
 }
 

@@ -1,4 +1,4 @@
-//! How many transfers run at a time, and whose turn it is.
+//! The limit of running transfers, and their queue.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use gridhaul_shares::{Allocation, Pool, Source};
 
-/// Bounds the transfers that run. Each client has a fair share of them, and those that are too many wait.
+/// Bounds the running transfers. Each client has a fair share of them, and others wait.
 #[derive(Debug)]
 pub(crate) struct TransferLimit {
-    /// So many may always run, if the limit allows it.
+    /// This number may run even while processors are short, if the limit allows it.
     always: usize,
     bounds: Mutex<Bounds>,
     pool: Pool,
@@ -19,11 +19,11 @@ pub(crate) struct TransferLimit {
 struct Bounds {
     /// The limit.
     most: usize,
-    /// How many may run while processors are short; the limit and more while they are not.
+    /// The bound while processors are short; the limit or more while they are not.
     at_once: usize,
 }
 
-/// With so many transfers, each processor always has some that need not wait for the network.
+/// With this number of transfers, each processor always has some that do not wait for the network.
 const ALWAYS_PER_PROCESSOR: usize = 32;
 
 /// From this lateness of the runtime on, fewer transfers may run.
@@ -50,24 +50,24 @@ impl TransferLimit {
         })
     }
 
-    /// Counts transfers by a new limit; those that run go on.
+    /// Sets the limit; running transfers continue.
     pub(crate) fn set(&self, most: usize) {
         self.change(|bounds| bounds.most = most);
     }
 
-    /// Whether more transfers run than always may, or would like to.
+    /// Whether more transfers run or wait than may always run.
     pub(crate) fn may_be_too_many(&self) -> bool {
         let load = self.pool.load();
         load.held > self.always || load.waiting > 0
     }
 
-    /// Lets fewer transfers in while the runtime is late, and more when it is in time again: quickly, since some may
-    /// wait for others that are in the queue, the two ends of a copy for example.
+    /// Lowers the bound while the runtime is late, and raises it when it is in time again: quickly, since some transfers may
+    /// wait for others in the queue, such as the two ends of a copy.
     pub(crate) fn note_lateness(&self, lateness: Duration) {
         self.change(|bounds| {
             if lateness >= LATE {
-                // A client that is alone runs two thirds or three quarters of what may run, so the bound comes down to
-                // what runs before it comes down further.
+                // A single client runs two thirds or three quarters of the bound, so the bound first falls to the number of
+                // running transfers.
                 let running = self.pool.load().held;
                 let room = running.saturating_add(running.div_ceil(2));
                 let bound = room.min(bounds.at_once);
@@ -83,7 +83,7 @@ impl TransferLimit {
         });
     }
 
-    /// How many transfers run, and how many wait.
+    /// The numbers of running and of waiting transfers.
     pub(crate) fn count(&self) -> (usize, usize) {
         let load = self.pool.load();
         (load.held, load.waiting)
@@ -95,7 +95,7 @@ impl TransferLimit {
     }
 
     fn change(&self, change: impl FnOnce(&mut Bounds)) {
-        // Both numbers are whole at every unlock, so a panic elsewhere does not spoil them.
+        // Both numbers are complete at every unlock, so a panic elsewhere leaves no partial state.
         let mut bounds = self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut bounds);
         self.pool.set_capacity(bounds.most.min(bounds.at_once));

@@ -12,10 +12,10 @@ use crate::config::HostFiles;
 
 const ABOUT: &str = "certificate";
 
-/// Time enough to get another one.
+/// Enough time to get another one.
 const SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Whether clients will accept the server that presents it. `trust` is whom they are taken to trust.
+/// Checks whether clients will accept the certificate. `trust` is taken for the clients' trust.
 pub(super) fn check(
     report: &mut Report,
     files: &HostFiles,
@@ -59,7 +59,7 @@ pub(super) fn check(
     check_names(report, leaf, host);
 }
 
-/// Clients compare the name in the URL with the DNS names, and where there are none with the CN.
+/// Clients compare the name in the URL with the DNS names, or with the CN if there are none.
 fn check_names(report: &mut Report, leaf: &Certificate, host: &str) {
     let names = leaf.dns_names();
     if names.is_empty() {
@@ -86,7 +86,7 @@ fn check_names(report: &mut Report, leaf: &Certificate, host: &str) {
     }
 }
 
-/// Whether a name in a certificate is good for this host, which may know itself without its domain.
+/// Whether a name in a certificate matches this host, whose own name may lack its domain.
 fn covers(name: &str, host: &str) -> bool {
     let Some((first, domain)) = name.split_once('.') else {
         return name.eq_ignore_ascii_case(host);
@@ -98,7 +98,7 @@ fn covers(name: &str, host: &str) -> bool {
     }
 }
 
-/// How something with this validity stands now, as the end of a sentence.
+/// The state of a validity, as the end of a sentence.
 pub(super) fn lifetime(validity: Validity, now: SystemTime) -> (Verdict, String) {
     let Validity {
         not_before,

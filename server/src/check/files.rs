@@ -1,4 +1,4 @@
-//! Directories and files besides those that security is made of.
+//! Directories and files that are not about security.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
@@ -45,8 +45,8 @@ pub(super) fn check(report: &mut Report, config: &Config) {
     }
 }
 
-/// Whether a server that was started as root can read a file of the administrator's again when it has changed: by the
-/// rights of its account, or through the monitor.
+/// Checks whether a server that was started as root can read an administrator's file again after a change: with the rights
+/// of its account, or through the monitor.
 pub(super) fn check_read_again(report: &mut Report, about: &'static str, path: &Path, user: &str) {
     if !rustix::process::geteuid().is_root() || privileges::may_reach(user, path) {
         return;
@@ -84,7 +84,7 @@ fn check_root(report: &mut Report, config: &Config) {
     }
 }
 
-/// Files carry checksums only if there is a key, and where the file system has attributes.
+/// Checksums are stored with files only with a key, and where the file system has extended attributes.
 fn check_checksum_key(report: &mut Report, key: &Path, root: &Path) {
     const ABOUT: &str = "checksum-key";
     if let Err(error) = checksum_key::read(key) {
@@ -105,7 +105,7 @@ fn check_checksum_key(report: &mut Report, key: &Path, root: &Path) {
     }
 }
 
-/// Opens a log as the server would, but does not make it.
+/// Opens a log as the server would, but does not create it.
 fn check_log(report: &mut Report, about: &'static str, path: &Path) {
     let shown = path.display();
     let parent = match path.parent() {

@@ -1,4 +1,4 @@
-//! What identities may use: the grid-mapfile, the accounts in it and in rules, the vomsdir.
+//! The authorization of identities: the grid-mapfile, the accounts in it and in rules, the vomsdir.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::config::{Config, Gsi, Outcome, Rule};
 const MOST_ACCOUNTS: usize = 10_000;
 
 pub(super) fn check(report: &mut Report, config: &Config, gsi: &Gsi) {
-    // Who names an account, by account.
+    // The place that names each account.
     let mut accounts = BTreeMap::new();
     if let Some(path) = &gsi.gridmap {
         check_gridmap(report, config, path, &mut accounts);
@@ -106,7 +106,7 @@ fn check_accounts(report: &mut Report, config: &Config, accounts: &BTreeMap<Stri
         .collect();
     let usable = looked_at - refused.len();
     let text = format!("{usable} of {} can be used", counted(looked_at, "account"));
-    // Maps keep people who have left. A map without any usable account is a mistake.
+    // Maps keep entries of people who have left. A map without any usable account is a mistake.
     if usable == 0 && looked_at > 0 {
         report.error(ABOUT, text);
     } else {
@@ -124,7 +124,7 @@ fn check_accounts(report: &mut Report, config: &Config, accounts: &BTreeMap<Stri
     }
 }
 
-/// Why an account cannot be used, if it cannot.
+/// The reason why an account cannot be used, if there is one.
 fn refusal(config: &Config, account: &str) -> Option<String> {
     if rustix::process::geteuid().is_root() {
         let refusal = config.accounts.monitor.policy.check_name(account).err()?;

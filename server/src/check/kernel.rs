@@ -23,7 +23,7 @@ fn check_windows(report: &mut Report) {
         ("net.ipv4.tcp_rmem", "receiving"),
         ("net.ipv4.tcp_wmem", "sending"),
     ] {
-        // tcp(7): the third number is where the kernel stops to make buffers larger by itself.
+        // tcp(7): the third number is the limit of automatic buffer tuning.
         let largest = read(setting).and_then(|text| number(text.split_whitespace().nth(2)?));
         if let Some(bytes) = largest {
             judge_window(report, setting, bytes, &format!("a connection {who} data"));
@@ -40,11 +40,11 @@ fn check_windows(report: &mut Report) {
 
 fn judge_window(report: &mut Report, setting: &str, bytes: u64, who: &str) {
     const ABOUT: &str = "tcp-windows";
-    /// Over a continent and back.
+    /// A round trip across a continent.
     const ROUND_TRIP_SECONDS: f64 = 0.1;
     /// 10 Gb/s over that distance.
     const WANTED_BYTES: u64 = 128 << 20;
-    /// With so little, a dozen parallel channels do not fill such a line either.
+    /// With less, even a dozen parallel channels do not fill such a line.
     const LEAST_BYTES: u64 = 8 << 20;
 
     let gigabits = bytes as f64 * 8.0 / ROUND_TRIP_SECONDS / 1e9;
@@ -76,7 +76,7 @@ fn check_congestion_control(report: &mut Report) {
     }
 }
 
-/// A processor that saves power takes a while to notice that a transfer began.
+/// A processor that saves power raises its clock only some time after a transfer began.
 fn check_frequency(report: &mut Report) {
     const ABOUT: &str = "processor";
     let of_first = |name| {
@@ -88,7 +88,7 @@ fn check_frequency(report: &mut Report) {
     else {
         return;
     };
-    // The governor of the same name of these two is a different one, which follows the load.
+    // With these two drivers the governor of this name follows the load.
     let follows_load = driver.starts_with("intel_pstate") || driver.starts_with("amd-pstate");
     if governor == "powersave" && !follows_load {
         report.warning(
@@ -100,7 +100,7 @@ fn check_frequency(report: &mut Report) {
     }
 }
 
-/// A setting by its name as sysctl(8) has it. In a container some are not there.
+/// A setting by its name for sysctl(8). In a container some are missing.
 fn read(setting: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/sys/{}", setting.replace('.', "/"))).ok()
 }

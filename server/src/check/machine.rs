@@ -1,4 +1,4 @@
-//! What the machine grants: descriptors and memory.
+//! The limits of descriptors and memory.
 
 use gridhaul_stack::Registry;
 use rustix::process::{Resource, getrlimit};
@@ -18,13 +18,13 @@ pub(super) fn check(report: &mut Report, config: &Config, registry: &Registry) {
 /// A connection needs a descriptor, a transfer two (its file and a listener), a data channel one.
 fn check_descriptors(report: &mut Report, config: &Config) {
     const ABOUT: &str = "descriptors";
-    /// The log, the runtime's own, directories.
+    /// The log, descriptors of the runtime, directories.
     const OTHERS: usize = 100;
 
     let limits = &config.limits;
     let channels = limits.movers.saturating_mul(2);
     let needed = limits.connections + limits.transfers.saturating_mul(2) + channels + OTHERS;
-    // The server raises the limit that counts to the highest that it may have.
+    // The server raises its soft limit to the hard limit.
     match getrlimit(Resource::Nofile).maximum {
         Some(granted) if granted < needed as u64 => report.warning(
             ABOUT,
@@ -80,7 +80,7 @@ fn check_drivers(report: &mut Report, config: &Config, registry: &Registry) {
         report.error("client-options", error);
     }
     let data = &config.data;
-    // What a stack has for DCAU is always for the client to place.
+    // Clients may always name the driver that DCAU needs.
     let may_have = |driver: &str| driver == GSI || data.may_be_asked_for(driver);
     let rules = data.client_options.iter();
     for rules in rules.filter(|rules| !may_have(rules.driver())) {

@@ -22,7 +22,7 @@ use crate::config::{CheckArguments, Config};
 use crate::drivers;
 use report::{Report, Verdict};
 
-/// Checks what `serve` would do with these arguments. Returns whether there is no error.
+/// Checks the arguments of `serve`. Returns whether there is no error.
 ///
 /// # Errors
 ///

@@ -33,7 +33,7 @@ pub(super) fn check(report: &mut Report, config: &Config) {
 fn check_listen(report: &mut Report, address: SocketAddr) {
     match listen(address) {
         Ok(_) => report.ok("listen", format!("{address} is free")),
-        // Most likely it is this server, and the check is for a new configuration.
+        // Most likely by this server, and the check is for a new configuration.
         Err(StartError::Listen { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => {
             report.warning(
                 "listen",
@@ -44,7 +44,7 @@ fn check_listen(report: &mut Report, address: SocketAddr) {
     }
 }
 
-/// Each transfer may listen at a port of its own.
+/// Each transfer may listen at its own port.
 fn check_range(report: &mut Report, config: &Config, range: PortRange) {
     let ports = usize::from(range.last - range.first) + 1;
     let transfers = config.limits.transfers;

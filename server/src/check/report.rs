@@ -1,12 +1,12 @@
-//! What was found, in the order in which it was looked for.
+//! The findings, in the order of the checks.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// As it should be.
+    /// No problem.
     Ok,
     /// The server works, but not for all users, or not for long.
     Warning,
@@ -24,7 +24,7 @@ pub(super) struct Report {
 #[derive(Debug)]
 struct Finding {
     verdict: Verdict,
-    /// What was looked at.
+    /// The subject.
     about: &'static str,
     text: String,
 }
@@ -42,7 +42,7 @@ impl Report {
         self.add(Verdict::Error, about, text);
     }
 
-    /// A finding of a driver. A driver that does not work leaves others.
+    /// A finding of a driver. If a driver does not work, others do.
     pub(super) fn finding(&mut self, finding: gridhaul_stack::Finding) {
         let verdict = if finding.is_good {
             Verdict::Ok
@@ -61,14 +61,14 @@ impl Report {
         });
     }
 
-    /// Adds what is wrong with parts of a file that works otherwise.
+    /// Adds problems of parts of a file that works otherwise.
     pub(super) fn problems(
         &mut self,
         verdict: Verdict,
         about: &'static str,
         problems: impl IntoIterator<Item = impl Display>,
     ) {
-        /// After these are mended, the next run shows the others.
+        /// The next run shows the others, after these are fixed.
         const MOST: usize = 20;
 
         let mut problems = problems.into_iter();
@@ -101,7 +101,7 @@ impl Report {
                 Verdict::Warning => "warning",
                 Verdict::Error => "error",
             };
-            // Names of files may hold anything, and a finding is one line.
+            // File names may contain control characters, and a finding is one line.
             let text = text.replace(char::is_control, "?");
             writeln!(output, "{word:<8} {about}: {text}")?;
         }

@@ -1,4 +1,4 @@
-//! What confines each process on this kernel.
+//! The confinement of each process on this kernel.
 
 use gridhaul_sandbox::{has_seccomp_filters, landlock_abi};
 
@@ -37,7 +37,7 @@ struct Kernel {
 enum Files {
     /// By Landlock.
     Confined,
-    /// Children of the process open any directory, and could not have what it gave up.
+    /// Children of the process open any directory, and would lack the rights that it gave up.
     OfChildren,
 }
 
@@ -60,7 +60,7 @@ impl Kernel {
         }
     }
 
-    /// What holds for one process.
+    /// The confinement of one process.
     fn tell(&self, report: &mut Report, process: &str, files: Files) {
         let calls = if self.has_filters {
             "seccomp"

@@ -15,10 +15,10 @@ use crate::privileges;
 const ABOUT: &str = "trust";
 const REVOCATION: &str = "revocation";
 
-/// Revocation lists live for days, and are fetched several times a day.
+/// Revocation lists are valid for days, and are fetched several times a day.
 const SOON: Duration = Duration::from_secs(24 * 3600);
 
-/// Whom the server will let prove an identity; what it will trust, if there is a directory.
+/// Checks the authorities that the server trusts; returns them, if there is a directory.
 pub(super) fn check(
     report: &mut Report,
     path: &Path,
@@ -61,8 +61,8 @@ pub(super) fn check(
     Some(store)
 }
 
-/// What the server cannot read again does not change for it: a list that was fetched counts after a
-/// restart only, and the old one expires.
+/// A file that the server cannot read again does not change for it: a new list counts only after a restart, and the old one
+/// expires.
 fn check_readable(report: &mut Report, path: &Path, user: &str) {
     if !rustix::process::geteuid().is_root() {
         return;
@@ -100,7 +100,7 @@ pub(super) fn check_directory(report: &mut Report, about: &'static str, path: &P
     }
 }
 
-/// Others than these authorities work, so they are worth warnings.
+/// Other authorities still work, so these problems are warnings.
 fn check_authorities(report: &mut Report, store: &TrustStore, now: SystemTime) {
     let mut weak = Vec::new();
     for authority in store.authorities() {
@@ -120,7 +120,7 @@ fn check_authorities(report: &mut Report, store: &TrustStore, now: SystemTime) {
     report.problems(Verdict::Warning, ABOUT, weak);
 }
 
-/// An authority whose list has expired is as good as none.
+/// The certificates of an authority whose list has expired are refused.
 fn check_lists(report: &mut Report, store: &TrustStore, now: SystemTime) {
     let mut dead = Vec::new();
     let mut dying = Vec::new();

@@ -1,4 +1,4 @@
-//! Which local accounts may be used, and how.
+//! The local accounts that identities may use.
 
 use gridhaul_accounts::{AccountPolicy, BrokerLimits, MonitorOptions};
 
@@ -6,16 +6,16 @@ use super::error::ConfigError;
 use super::ranges::{between, seconds};
 use super::settings::Settings;
 
-/// How files are opened with the rights of local accounts. A running server keeps it as it is.
+/// How files are opened with the rights of local accounts. Only a restart changes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalAccounts {
-    /// Which accounts may be used, and their umask.
+    /// The accounts that may be used, and their umask.
     pub monitor: MonitorOptions,
-    /// How many processes act as accounts, and for how long.
+    /// The number of processes that act for accounts, and their lifetime.
     pub brokers: BrokerLimits,
 }
 
-/// What follows from settings.
+/// The settings of local accounts, with defaults.
 pub(super) fn resolve(settings: &Settings) -> Result<LocalAccounts, ConfigError> {
     let policy = AccountPolicy::default();
     let brokers = between("max-brokers", settings.max_brokers, 100, 1, 10_000)?;

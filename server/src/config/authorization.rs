@@ -1,4 +1,4 @@
-//! `[[authorize]]`: what an identity may use, in the configuration file.
+//! `[[authorize]]`: the rules of the configuration file for identities.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use gridhaul_security::gridmap::{Subject, SubjectPattern};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-/// A rule: whom it is about, and what they may use.
+/// A rule: a condition on identities, and its outcome.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Table")]
 pub struct Rule {
@@ -17,34 +17,34 @@ pub struct Rule {
     outcome: Outcome,
 }
 
-/// What a rule gives.
+/// The outcome of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing.
+    /// The identity is refused.
     Deny,
-    /// An account.
+    /// The identity may use an account.
     Grant {
-        /// The account; `None` is those that the grid-mapfile has for the identity.
+        /// The account; `None` stands for the accounts of the identity in the grid-mapfile.
         account: Option<String>,
-        /// What the session sees as `/`; `None` is the server's root.
+        /// The directory that the session sees as `/`; `None` is the server's root.
         root: Option<PathBuf>,
         /// Nothing may be changed.
         read_only: bool,
     },
 }
 
-/// Who asks, as rules look at them.
+/// An authenticated client, as rules see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Claimant<'a> {
-    /// Whom they are taken for.
+    /// The effective identity.
     pub identity: &'a Subject,
-    /// The subjects of all proxies, and of the certificate that the first of them comes from.
+    /// The subjects of all proxies, and of the certificate that issued the first of them.
     pub subjects: &'a [Subject],
     /// The verified memberships.
     pub memberships: &'a [MemberOf<'a>],
 }
 
-/// A membership as rules look at it: a virtual organization, and the attributes that it gives.
+/// A membership as rules see it: a virtual organization, and its attributes.
 #[derive(Debug, Clone, Copy)]
 pub struct MemberOf<'a> {
     /// The virtual organization's name.
@@ -53,7 +53,7 @@ pub struct MemberOf<'a> {
     pub fqans: &'a [&'a str],
 }
 
-/// The table as it is written.
+/// The table in the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Table {
@@ -71,7 +71,7 @@ struct Table {
     read_only: bool,
 }
 
-/// A table that is no rule.
+/// An invalid table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum RuleError {
     #[error("a rule needs one of identity, vo and fqan; for everybody, say identity = \"*\"")]
@@ -101,10 +101,9 @@ impl Rule {
         }
     }
 
-    /// Whether the rule matches a claimant. `vo` and `fqan` must be true of the same membership.
+    /// Whether the rule matches a claimant. `vo` and `fqan` must match the same membership.
     ///
-    /// A rule that denies looks at all subjects: a proxy with an identity of its own must not lead
-    /// around it.
+    /// A rule that denies matches any of the subjects, so that an independent proxy does not get around it.
     pub fn is_about(&self, claimant: &Claimant<'_>) -> bool {
         let denies = self.outcome == Outcome::Deny;
         let named = self.identity.as_ref().is_none_or(|pattern| {
@@ -122,7 +121,7 @@ impl Rule {
         named && (!self.asks_for_attributes() || claimant.memberships.iter().any(member))
     }
 
-    /// What it gives.
+    /// The outcome of the rule.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
@@ -138,7 +137,7 @@ impl Rule {
     }
 }
 
-/// A condition that is not there is met.
+/// A missing condition matches.
 fn matches(pattern: Option<&Pattern>, text: &str) -> bool {
     pattern.is_none_or(|pattern| pattern.matches(text))
 }
@@ -198,7 +197,7 @@ fn identity<'de, D: Deserializer<'de>>(
     Ok(Some(pattern))
 }
 
-/// A pattern for virtual organizations and attributes, with the signs of a [`SubjectPattern`]; case counts.
+/// A case-sensitive pattern for virtual organizations and attributes, with the wildcards of a [`SubjectPattern`].
 #[derive(Debug, Clone)]
 struct Pattern {
     text: String,
@@ -225,7 +224,7 @@ impl<'de> Deserialize<'de> for Pattern {
             .backslash_escape(false)
             .build()
             .map_err(D::Error::custom)?;
-        // A single glob is compiled with a panic where this is an error.
+        // Compiling a single glob panics where this returns an error.
         let matcher = GlobSetBuilder::new().add(glob).build();
         Ok(Self {
             matcher: matcher.map_err(D::Error::custom)?,

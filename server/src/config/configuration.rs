@@ -14,56 +14,56 @@ use super::values::LogFormat;
 /// A complete configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// The directory that is served.
+    /// The served directory.
     pub root: PathBuf,
-    /// Where control connections are accepted: at least one address, unless ssh has brought the one.
+    /// The addresses of control connections: at least one, except for ssh.
     pub listen: Vec<SocketAddr>,
-    /// Whether, and how, anonymous users are let in.
+    /// The access of anonymous users, if they are admitted.
     pub anonymous: Option<Anonymous>,
     /// The file of users with passwords.
     pub passwords: Option<PathBuf>,
-    /// How identities are proved.
+    /// Certificates, trust and maps.
     pub security: Security,
-    /// How local accounts are used.
+    /// The local accounts.
     pub accounts: LocalAccounts,
     /// The account to run as when started as root.
     pub user: String,
     /// The permission bits of new files.
     pub perms: u32,
-    /// What the greeting says.
+    /// The greeting.
     pub banner: Option<String>,
-    /// How much of everything there may be.
+    /// The limits.
     pub limits: Limits,
-    /// How data connections are made.
+    /// Data connections.
     pub data: DataConnections,
-    /// Where metrics can be had.
+    /// The address of the page of metrics.
     pub metrics_listen: Option<SocketAddr>,
     /// The file that gets a line for each transfer.
     pub transfer_log: Option<PathBuf>,
     /// How transfers treat files.
     pub handling: Handling,
-    /// The file with the key of the checksums that files carry, if they do.
+    /// The file with the key of stored checksums, if checksums are stored.
     pub checksum_key: Option<PathBuf>,
     /// The log.
     pub log: Log,
 }
 
-/// How anonymous users are let in.
+/// The access of anonymous users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anonymous {
-    /// The names that they may use; `*` is any.
+    /// The names for anonymous logins; `*` is any.
     pub names: Vec<String>,
-    /// They may change things.
+    /// They may write, rename and delete.
     pub write: bool,
 }
 
-/// What is logged, where and how.
+/// The log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
     /// The file; `None` is standard error.
     pub file: Option<PathBuf>,
-    /// Text or JSON.
+    /// The format.
     pub format: LogFormat,
-    /// Level, or rules.
+    /// The level, or rules for levels.
     pub level: String,
 }

@@ -11,38 +11,38 @@ use super::ranges::between;
 use super::settings::Settings;
 use super::values::{ClientOptions, DataHosts, PortRange};
 
-/// How data connections are made.
+/// The configuration of data connections.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataConnections {
     /// The ports of passive connections.
     pub port_range: Option<PortRange>,
     /// The local address of passive connections.
     pub address: Option<IpAddr>,
-    /// The address that clients are told.
+    /// The address in replies to PASV.
     pub advertise: Option<IpAddr>,
-    /// Who may open data connections besides the control connection's peer.
+    /// The hosts that may open data connections besides the control connection's peer.
     pub hosts: Vec<DataHosts>,
-    /// Addresses in the answer to `SPAS`.
+    /// The number of addresses in the reply to `SPAS`.
     pub stripes: usize,
     /// The driver stack.
     pub stack: String,
-    /// The drivers that users who have logged in may ask for.
+    /// The drivers that authenticated users may name.
     pub allowed_drivers: Vec<String>,
-    /// The drivers that anonymous users may ask for.
+    /// The drivers that anonymous users may name.
     pub anonymous_drivers: Vec<String>,
-    /// What clients may set of the options of some drivers; of the others, what these document to be for clients.
+    /// Rules for the options of some drivers that clients may set. For other drivers, their documentation decides.
     pub client_options: Vec<OptionRules>,
 }
 
 impl DataConnections {
-    /// Whether data channels may run over this transport: by the configured stack, or as a client asks.
+    /// Whether data channels may run over this transport: in the default stack, or by request of a client.
     pub(crate) fn may_use(&self, transport: &str) -> bool {
         let is_default = self.stack.split([':', ',']).next() == Some(transport);
         let mut asked_for = self.allowed_drivers.iter().chain(&self.anonymous_drivers);
         is_default || asked_for.any(|driver| driver == transport)
     }
 
-    /// Who may open data connections to a session whose control connection comes from `peer`.
+    /// The hosts that may open data connections to a session whose control connection comes from `peer`.
     pub fn admission(&self, peer: IpAddr) -> Admission {
         let mut blocks = vec![AddressBlock::host(peer)];
         for hosts in &self.hosts {
@@ -54,7 +54,7 @@ impl DataConnections {
         Admission::Hosts(blocks)
     }
 
-    /// The blocks that `data-hosts` names. `any` names none.
+    /// The blocks in `data-hosts`, without `any`.
     pub fn named_hosts(&self) -> Vec<AddressBlock> {
         let named = self.hosts.iter().filter_map(|hosts| match hosts {
             DataHosts::Any => None,
@@ -63,7 +63,7 @@ impl DataConnections {
         named.collect()
     }
 
-    /// Whether some users may ask for a driver.
+    /// Whether some users may name a driver.
     pub fn may_be_asked_for(&self, driver: &str) -> bool {
         let mut drivers = self.allowed_drivers.iter().chain(&self.anonymous_drivers);
         drivers.any(|name| name == driver)
@@ -103,15 +103,14 @@ pub(super) fn resolve(settings: &Settings) -> Result<DataConnections, ConfigErro
     })
 }
 
-/// The stack, where the configuration does not say.
+/// The default stack.
 const STACK: &str = if cfg!(feature = "splice") {
     "auto"
 } else {
     "tcp"
 };
 
-/// The drivers that users who have logged in may name, where the configuration does not say: those that the program has, and
-/// that need no configuration.
+/// The default of `allowed-drivers`: the compiled-in drivers that need no configuration.
 const ALLOWED_DRIVERS: &[&str] = match (cfg!(feature = "splice"), cfg!(feature = "rdma")) {
     (true, true) => &["auto", "tcp", "splice", "rdma"],
     (true, false) => &["auto", "tcp", "splice"],
@@ -119,8 +118,8 @@ const ALLOWED_DRIVERS: &[&str] = match (cfg!(feature = "splice"), cfg!(feature =
     (false, false) => &["tcp"],
 };
 
-/// What anonymous users may name of the drivers that others may, where the configuration does not say. Channels of other
-/// drivers hold memory for as long as they are open, and processors or adapters that an administrator may want to keep.
+/// The default of `anonymous-drivers`. Channels of other drivers hold memory while they are open, and use processors or
+/// adapters that an administrator may want to reserve.
 fn for_anonymous_users(allowed: &[String]) -> Vec<String> {
     const PLAIN: [&str; 3] = ["auto", "tcp", "splice"];
     let plain = allowed.iter().filter(|name| PLAIN.contains(&name.as_str()));

@@ -1,10 +1,10 @@
-//! Why a configuration cannot be used, and what to do about it.
+//! Errors in the configuration, and how to fix them.
 
 use super::file::FileError;
 use super::port_range::PORT_RANGE_VARIABLE;
 use super::values::ValueError;
 
-/// A configuration that cannot be used.
+/// An error in the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file is wrong.
@@ -15,28 +15,28 @@ pub enum ConfigError {
         "nobody could log in: give --gsi, --anonymous, or --passwords FILE (made by `gridhaul-server passwd`)"
     )]
     NobodyCanLogIn,
-    /// A setting that means nothing without another one.
+    /// A setting has no effect without another one.
     #[error("{0} needs {1}: give that as well")]
     Needs(&'static str, &'static str),
-    /// Sessions with accounts could be given any directory.
+    /// Users with accounts would see the current directory.
     #[error(
         "gsi without root: name the directory that users see as /, with --root / for the whole \
          machine as globus-gridftp-server gives it, or --root DIR"
     )]
     NoRoot,
-    /// The server could not prove who it is.
+    /// The server has no certificate.
     #[error(
         "there is no certificate of this server: give --cert FILE and --key FILE, set X509_USER_CERT \
          and X509_USER_KEY, or put hostcert.pem and hostkey.pem into /etc/grid-security"
     )]
     NoCertificate,
-    /// No client certificate could be verified.
+    /// Client certificates could not be verified.
     #[error(
         "there are no certificate authorities to trust: give --trust DIR, set X509_CERT_DIR, or put \
          them into /etc/grid-security/certificates"
     )]
     NoTrust,
-    /// No identity could be mapped to an account.
+    /// Identities could not be mapped to accounts.
     #[error(
         "there is no grid-mapfile: give --gridmap FILE, set GRIDMAP, write \
          /etc/grid-security/grid-mapfile, or name accounts in [[authorize]] rules"
@@ -48,15 +48,15 @@ pub enum ConfigError {
          give --vomsdir DIR, set X509_VOMS_DIR, or make /etc/grid-security/vomsdir"
     )]
     NoVomsdir,
-    /// Anonymous users may write but not log in.
+    /// Anonymous users may write but are not admitted.
     #[error("anonymous-write without anonymous: give --anonymous as well")]
     WriteWithoutAnonymous,
-    /// The administrator wants what there is not.
+    /// Data channels of ssh sessions cannot be encrypted.
     #[error(
         "encrypt-data: the data channels of ssh sessions cannot be encrypted; for them, say encrypt-data = false"
     )]
     SshIsClear,
-    /// What Globus programs are told about TLS on this machine is not understood.
+    /// The TLS settings for Globus programs on this machine are not understood.
     #[error(
         "{key} in the environment or in /etc/grid-security/gsi.conf: '{value}' is not TLS1_2_VERSION, \
          TLS1_3_VERSION or 0"
@@ -67,31 +67,31 @@ pub enum ConfigError {
         /// Its value.
         value: String,
     },
-    /// Clients could not agree with the server on anything.
+    /// The TLS settings for Globus programs on this machine exclude all versions.
     #[error(
         "MIN_TLS_PROTOCOL and MAX_TLS_PROTOCOL leave neither TLS 1.2 nor TLS 1.3: say tls-versions, or \
          change them in the environment or in /etc/grid-security/gsi.conf"
     )]
     NoTlsVersion,
-    /// A number that makes no sense.
+    /// A number is out of range.
     #[error("{name} must be between {least} and {most}, not {value}")]
     OutOfRange {
         /// The setting.
         name: &'static str,
-        /// What it was set to.
+        /// The configured value.
         value: u64,
-        /// The least sensible value.
+        /// The smallest valid value.
         least: u64,
-        /// The largest sensible value.
+        /// The largest valid value.
         most: u64,
     },
-    /// A list without an entry.
+    /// A list is empty.
     #[error("{0} is empty; leave it out for its default")]
     Empty(&'static str),
-    /// The greeting would be more than a line.
+    /// The greeting has more than one line, or control characters.
     #[error("banner must be one line of at most 1000 bytes without control characters")]
     Banner,
-    /// The environment's port range is none.
+    /// The port range in the environment is wrong.
     #[error("the environment variable {PORT_RANGE_VARIABLE}: {0}")]
     PortRangeVariable(ValueError),
 }

@@ -15,15 +15,15 @@ pub enum FileError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The kernel's word.
+        /// The underlying OS error.
         error: io::Error,
     },
-    /// It is no TOML, or says something that is no setting. The text names the line.
+    /// It is not TOML, or has an unknown setting or a wrong value. The text names the line.
     #[error("{}: {error}", path.display())]
     Parse {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and in which line.
+        /// The error, with its line.
         error: Box<toml::de::Error>,
     },
 }
@@ -32,7 +32,7 @@ pub enum FileError {
 ///
 /// # Errors
 ///
-/// When it cannot be read, or a line of it cannot be understood: nothing is skipped.
+/// When it cannot be read, or a line of it is wrong. No line is skipped.
 pub(super) fn read(path: &Path, opener: &dyn OpenFiles) -> Result<Settings, FileError> {
     let text = opener.open(path).and_then(io::read_to_string);
     let text = text.map_err(|error| FileError::Read {

@@ -17,7 +17,7 @@ use super::settings::Settings;
     args_conflicts_with_subcommands = true
 )]
 pub struct CommandLine {
-    /// What to do; nothing said means `serve`.
+    /// The command; `serve` if there is none.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The flags of `serve`, which need no subcommand.
@@ -25,26 +25,26 @@ pub struct CommandLine {
     pub serve: ServeArguments,
 }
 
-/// What the program does.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve a directory; the default
     Serve(Box<ServeArguments>),
     /// Serve the user who logged in with ssh, on standard input and output (sshftp://)
     ///
-    /// Takes the flags of `serve`, and its file; what they say about listening and logging in means
-    /// nothing here. Without --root the user sees the whole machine and begins at home.
+    /// Takes the flags of `serve`, and its file, and ignores those about listening and logging in. Without --root the user
+    /// sees the whole machine and begins at home.
     Ssh(Box<ServeArguments>),
     /// Check what serving depends on: certificates, trust, maps, accounts, ports, limits
     ///
-    /// Takes the flags of `serve`, and its file, and starts nothing. Each finding is a line that begins
-    /// with ok, warning or error; if there is an error, the exit status is 1.
+    /// Takes the flags of `serve`, and its file, and starts nothing. Each finding is a line that begins with ok, warning or
+    /// error; if there is an error, the exit status is 1.
     Check(Box<CheckArguments>),
-    /// Add a user to a password file, or give one a new password
+    /// Add a user to a password file, or change a user's password
     Passwd(PasswdArguments),
 }
 
-/// How to serve.
+/// The arguments of `serve`.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub struct ServeArguments {
     /// A TOML file with settings; its keys are the names of these flags, and flags win over it
@@ -55,21 +55,21 @@ pub struct ServeArguments {
     pub settings: Settings,
 }
 
-/// What to check.
+/// The arguments of `check`.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub struct CheckArguments {
-    /// Look only at what data channels over RDMA need: devices, libraries, memory
+    /// Check only what data channels over RDMA need: devices, libraries, memory
     #[arg(long)]
     pub rdma: bool,
-    /// How to serve.
+    /// The arguments of `serve`.
     #[command(flatten)]
     pub serve: ServeArguments,
 }
 
-/// Whose password to set. The password is read from the terminal, or from standard input.
+/// The arguments of `passwd`. The password comes from the terminal, or from standard input.
 #[derive(Debug, Args)]
 pub struct PasswdArguments {
-    /// The password file; it is made if it does not exist
+    /// The password file, which is created if it does not exist
     pub file: PathBuf,
     /// The user's name
     pub name: String,

@@ -10,44 +10,44 @@ use super::ranges::{MOST_SECONDS, between, count, seconds};
 use super::settings::Settings;
 use super::values::ExemptBlock;
 
-/// How much of everything there may be.
+/// The limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Control connections in all.
     pub connections: usize,
     /// Control connections from one address, or one IPv6 network of 64 bits.
     pub connections_per_address: usize,
-    /// Connections that have not logged in.
+    /// Connections before login.
     pub startups: MaxStartups,
-    /// Where clients come from that get no penalties.
+    /// The networks that get no penalties.
     pub penalty_exempt: Vec<AddressBlock>,
     /// Wrong passwords in one connection.
     pub login_attempts: u32,
-    /// How long a client may take to log in.
+    /// The time in which a client must log in.
     pub login_timeout: Duration,
-    /// How long a session may do nothing.
+    /// The time after which an idle session is closed.
     pub idle_timeout: Duration,
     /// A transfer must move `stall_bytes` in this time.
     pub stall_timeout: Duration,
     /// Bytes that a transfer must move in `stall_timeout`.
     pub stall_bytes: u64,
-    /// How long to wait for data connections and announced ends of data.
+    /// The time to wait for data connections and announced ends of data.
     pub data_timeout: Duration,
-    /// How long transfers may go on after SIGTERM.
+    /// The time for transfers to finish after SIGTERM.
     pub grace: Duration,
     /// Transfers at a time.
     pub transfers: usize,
-    /// Threads that move data.
+    /// Threads that move data, in each direction.
     pub movers: usize,
     /// Threads for other work on files.
     pub file_threads: usize,
-    /// Threads that compute checksums, beside one for each that is asked for.
+    /// Threads that compute checksums together, besides one for each request.
     pub checksum_threads: usize,
     /// Files whose checksums are remembered.
     pub remembered_checksums: usize,
-    /// Bytes of memory for data on its way; `None` is what the machine allows.
+    /// Bytes of memory for data in transit; `None` is a part of the machine's.
     pub buffer_memory: Option<u64>,
-    /// Bytes of memory for the rings of the driver `rdma`; `None` is what the machine allows.
+    /// Bytes of memory for the rings of the driver `rdma`; `None` is a part of the machine's.
     pub rdma_memory: Option<u64>,
 }
 

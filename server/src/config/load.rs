@@ -10,8 +10,8 @@ use super::settings::Settings;
 use super::values::DataHosts;
 
 impl Config {
-    /// What follows from the arguments of `serve`: the flags, then the file, then the defaults. With
-    /// no argument at all it is anonymous, read-only access to the current directory.
+    /// The configuration of the arguments of `serve`: the flags, then the file, then the defaults. Without arguments it is
+    /// anonymous, read-only access to the current directory.
     ///
     /// # Errors
     ///
@@ -39,10 +39,9 @@ impl Config {
         Ok(config)
     }
 
-    /// What follows from the arguments of `ssh`, which has its one user already: settings about
-    /// logging in mean nothing. As globus-gridftp-server has it, the user sees the whole machine and
-    /// may copy from and to any host; and the log, which would end up at the user's terminal, is not
-    /// written unless a file is named.
+    /// The configuration of the arguments of `ssh`, which has a single user: settings about logins are ignored. As with
+    /// globus-gridftp-server, the user sees the whole machine and may copy from and to any host. The log would appear on the
+    /// user's terminal, so it is written only to a configured file.
     ///
     /// # Errors
     ///
@@ -86,7 +85,7 @@ impl Config {
     }
 }
 
-/// The settings of the flags, and those of the file that they name.
+/// The settings of the flags, and of the file that they name.
 fn settings(arguments: &ServeArguments, opener: &dyn OpenFiles) -> Result<Settings, ConfigError> {
     let from_file = match &arguments.config {
         Some(path) => file::read(path, opener)?,

@@ -1,22 +1,22 @@
-//! `max-startups`: how many connections may be open before login.
+//! `max-startups`: the limit of connections before login.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::values::deserialize_as_text;
 
-/// Room before login, in the form of OpenSSH's `MaxStartups`: `start:rate:full`.
+/// The limit of connections before login, in the form of OpenSSH's `MaxStartups`: `start:rate:full`.
 ///
-/// Up to `start` connections all are accepted. From there on, each new connection closes one that has waited for some
-/// seconds, with a chance of `rate` percent that grows evenly to 100 percent at `full`. At `full` each new one needs
-/// the place of another one. The place is taken from the network that has most.
+/// Up to `start` connections all are accepted. Above, each new connection closes one that has waited for some seconds, with
+/// a chance of `rate` percent that grows linearly to 100 percent at `full`. At `full` each new connection displaces another
+/// one, of the network with most connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MaxStartups {
-    /// Connections from which on some are closed.
+    /// The number of connections above which some are closed.
     pub start: usize,
     /// The chance at `start`, in percent.
     pub rate: usize,
-    /// The most connections.
+    /// The largest number of connections.
     pub full: usize,
 }
 
@@ -32,7 +32,7 @@ impl Default for MaxStartups {
     }
 }
 
-/// A text that is no `start:rate:full`.
+/// A text in another form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is not START:PERCENT:FULL with 1 <= START <= FULL <= 1000000 and 1 <= PERCENT <= 100, like 500:30:1000"

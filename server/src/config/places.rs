@@ -1,10 +1,10 @@
-//! Where certificates, trust and maps are by default: the paths of globus-gridftp-server.
+//! The default paths of certificates, trust and maps: those of globus-gridftp-server.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The files of the server's own credential; both may be the same one.
+/// The files of the server's own credential. Both may be the same file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFiles {
     /// The certificate, and those of its issuers.
@@ -13,7 +13,7 @@ pub struct HostFiles {
     pub key: PathBuf,
 }
 
-/// What is in the places where globus-gridftp-server looks.
+/// The files that exist in the places of globus-gridftp-server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) host: Option<HostFiles>,
@@ -22,7 +22,7 @@ pub(super) struct Found {
     pub(super) vomsdir: Option<PathBuf>,
 }
 
-/// Where to look.
+/// The environment of a search.
 struct Places<'a> {
     /// A variable of the environment.
     variable: &'a dyn Fn(&str) -> Option<OsString>,
@@ -32,8 +32,7 @@ struct Places<'a> {
 }
 
 impl Found {
-    /// Looks once: when the configuration is read again, root's rights may be gone, and other places
-    /// would be found than at the start.
+    /// Searches once: a reload may happen without root's rights, and would find other files than the start.
     pub(super) fn once() -> &'static Self {
         static FOUND: OnceLock<Found> = OnceLock::new();
         FOUND.get_or_init(|| {
@@ -46,8 +45,8 @@ impl Found {
         })
     }
 
-    /// What a variable names is taken as it is, so that a mistake in it is reported and not passed
-    /// over. The order is that of globus-gsi-sysconfig 9.6.
+    /// A variable counts even if its file does not exist, so that a mistake is reported. The order is that of
+    /// globus-gsi-sysconfig 9.6.
     fn look(places: &Places<'_>) -> Self {
         let system = Path::new("/etc/grid-security");
         let globus = places.home.as_ref().map(|home| home.join(".globus"));
@@ -74,14 +73,14 @@ impl Found {
     }
 }
 
-/// The account's, and not what `HOME` says: so does globus-gsi-sysconfig.
+/// The home directory of the account, not of `HOME`, as in globus-gsi-sysconfig.
 fn home() -> Option<PathBuf> {
     let account = nix::unistd::User::from_uid(nix::unistd::Uid::effective());
     Some(account.ok()??.dir)
 }
 
 impl Places<'_> {
-    /// An empty variable says nothing.
+    /// An empty variable counts as unset.
     fn variable(&self, name: &str) -> Option<PathBuf> {
         (self.variable)(name)
             .filter(|value| !value.is_empty())
@@ -110,7 +109,7 @@ impl Places<'_> {
                 key: directory.join("hostkey.pem"),
             })
             .find(|host| (self.exists)(&host.certificates) && (self.exists)(&host.key));
-        // A person who tries the server out has a proxy, and no host certificate.
+        // A person who tries the server has a proxy, and no host certificate.
         installed.or_else(|| {
             self.variable("X509_USER_PROXY").map(|proxy| HostFiles {
                 certificates: proxy.clone(),

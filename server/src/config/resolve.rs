@@ -16,7 +16,7 @@ use super::{accounts, data, limits, security};
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2811);
 
 impl Config {
-    /// What follows from settings.
+    /// The configuration of these settings, with defaults.
     pub(super) fn resolve(mut settings: Settings) -> Result<Self, ConfigError> {
         let anonymous = match (
             settings.anonymous,

@@ -1,4 +1,4 @@
-//! Certificates, trust and maps: what is used, and what does not fit together.
+//! Certificates, trust and maps: the files in use, and settings that do not fit together.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,10 @@ use super::ranges::count;
 use super::settings::Settings;
 use super::values::KeyKind;
 
-/// How identities are proved, and what is asked of those who prove one.
+/// How identities are proved, and which protection is required.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Security {
-    /// What the server proves its own identity with; without it there is neither GSI nor TLS.
+    /// The server's own credential. Without it there is neither GSI nor TLS.
     pub host: Option<HostFiles>,
     /// `AUTH GSSAPI`, if it is offered.
     pub gsi: Option<Gsi>,
@@ -25,24 +25,24 @@ pub struct Security {
     pub encrypt_data: bool,
     /// Data channels of GSI sessions must be authenticated: no `DCAU N`.
     pub require_dcau: bool,
-    /// Handshakes that may be under way with one address.
+    /// The limit of handshakes in progress with one address.
     pub handshakes_per_address: usize,
-    /// Handshakes with one address that may fail in a minute.
+    /// The limit of failed handshakes of one address in a minute.
     pub failed_handshakes: usize,
 }
 
-/// Who may log in with a certificate.
+/// Logins with certificates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gsi {
     /// The directory of certificate authorities.
     pub trust: PathBuf,
     /// The grid-mapfile.
     pub gridmap: Option<PathBuf>,
-    /// The directory of VOMS servers that are believed.
+    /// The directory of trusted VOMS servers.
     pub vomsdir: Option<PathBuf>,
-    /// What identities may use, the first rule that applies; never empty.
+    /// The rules for identities, in order; never empty.
     pub rules: Vec<Rule>,
-    /// Proxies that are identities of their own are let in.
+    /// Independent proxies are admitted.
     pub allow_independent_proxies: bool,
     /// The keys of delegated credentials.
     pub delegation_keys: KeyKind,
@@ -50,7 +50,7 @@ pub struct Gsi {
     pub tls_versions: TlsVersions,
 }
 
-/// What follows from the settings that are about security.
+/// The security settings, with defaults.
 pub(super) fn resolve(settings: &mut Settings) -> Result<Security, ConfigError> {
     resolve_with(settings, Found::once())
 }
@@ -88,7 +88,7 @@ fn resolve_with(settings: &mut Settings, found: &Found) -> Result<Security, Conf
     })
 }
 
-/// The certificate and the key: as they are named, else where they are found if anything needs them.
+/// The certificate and the key: the configured files, or those in the default places if GSI or TLS needs them.
 fn host(
     settings: &mut Settings,
     wants_gsi: bool,
@@ -144,7 +144,7 @@ fn gsi(settings: &mut Settings, found: &Found) -> Result<Gsi, ConfigError> {
     })
 }
 
-/// What is said about GSI, but not that there is to be any, was a mistake.
+/// Settings for GSI without `gsi` are a mistake.
 fn without_gsi(settings: &Settings) -> Result<(), ConfigError> {
     let said = [
         ("trust", settings.trust.is_some()),

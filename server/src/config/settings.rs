@@ -62,19 +62,20 @@ settings! {
     #[arg(long, value_name = "DIR")]
     root: PathBuf => live,
 
-    /// Where to listen; may be given several times. Port 0 takes a free port. Default: 127.0.0.1:2811
+    /// The address of control connections; may be given several times. Port 0 takes a free port. Default:
+    /// 127.0.0.1:2811
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Vec<SocketAddr> => restart(listen),
 
-    /// Let anonymous users in, to read
+    /// Admit anonymous users, read-only
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     anonymous: bool => live,
 
-    /// Let anonymous users write, rename and delete as well
+    /// Anonymous users may also write, rename and delete
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     anonymous_write: bool => live,
 
-    /// The names that anonymous users may log in with; `*` is any. Default: anonymous,ftp
+    /// User names of anonymous users; `*` matches any name. Default: anonymous,ftp
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     anonymous_names: Vec<String> => live,
 
@@ -82,17 +83,17 @@ settings! {
     #[arg(long, value_name = "FILE")]
     passwords: PathBuf => live,
 
-    /// Let users with certificates in (AUTH GSSAPI)
+    /// Admit users with certificates (`AUTH GSSAPI`)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     gsi: bool => restart(security if is_gsi_switched),
 
-    /// The server's certificate, with those of its issuers. Default: X509_USER_CERT, else hostcert.pem
-    /// in /etc/grid-security or ~/.globus, else X509_USER_PROXY
+    /// The server's certificate, with the certificates of its issuers. Default: X509_USER_CERT, else hostcert.pem in
+    /// /etc/grid-security or ~/.globus, else X509_USER_PROXY
     #[arg(long, value_name = "FILE")]
     cert: PathBuf => live,
 
-    /// The private key of the certificate. Default: X509_USER_KEY, else hostkey.pem beside hostcert.pem;
-    /// with --cert, the same file
+    /// The private key of the certificate. Default: X509_USER_KEY, else hostkey.pem beside hostcert.pem; with --cert,
+    /// the same file
     #[arg(long, value_name = "FILE")]
     key: PathBuf => live,
 
@@ -101,30 +102,30 @@ settings! {
     #[arg(long, value_name = "DIR")]
     trust: PathBuf => live,
 
-    /// The accounts of each identity. Default: GRIDMAP, else ~/.gridmap when not started as root, else
-    /// /etc/grid-security/grid-mapfile
+    /// The grid-mapfile: the accounts of each identity. Default: GRIDMAP, else ~/.gridmap when not started as root,
+    /// else /etc/grid-security/grid-mapfile
     #[arg(long, value_name = "FILE")]
     gridmap: PathBuf => live,
 
-    /// The VOMS servers to believe. Default: X509_VOMS_DIR, else /etc/grid-security/vomsdir
+    /// The trusted VOMS servers. Default: X509_VOMS_DIR, else /etc/grid-security/vomsdir
     #[arg(long, value_name = "DIR")]
     vomsdir: PathBuf => live,
 
-    /// What identities may use, in the configuration file only. Default: what the grid-mapfile says
+    /// The rules for identities, in the configuration file only. Default: the grid-mapfile decides
     #[arg(skip)]
     authorize: Vec<Rule> => live,
 
-    /// Let proxies in that are identities of their own (RFC 3820 id-ppl-independent). Rules and the
-    /// grid-mapfile must name them; rules that deny their user hold for them too
+    /// Accept independent proxies (RFC 3820 id-ppl-independent), which are separate identities. Rules or the
+    /// grid-mapfile must name them; rules that deny their user apply to them too
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allow_independent_proxies: bool => live,
 
-    /// Offer AUTH TLS to anonymous users and those with passwords. Default: if there is a certificate
+    /// Offer AUTH TLS to anonymous users and users with passwords. Default: true if there is a certificate
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     tls: bool => live,
 
-    /// The versions of TLS in GSI sessions: 1.2, 1.3 or 1.2-1.3. Default: what GLOBUS_GSSAPI_MIN_TLS_PROTOCOL,
-    /// GLOBUS_GSSAPI_MAX_TLS_PROTOCOL and /etc/grid-security/gsi.conf say, else 1.2-1.3
+    /// The versions of TLS in GSI sessions: 1.2, 1.3 or 1.2-1.3. Default: from GLOBUS_GSSAPI_MIN_TLS_PROTOCOL,
+    /// GLOBUS_GSSAPI_MAX_TLS_PROTOCOL and /etc/grid-security/gsi.conf, else 1.2-1.3
     #[arg(long, value_name = "VERSIONS")]
     tls_versions: TlsRange => live,
 
@@ -132,12 +133,12 @@ settings! {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     encrypt_data: bool => live,
 
-    /// Refuse DCAU N in GSI sessions: data channels without a handshake, as gfal2 uses them
+    /// Refuse DCAU N in GSI sessions: data channels without a handshake, which gfal2 uses by default
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     require_dcau: bool => live,
 
-    /// The keys of delegated credentials: rsa as globus-gridftp-server has, or ec, which cost less
-    /// time. Default: rsa
+    /// The keys of delegated credentials: rsa, as globus-gridftp-server uses, or ec, which need less processor time.
+    /// Default: rsa
     #[arg(long, value_name = "KIND")]
     delegation_keys: KeyKind => live,
 
@@ -145,23 +146,23 @@ settings! {
     #[arg(long, value_name = "COUNT")]
     max_handshakes_per_address: usize => live,
 
-    /// Security handshakes with one address that may fail in a minute until more are refused. Default: 100
+    /// Failed security handshakes with one address in a minute, above which further ones are refused. Default: 100
     #[arg(long, value_name = "COUNT")]
     max_failed_handshakes: usize => live,
 
-    /// Let identities be mapped to root
+    /// Identities may be mapped to root
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allow_root: bool => restart(accounts.monitor.policy.allow_root),
 
-    /// Let identities be mapped to accounts that have expired, or whose shell is no program
+    /// Identities may be mapped to accounts that have expired, or whose shell is not an executable program
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allow_disabled_login: bool => restart(accounts.monitor.policy.allow_disabled_login),
 
-    /// Refuse accounts with a lower number, those of the system. Default: 1000
+    /// Refuse accounts with a lower UID. Default: 1000
     #[arg(long, value_name = "NUMBER")]
     least_uid: u32 => restart(accounts.monitor.policy.least_uid),
 
-    /// Ask the account stage of this PAM service as well whether a local account may be used
+    /// Also run the account stage of this PAM service before a local account is used
     #[arg(long, value_name = "SERVICE")]
     pam_service: String => restart(accounts.monitor.pam_service),
 
@@ -169,11 +170,11 @@ settings! {
     #[arg(long, value_name = "OCTAL")]
     umask: FileMode => restart(accounts.monitor.umask),
 
-    /// Local accounts at work at a time; each has a process. Default: 100
+    /// Broker processes at a time. Default: 100
     #[arg(long, value_name = "COUNT")]
     max_brokers: usize => restart(accounts.brokers.brokers, accounts.monitor.brokers),
 
-    /// Seconds until the process of a local account that does nothing ends. Default: 300
+    /// Seconds without work after which a broker ends. Default: 300
     #[arg(long, value_name = "SECONDS")]
     broker_idle_timeout: u64 => restart(accounts.brokers.idle),
 
@@ -185,27 +186,27 @@ settings! {
     #[arg(long, value_name = "OCTAL")]
     perms: FileMode => restart(perms),
 
-    /// Write received files from one end to the other, also when they come over several channels: for
-    /// disks and file systems that are slow otherwise
+    /// Write received files from front to back, also with several channels: for disks and file systems with slow random
+    /// writes
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     ordered_writes: bool => live,
 
-    /// Keep holes: do not write zeros that are received, and do not read holes of files that are sent
+    /// Keep holes: do not write received zeros, and do not read holes of sent files
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     sparse_files: bool => live,
 
-    /// What a stored file waits for until the client hears of success: none; close, for which it is on its
-    /// way to the disk; data, for which it is there. Default: none
+    /// When the client gets the success of a put: none, at once; close, when writing to disk has begun; data, when the
+    /// data is on disk. Default: none
     #[arg(long, value_name = "WHEN")]
     sync_files: SyncFiles => live,
 
-    /// The checksums that are computed while files arrive, besides those that clients announce: names
-    /// with commas between, none, or asked: those that clients asked for in the last 15 minutes, of files that
-    /// were just stored. They cost some of the speed of receiving. Default: asked
+    /// The checksums that are computed while files arrive, besides those that clients announce: names separated by
+    /// commas, none, or asked: the kinds that clients requested in the last 15 minutes for files just stored. They slow
+    /// down receiving. Default: asked
     #[arg(long, value_name = "NAMES")]
     arrival_checksums: ArrivalChecksums => live,
 
-    /// What the greeting says after `220 `. Default: the host's name and this program's
+    /// The text of the greeting after `220 `. Default: the host's name and this program's
     #[arg(long, value_name = "TEXT")]
     banner: String => live,
 
@@ -218,18 +219,17 @@ settings! {
     #[arg(long, value_name = "COUNT")]
     max_connections_per_address: usize => live,
 
-    /// Connections at a time that have not logged in, as START:PERCENT:FULL: from START on, each new one closes one
-    /// that has waited for some seconds with a chance of PERCENT percent, which grows to all at FULL; at FULL, each
-    /// new one takes the place of one of the address that has most. Default: 500:30:1000
+    /// Connections at a time that have not logged in, as START:PERCENT:FULL. Above START, each new connection closes a
+    /// waiting one with a probability of PERCENT percent, which grows to 100 at FULL. At FULL, each new connection
+    /// replaces one of the address that has most. Default: 500:30:1000
     #[arg(long, value_name = "START:PERCENT:FULL")]
     max_startups: MaxStartups => live,
 
-    /// Addresses, or blocks of them, from which connections are accepted however many of them failed to log in.
-    /// Default: none
+    /// Addresses or blocks without penalties for failed logins. Default: none
     #[arg(long, value_name = "BLOCKS", value_delimiter = ',')]
     penalty_exempt: Vec<ExemptBlock> => live,
 
-    /// Wrong passwords in one connection until it is closed. Default: 3
+    /// Wrong passwords before a connection is closed. Default: 3
     #[arg(long, value_name = "COUNT")]
     max_login_attempts: u32 => live,
 
@@ -237,19 +237,19 @@ settings! {
     #[arg(long, value_name = "SECONDS")]
     login_timeout: u64 => live,
 
-    /// Seconds until a session that does nothing is closed. Default: 600
+    /// Seconds after which an idle session is closed. Default: 600
     #[arg(long, value_name = "SECONDS")]
     idle_timeout: u64 => live,
 
-    /// A transfer that moves fewer than `stall-bytes` in this many seconds is ended. Default: 600
+    /// A transfer that moves fewer than `stall-bytes` in this many seconds fails. Default: 600
     #[arg(long, value_name = "SECONDS")]
     stall_timeout: u64 => live,
 
-    /// The bytes that a transfer must move in `stall-timeout`. Default: 64K
+    /// Bytes that a transfer must move in `stall-timeout`. Default: 64K
     #[arg(long, value_name = "BYTES")]
     stall_bytes: Bytes => live,
 
-    /// Seconds to wait for a data connection, or for ends of data that a client announced. Default: 30
+    /// Seconds to wait for a data connection, or for EODs that a client announced. Default: 30
     #[arg(long, value_name = "SECONDS")]
     data_timeout: u64 => restart(limits.data_timeout),
 
@@ -257,40 +257,39 @@ settings! {
     #[arg(long, value_name = "SECONDS")]
     grace: u64 => live,
 
-    /// Transfers at a time, and fewer while processors are short; more of them wait. Default: 500
+    /// Transfers at a time, and fewer if the processors are saturated; further ones wait. Default: 500
     #[arg(long, value_name = "COUNT")]
     max_transfers: usize => live,
 
-    /// Data channels that may send at a time, and as many that may receive; each takes a thread, and
-    /// more of them wait. Default: 1024
+    /// Worker threads, and so data channels, that send at a time, and as many that receive; further channels wait.
+    /// Default: 1024
     #[arg(long, value_name = "COUNT")]
     movers: usize => restart(limits.movers),
 
-    /// Threads for work on files that is not a transfer. Default: 64
+    /// Threads for file work outside transfers: listings, checksums, path operations. Default: 64
     #[arg(long, value_name = "COUNT")]
     file_threads: usize => restart(limits.file_threads),
 
-    /// Threads that compute checksums together, beside one for each that is asked for. Default: the
-    /// number of processors
+    /// Threads that compute checksums in parallel, in addition to one thread for each request. Default: the number of
+    /// processors
     #[arg(long, value_name = "COUNT")]
     checksum_threads: usize => restart(limits.checksum_threads),
 
-    /// Files whose checksums are remembered. Default: 100000
+    /// Files whose checksums are kept in memory. Default: 100000
     #[arg(long, value_name = "COUNT")]
     remembered_checksums: usize => restart(limits.remembered_checksums),
 
-    /// Keep checksums with their files as well, in the extended attribute user.gridhaul.checksums, so that they are
-    /// known after a restart. The file has 32 or more secret bytes, without which the attribute is not
-    /// believed. Default: only in memory
+    /// Also store checksums in the extended attribute user.gridhaul.checksums of their files, so that they survive a
+    /// restart. FILE has 32 or more secret bytes that seal the attribute. Default: only in memory
     #[arg(long, value_name = "FILE")]
     checksum_key: PathBuf => restart(checksum_key),
 
-    /// Memory for data on its way. Default: a quarter of the machine's or the control group's
+    /// Memory for data in transit. Default: a quarter of the machine's or the control group's
     #[arg(long, value_name = "BYTES")]
     buffer_memory: Bytes => restart(limits.buffer_memory),
 
-    /// Memory for the rings of data channels over the driver rdma. Default: a quarter of the machine's or
-    /// the control group's
+    /// Memory for the rings of data channels over the driver rdma. Default: a quarter of the machine's or the control
+    /// group's
     #[arg(long, value_name = "BYTES")]
     rdma_memory: Bytes => live,
 
@@ -302,13 +301,12 @@ settings! {
     #[arg(long, value_name = "ADDRESS")]
     data_address: IpAddr => live,
 
-    /// The address to tell clients in PASV replies, for servers behind address translation
+    /// The address in PASV replies, for servers behind address translation
     #[arg(long, value_name = "ADDRESS")]
     advertise_address: IpAddr => live,
 
-    /// Who may open data connections besides the control connection's peer: addresses, blocks, or
-    /// `any`. Third-party copies between hosts need it. The server connects to loopback, link-local and its own addresses
-    /// only for clients that are there, or where a block names just them. Default: none
+    /// Hosts that may open data connections besides the client: addresses, blocks, or `any`. Third-party copies need
+    /// it. Default: none
     #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
     data_hosts: Vec<DataHosts> => live,
 
@@ -320,19 +318,19 @@ settings! {
     #[arg(long, value_name = "STACK")]
     stack: String => live,
 
-    /// The drivers that users who have logged in may ask for (SITE SETNETSTACK, -dcstack). Default: auto, tcp, splice
+    /// The drivers that users who have logged in may request (SITE SETNETSTACK, -dcstack). Default: auto, tcp, splice
     /// and rdma
     #[arg(long, value_name = "DRIVERS", value_delimiter = ',')]
     allowed_drivers: Vec<String> => live,
 
-    /// The drivers that anonymous users may ask for. Default: auto, tcp and splice, as far as allowed-drivers has them
+    /// The drivers that anonymous users may request. Default: auto, tcp and splice, if allowed-drivers has them
     #[arg(long, value_name = "DRIVERS", value_delimiter = ',')]
     anonymous_drivers: Vec<String> => live,
 
-    /// What clients may set of a driver's options; may be given once for each driver: `rdma:message<=4M;rate;qps<=8`
-    /// is messages up to 4 MiB, any rate, up to 8 queue pairs and nothing else. Default: the options that are documented
-    /// for clients; none that says where the server's sockets are, which devices it uses or what others pay for
-    /// (port, bind, advertise, direct, device, gid, tc, sl, ktls)
+    /// Per driver: which of its options clients may set, as an upper bound, a list of values, or unrestricted.
+    /// `rdma:message<=4M;rate;qps<=8` allows messages up to 4 MiB, any rate, up to 8 queue pairs, and no other option.
+    /// Once per driver. Default: the options that are documented for clients; none that selects the server's sockets or
+    /// devices, or puts a load on other users (port, bind, advertise, direct, device, gid, tc, sl, ktls)
     #[arg(long, value_name = "RULES", value_delimiter = ',')]
     client_options: Vec<ClientOptions> => live,
 
@@ -340,7 +338,7 @@ settings! {
     #[arg(long, value_name = "FILE")]
     transfer_log: PathBuf => restart(transfer_log),
 
-    /// Where to answer `GET /metrics` of Prometheus, over plain HTTP and without authentication. Default: nowhere
+    /// The address that answers `GET /metrics` of Prometheus, over plain HTTP, without authentication. Default: none
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: SocketAddr => restart(metrics_listen),
 
@@ -348,11 +346,11 @@ settings! {
     #[arg(long, value_name = "FILE")]
     log_file: PathBuf => restart(log.file),
 
-    /// The form of the log: text or json. Default: text
+    /// The format of the log: text or json. Default: text
     #[arg(long, value_name = "FORMAT")]
     log_format: LogFormat => restart(log.format),
 
-    /// What is logged: error, warn, info, debug, trace, or rules like `info,gridhaul_server=debug`. Default: info
+    /// The level: error, warn, info, debug, trace, or rules like `info,gridhaul_server=debug`. Default: info
     #[arg(long, value_name = "LEVEL")]
     log_level: String => live,
 }

@@ -1,4 +1,4 @@
-//! The kinds of values that settings have. Each is parsed the same way from a flag and from the file.
+//! The types of settings. Each is parsed the same way from a flag and from the file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use gridhaul_transfer::{AddressBlock, SyncPolicy};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
-/// A text that is no value of the kind that a setting has.
+/// A text that is not a value of the setting's type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not {expected}")]
 pub struct ValueError {
@@ -86,7 +86,7 @@ pub struct PortRange {
 impl FromStr for PortRange {
     type Err = ValueError;
 
-    /// A comma or a space between the ports is accepted too: `GLOBUS_TCP_PORT_RANGE` is written so.
+    /// A comma or a space between the ports is accepted too, as in `GLOBUS_TCP_PORT_RANGE`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         text.split_once(['-', ',', ' '])
             .and_then(|(first, last)| {
@@ -107,7 +107,7 @@ impl fmt::Display for PortRange {
     }
 }
 
-/// A host, or many, that may open data channels besides the control channel's peer.
+/// Hosts that may open data channels besides the control channel's peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataHosts {
     /// `any`: every host.
@@ -130,7 +130,7 @@ impl FromStr for DataHosts {
     }
 }
 
-/// A host, or many, whose failed logins count for nothing.
+/// Hosts whose failed logins add no penalties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExemptBlock(pub AddressBlock);
 
@@ -145,7 +145,7 @@ impl FromStr for ExemptBlock {
     }
 }
 
-/// What clients may set of a driver's options.
+/// Rules for the options of a driver that clients may set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientOptions(pub OptionRules);
 
@@ -160,10 +160,10 @@ impl FromStr for ClientOptions {
 /// The checksums that are computed while files arrive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ArrivalChecksums {
-    /// Those that clients ask for.
+    /// Those that clients request.
     #[default]
     Asked,
-    /// These.
+    /// A fixed list.
     Named(Vec<ChecksumAlgorithm>),
 }
 
@@ -190,7 +190,7 @@ impl FromStr for ArrivalChecksums {
     }
 }
 
-/// How far a stored file must be on its way to the disk.
+/// The durability of a stored file before the final reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SyncFiles(pub SyncPolicy);
 
@@ -210,13 +210,13 @@ impl FromStr for SyncFiles {
     }
 }
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Readable lines.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object on each line.
     Json,
 }
 
@@ -235,7 +235,7 @@ impl FromStr for LogFormat {
     }
 }
 
-/// The kind of a key that the server makes.
+/// The type of generated keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KeyKind {
     /// RSA with 2048 bits.

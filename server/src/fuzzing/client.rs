@@ -1,4 +1,4 @@
-//! A client that checks what it is answered.
+//! A client that checks the replies.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,13 +15,13 @@ use crate::fuzz_input::Input;
 
 use super::lines::line;
 
-/// Nothing takes longer, on a busy machine with sanitizers.
+/// An upper bound, on a busy machine with sanitizers.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The content of a file outside of the root, which no name contains.
+/// The content of a file outside of the root. No name contains it.
 pub(super) const SECRET: &[u8] = b"not for anybody who is not told";
 
-/// The most bytes that are sent over a data connection.
+/// The limit of data on one data connection.
 const MOST_SENT: usize = 4096;
 
 /// The client's side of a session.
@@ -29,13 +29,13 @@ pub(super) struct Client {
     control: DuplexStream,
     decoder: ReplyDecoder,
     unread: Vec<u8>,
-    /// Commands that have no reply yet, and the greeting.
+    /// Commands without a reply so far, and the greeting.
     owed: usize,
-    /// The last code.
+    /// The last reply code.
     code: u16,
     listener: Arc<TcpListener>,
     port: u16,
-    /// What is sent over data connections.
+    /// The data for data connections.
     payload: Arc<[u8]>,
     connections: JoinSet<()>,
 }
@@ -59,7 +59,7 @@ impl Client {
         })
     }
 
-    /// Says what the input says, and goes.
+    /// Sends the commands in the input, and disconnects.
     pub(super) async fn run(mut self, input: &mut Input<'_>) {
         let acceptor = tokio::spawn(accept(
             Arc::clone(&self.listener),
@@ -101,7 +101,7 @@ impl Client {
             let waits = input.byte();
             let line = line(input, self.port);
             self.say(&line).await?;
-            // Others wait for the next one, and the command after them is sent meanwhile.
+            // Other commands are pipelined: the next one is sent before the reply.
             if waits < 220 {
                 self.replies(0).await?;
             }
@@ -117,7 +117,7 @@ impl Client {
         sent.expect("the session reads no more").ok()
     }
 
-    /// Reads replies until at most so many are owed.
+    /// Reads replies until at most `most` are outstanding.
     async fn replies(&mut self, most_owed: usize) -> Option<()> {
         while self.owed > most_owed {
             let Some(reply) = self.reply().await else {
@@ -159,7 +159,7 @@ impl Client {
         }
     }
 
-    /// Connects to where the server listens, if it says so.
+    /// Connects to the data port in a reply.
     fn passive(&mut self, reply: &Reply) {
         let text = reply.text();
         let numbers = |text: &str| -> Vec<u16> {
@@ -181,7 +181,7 @@ impl Client {
     }
 }
 
-/// RFC 959 4.2: three digits, of which the second is at most 5; protected replies are not spoken here.
+/// RFC 959 4.2: three digits, of which the second is at most 5. Protected replies are not used here.
 fn check(reply: &Reply) {
     let code = reply.code();
     let is_plausible = matches!(code / 100, 1..=5) && code / 10 % 10 <= 5;
@@ -208,11 +208,11 @@ async fn accept(listener: Arc<TcpListener>, payload: Arc<[u8]>) {
     }
 }
 
-/// Sends all that there is, and reads until the server closes.
+/// Sends all data, and reads until the server closes the connection.
 async fn exchange(stream: TcpStream, payload: &[u8]) {
     let (mut reader, mut writer) = stream.into_split();
     let send = async {
-        // The server may want none of it.
+        // The server may have closed the connection.
         let _ = writer.write_all(payload).await;
         let _ = writer.shutdown().await;
     };
@@ -226,7 +226,7 @@ fn assert_public(bytes: &[u8]) {
     assert!(!leaks, "bytes of a file outside of the root");
 }
 
-/// Bytes of a file, or blocks of MODE E with lengths and places that the input says.
+/// Bytes of a file, or blocks of MODE E with lengths and offsets from the input.
 fn payload(input: &mut Input<'_>, length: usize) -> Vec<u8> {
     let mut payload = Vec::new();
     if input.byte() < 128 {

@@ -2,7 +2,7 @@
 
 use crate::fuzz_input::Input;
 
-/// Paths, most of which are meant to lead out of the root.
+/// Paths, most of which try to leave the root.
 const PATHS: &[&str] = &[
     "a",
     "d",
@@ -39,8 +39,8 @@ const NUMBERS: &[&str] = &[
     "x",
 ];
 
-/// What commands look like: `P` stands for a path, `N` for a number, `H` for the client's own port as `PORT` has it, and
-/// `E` for it as `EPRT` has it.
+/// Templates of commands: `P` stands for a path, `N` for a number, `H` for the client's own port in the form of `PORT`, and
+/// `E` in the form of `EPRT`.
 const COMMANDS: &[&str] = &[
     "USER anonymous",
     "PASS x@",
@@ -194,10 +194,10 @@ fn path(line: &mut Vec<u8>, input: &mut Input<'_>) {
     }
 }
 
-/// Any bytes but those that end a line, and telnet's escape.
+/// Any bytes except line ends and telnet's IAC.
 fn anything(bytes: &[u8]) -> Vec<u8> {
     let kept = bytes.iter().copied();
-    // A line that is empty has no reply.
+    // An empty line has no reply.
     std::iter::once(b'x')
         .chain(kept.filter(|byte| !matches!(byte, b'\r' | b'\n' | 0xff)))
         .collect()

@@ -1,6 +1,6 @@
 //! Whole sessions of an anonymous client that may write.
 //!
-//! The served directory has links to one beside it, which nothing that the client does may read, change or add to.
+//! The served directory has links to a directory beside it, which the client must not read, change or add to.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ use crate::session::Stream;
 
 use super::client::{Client, PATIENCE, SECRET};
 
-/// What a client's commands and data do to a server.
+/// Runs one session of a client with these commands and data.
 pub fn session(input: &[u8]) {
     static SERVED: LazyLock<Mutex<Served>> = LazyLock::new(|| Mutex::new(Served::new()));
     let served = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,7 +34,7 @@ struct Served {
     directory: TempDir,
 }
 
-/// What must stay as it is.
+/// The state of the directory outside of the root.
 #[derive(Debug, PartialEq, Eq)]
 struct Outside {
     names: Vec<PathBuf>,
@@ -96,7 +96,7 @@ impl Served {
     }
 
     async fn serve(&self, input: &mut Input<'_>) {
-        /// Bytes that are on their way in each direction.
+        /// The capacity of each direction.
         const BETWEEN: usize = 16 * 1024;
 
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000));
@@ -124,7 +124,7 @@ impl Served {
         self.directory.path().join(name)
     }
 
-    /// Makes the root as it is at the beginning of every session.
+    /// Restores the root for the next session.
     fn fill(&self) {
         let root = self.path("root");
         for entry in fs::read_dir(&root).expect("listed") {

@@ -129,7 +129,7 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// Takes the connection, and sets the options that could make a call block, whatever the other process has set. Must be
+    /// Takes the connection, and resets the options with which the other process could make a call block. Must be
     /// called in a runtime.
     ///
     /// # Errors

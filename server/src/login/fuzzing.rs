@@ -1,7 +1,7 @@
-//! What a process that strangers have taken over may ask the login process, over the socket.
+//! The questions of a compromised process to the login process, over the socket.
 //!
-//! It has the key of one certificate, which the map gives the accounts `pool` and `grid`; the map has another identity
-//! as well, whose key it does not have. A model holds what it may get for the exchanges that it went through.
+//! The process has the key of one certificate, which the map gives the accounts `pool` and `grid`. The map has another
+//! identity as well, whose key the process does not have. A model holds its rights by the exchanges that it has completed.
 
 use std::collections::HashMap;
 use std::fs;
@@ -30,16 +30,16 @@ use super::desk::Desk;
 use super::messages::{self, Account, Answer, Asked, Established, Question};
 use super::office::Office;
 
-/// The most exchanges that the process remembers here.
+/// The limit of exchanges here.
 const MOST: usize = 6;
 
-/// Of the certificate whose key the asking process has.
+/// The subject of the certificate whose key the process has.
 const OWN: &str = "/DC=test/O=Samples/CN=localhost";
 
-/// What it is mapped to.
+/// Its accounts.
 const OWN_ACCOUNTS: [&str; 2] = ["pool", "grid"];
 
-/// A site whose host certificate a client uses too: it is good for both.
+/// A site with one host certificate, which the client uses too.
 pub(super) struct Site {
     _directory: TempDir,
     pub(super) config: Config,
@@ -109,7 +109,7 @@ impl Site {
     }
 }
 
-/// The monitor: notes what it was asked for.
+/// A monitor that records the requests.
 #[derive(Debug, Default)]
 pub(super) struct Brokers(Mutex<Vec<AccountRequest>>);
 
@@ -127,7 +127,7 @@ impl BrokerSource for Brokers {
     }
 }
 
-/// The questions that the input says, one after another.
+/// Asks the questions in the input, one after another.
 pub fn questions(input: &[u8]) {
     let mut input = Input(input);
     let desk = Desk::load(&SITE.config, &Opener::default(), None).expect("a sound site");
@@ -141,7 +141,7 @@ pub fn questions(input: &[u8]) {
         last: 0,
         role: messages::Asker::Front,
     };
-    // Each round ends with the connection.
+    // Each round ends with its connection.
     while !input.is_empty() {
         let (ours, theirs) = pair().expect("a pair");
         let role = asker.change_role(&mut input);
@@ -154,31 +154,30 @@ pub fn questions(input: &[u8]) {
                 assert!(office.exchanges.count() <= MOST);
             }
             drop(ours);
-            // The end of the scope would not wait until the thread has given back what is its own, and a fuzzer
-            // would take that for a leak.
+            // The end of the scope would not wait until the thread has freed its memory, and a fuzzer would report a leak.
             answers.join().expect("no panic");
         });
     }
     assert_eq!(asker.brokers.take(), []);
 }
 
-/// What an exchange may be used for.
+/// The rights of an exchange in the model.
 #[derive(Debug, Default)]
 struct Proved {
     granted: Option<Account>,
-    /// The serving process has it.
+    /// The serving process owns it.
     claimed: bool,
 }
 
 struct Asker {
     brokers: Arc<Brokers>,
-    /// Exchanges whose end is told with the next question.
+    /// Exchanges whose end the next question reports.
     ended: Vec<u64>,
-    /// Those that were gone through to the end.
+    /// Established exchanges.
     model: HashMap<u64, Proved>,
-    /// The last exchange that was heard of.
+    /// The number of the last exchange.
     last: u64,
-    /// Which process this one is now.
+    /// The process whose part is played now.
     role: messages::Asker,
 }
 
@@ -195,7 +194,7 @@ impl Asker {
         self.role == messages::Asker::Serving
     }
 
-    /// Asks one question, or does what is none; `None` when the other side has closed.
+    /// Asks one question, or sends an invalid one; `None` when the other side has closed the socket.
     fn next(&mut self, input: &mut Input<'_>, socket: &OwnedFd) -> Option<()> {
         match input.byte() {
             0..=39 => self.log_in(input, socket),
@@ -215,7 +214,7 @@ impl Asker {
         }
     }
 
-    /// Sends a question as the other process does.
+    /// Sends a question in the format of the other process.
     fn ask(&mut self, socket: &OwnedFd, question: Question<'_>) -> Option<(Answer, Vec<OwnedFd>)> {
         for exchange in &self.ended {
             let owned = self.model.get(exchange);
@@ -237,7 +236,7 @@ impl Asker {
         Some((answer, descriptors))
     }
 
-    /// An exchange that may be there.
+    /// The number of an exchange, which may exist.
     fn exchange(&self, input: &mut Input<'_>) -> u64 {
         match input.byte() {
             255 => u64::MAX,
@@ -245,7 +244,7 @@ impl Asker {
         }
     }
 
-    /// Goes through an exchange with the key that is there, or breaks it off or spoils it.
+    /// Performs an exchange with the available key, breaks it off, or corrupts a token.
     fn log_in(&mut self, input: &mut Input<'_>, socket: &OwnedFd) -> Option<()> {
         let mut client = SITE.client.clone();
         client.versions = match input.byte() % 2 {
@@ -436,7 +435,7 @@ impl Asker {
     }
 }
 
-/// Where a client breaks off, or changes what it sends.
+/// The place where a client breaks off, or corrupts a token.
 struct Spoils {
     after: u8,
     place: usize,
@@ -446,7 +445,7 @@ struct Spoils {
 impl Spoils {
     fn new(input: &mut Input<'_>) -> Self {
         Self {
-            // Most exchanges go through.
+            // Most exchanges complete.
             after: input.byte() % 16,
             place: usize::from(input.byte()) * 4,
             value: input.byte(),
@@ -467,7 +466,7 @@ impl Spoils {
     }
 }
 
-/// Something that is near a message of a handshake.
+/// A message similar to one of a handshake.
 fn message_to_sign(input: &mut Input<'_>) -> Vec<u8> {
     let mut message = match input.byte() % 4 {
         0 => [&[b' '; 64], &b"TLS 1.3, server CertificateVerify\0"[..]].concat(),
@@ -498,7 +497,7 @@ fn is_of_handshake(message: &[u8]) -> bool {
     is_verify || is_exchange
 }
 
-/// Whether a message and its signature are a certificate, for ECDSA with SHA-256.
+/// Whether a message and its signature form a certificate, for ECDSA with SHA-256.
 fn makes_certificate(message: &[u8], signature: &[u8]) -> bool {
     const ALGORITHM: [u8; 12] = [
         0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02,
@@ -514,11 +513,11 @@ fn makes_certificate(message: &[u8], signature: &[u8]) -> bool {
     Certificate::from_der(&der).is_ok()
 }
 
-/// A message of the right frame with any content. What is no question ends the connection.
+/// A valid frame with any content. An invalid question closes the connection.
 fn raw_question(input: &mut Input<'_>, socket: &OwnedFd) -> Option<()> {
     let length = usize::from(input.byte());
     let bytes = input.bytes(length);
-    // What would begin or end an exchange is left to the others, for the model to know.
+    // Questions that begin or end an exchange are left out here, since the model has to follow them.
     let asked = postcard::from_bytes::<Asked<'_>>(bytes);
     if asked.is_ok_and(|asked| !asked.ended.is_empty() || is_of_exchange(&asked.question)) {
         return Some(());
@@ -538,10 +537,10 @@ fn is_of_exchange(question: &Question<'_>) -> bool {
     )
 }
 
-/// A piece of a message, and then the end.
+/// A part of a message, and then the end.
 fn raw_piece(input: &mut Input<'_>, socket: &OwnedFd) -> Option<()> {
     let length = usize::from(input.byte());
-    // An empty message would be the end.
+    // An empty message would be an end.
     let mut piece = vec![1];
     piece.extend(input.bytes(length));
     for _ in 0..input.byte() % 4 {

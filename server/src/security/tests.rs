@@ -1,4 +1,4 @@
-//! A site's files, and what the server makes of them.
+//! Tests with the files of a site.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ use crate::config::{HostFiles, KeyKind, Rule};
 
 const ALICE: &str = "/DC=test/O=Samples/CN=Alice Smith";
 
-/// A directory with everything that a server with GSI needs.
+/// A directory with all files for GSI.
 struct Site {
     directory: TempDir,
     config: config::Security,
@@ -130,7 +130,7 @@ fn what_is_offered_is_what_is_configured() {
 fn a_reload_reads_new_files_and_keeps_what_the_server_may_not_read_again() {
     let mut site = Site::new();
     let running = site.identities();
-    // As for a server that has given up root's rights.
+    // The rights of a server that has given up root.
     fs::remove_file(site.directory.path().join("host.key")).expect("removed");
     let map = site.directory.path().join("map.new");
     fs::write(&map, format!("\"{ALICE}\" bob\n")).expect("written");

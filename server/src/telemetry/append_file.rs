@@ -1,4 +1,4 @@
-//! A file that lines are added to, and that may be moved away from under it.
+//! A file to which lines are appended, and which log rotation may rename.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// A log file. Each line is written with one call, so that lines of several writers never mix.
+/// A log file. Each line is written with one call, so that lines of several writers do not mix.
 #[derive(Debug)]
 pub(crate) struct AppendFile {
     path: PathBuf,
@@ -14,7 +14,7 @@ pub(crate) struct AppendFile {
 }
 
 impl AppendFile {
-    /// Opens the file, or makes it.
+    /// Opens or creates the file.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
@@ -22,26 +22,25 @@ impl AppendFile {
         })
     }
 
-    /// Opens the file anew under its name, after log rotation has renamed the old one. If that fails,
-    /// the old one stays in use.
+    /// Opens the file again under its name, after log rotation has renamed the old one. On failure the old one stays in use.
     pub(crate) fn reopen(&self) -> io::Result<()> {
         let file = open(&self.path)?;
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
         Ok(())
     }
 
-    /// Goes on with another file.
+    /// Continues with another file.
     pub(crate) fn replace(&self, file: File) {
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
     }
 
-    /// The file that is written to, if there is a descriptor left.
+    /// A duplicate of the file's descriptor, if the process has one left.
     pub(crate) fn descriptor(&self) -> Option<OwnedFd> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.try_clone().ok().map(OwnedFd::from)
     }
 
-    /// Adds whole lines.
+    /// Appends whole lines.
     pub(crate) fn append(&self, lines: &[u8]) -> io::Result<()> {
         self.file
             .lock()

@@ -13,12 +13,12 @@ use gridhaul_transfer::Refusal;
 
 use crate::transfer_verb::TransferVerb;
 
-/// Something that an administrator may want to know.
+/// An event that may interest an administrator.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
     /// A client connected.
     SessionOpened { session: u64, peer: SocketAddr },
-    /// A client was turned away before anything was read from it.
+    /// A connection was refused before the server read from it.
     ConnectionRefused { peer: SocketAddr, reason: &'a str },
     /// A connection could not be accepted.
     NotAccepted { error: &'a io::Error },
@@ -29,33 +29,33 @@ pub(crate) enum Event<'a> {
         mechanism: &'a str,
         /// The version of TLS and its cipher.
         protection: &'a str,
-        /// Who the client proved to be, in one-line form.
+        /// The authenticated identity, in one-line form.
         identity: Option<&'a str>,
-        /// Whether there is a credential for data channels, or why not.
+        /// Whether there is a credential for data channels, or the reason why not.
         delegated: Option<&'a str>,
     },
-    /// A client did not prove who it is, or broke the protocol.
+    /// A client failed to authenticate, or violated the protocol.
     AuthenticationFailed {
         session: u64,
         peer: IpAddr,
         mechanism: &'a str,
-        /// It names the certificate that is wrong, if one is.
+        /// The reason, with the name of a wrong certificate.
         reason: &'a str,
     },
-    /// Something that would have been needed to protect a channel cannot be used.
+    /// A credential for the protection of a channel cannot be used.
     SecurityUnusable { session: u64, reason: &'a str },
-    /// A part of what a client proved does not count.
+    /// A VOMS attribute of the client is not valid.
     AttributeIgnored { session: u64, reason: &'a str },
     /// A client logged in.
     LoggedIn {
         session: u64,
         user: &'a str,
-        /// Who it proved to be, in one-line form.
+        /// The authenticated identity, in one-line form.
         identity: Option<&'a str>,
         attributes: &'a [Fqan],
         read_only: bool,
     },
-    /// A client tried to.
+    /// A login was refused.
     LoginFailed {
         session: u64,
         peer: IpAddr,
@@ -64,34 +64,34 @@ pub(crate) enum Event<'a> {
         identity: Option<&'a str>,
         reason: &'a str,
     },
-    /// What a client sent in a session with protected commands could not be believed.
+    /// A protected command of a client could not be verified.
     ProtectionBroken {
         session: u64,
         peer: IpAddr,
         identity: Option<&'a str>,
         reason: &'a str,
     },
-    /// What the client says of itself.
+    /// The client described itself (`CLIENTINFO`).
     ClientInfo { session: u64, info: &'a str },
-    /// A command, as the client sent it, without secrets.
+    /// A command without its secrets.
     Command { session: u64, command: &'a Command },
-    /// What the client was told.
+    /// A reply to the client.
     Reply { session: u64, reply: &'a Reply },
     /// A transfer ended.
     TransferFinished(&'a Transfer<'a>),
-    /// The checksum of a file, or of a part of one, was found.
+    /// A checksum of a file, or of a part of a file, was computed or found.
     ChecksumFound {
         session: u64,
         algorithm: ChecksumAlgorithm,
         found: &'a FoundChecksum,
-        /// How long it took, without the wait for a turn.
+        /// The duration, without waiting in queues.
         took: Duration,
     },
-    /// A client is gone.
+    /// A session ended.
     SessionClosed { session: u64, reason: &'a str },
 }
 
-/// A transfer that ended, in success or not.
+/// A finished transfer, successful or not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Transfer<'a> {
     pub(crate) session: u64,
@@ -105,17 +105,17 @@ pub(crate) struct Transfer<'a> {
     pub(crate) channels: usize,
     pub(crate) stripes: usize,
     pub(crate) peers: &'a [IpAddr],
-    /// Data connections of strangers, which were closed.
+    /// Refused data connections, of other hosts or without authentication.
     pub(crate) refused: usize,
-    /// The last of them that did not prove who it is.
+    /// The last of them that failed to authenticate.
     pub(crate) last_refusal: Option<&'a Refusal>,
     pub(crate) buffer_bytes: usize,
     pub(crate) block_bytes: usize,
-    /// How the driver moved the bytes, where it had a choice.
+    /// The driver's choice of how to move the bytes, if it had one.
     pub(crate) movement: Option<&'a Movement>,
-    /// What drivers told of the channels.
+    /// The drivers' reports about the channels.
     pub(crate) details: &'a [Detail],
-    /// What was computed while the file arrived.
+    /// The checksums that were computed while the file arrived.
     pub(crate) checksums: &'a [(ChecksumAlgorithm, String)],
     /// The code of the last reply.
     pub(crate) code: u16,
@@ -125,14 +125,14 @@ pub(crate) struct Transfer<'a> {
 }
 
 impl Transfer<'_> {
-    /// How long it took; a clock that was set back meanwhile says 0.
+    /// The duration; 0 if the clock was set back meanwhile.
     pub(crate) fn seconds(&self) -> f64 {
         let taken = self.finished.duration_since(self.started);
         taken.unwrap_or_default().as_secs_f64()
     }
 }
 
-/// Where a checksum comes from, as the log and the metrics say it.
+/// The source of a checksum in the log and the metrics.
 pub(crate) fn source_name(source: ChecksumSource) -> &'static str {
     match source {
         ChecksumSource::Memory => "memory",

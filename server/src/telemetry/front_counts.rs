@@ -1,5 +1,5 @@
-//! What the front process counts and the serving process tells on its page of metrics: numbers in memory that both
-//! have. A front process that was taken over can tell wrong numbers with it, and nothing else.
+//! The counters of the front process for the page of metrics, in memory that it shares with the serving process. A
+//! compromised front process can falsify these numbers, and nothing else.
 
 use std::io;
 use std::ops::Deref;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-/// A number that both processes see.
+/// A counter that both processes see.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -26,13 +26,13 @@ impl Counter {
     }
 }
 
-/// All numbers. Zeros are valid.
+/// All counters. Zeros are valid.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Counts {
-    /// Connections now, of clients who are served as well.
+    /// Present connections, including those of clients that are being served.
     pub(crate) open: Counter,
-    /// Those that have not logged in.
+    /// Present connections before login.
     pub(crate) before_login: Counter,
     pub(crate) sessions: Counter,
     pub(crate) connections_refused: Counter,
@@ -42,7 +42,7 @@ pub(crate) struct Counts {
     pub(crate) commands_refused: Counter,
 }
 
-/// The numbers of a front process, as long as this process lives.
+/// The counters of a front process. The memory is never unmapped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FrontCounts(NonNull<Counts>);
 
@@ -52,7 +52,7 @@ unsafe impl Send for FrontCounts {}
 unsafe impl Sync for FrontCounts {}
 
 impl FrontCounts {
-    /// Numbers that processes which are made later by `fork` have in common with this one.
+    /// Allocates counters that this process shares with the processes that it forks later.
     pub(crate) fn new() -> io::Result<Self> {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing else.

@@ -15,7 +15,7 @@ use super::metrics::Metrics;
 use super::notices::Notices;
 use super::transfer_log::TransferLog;
 
-/// Where events go.
+/// The destination of events.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     pub(crate) transfer_log: Option<TransferLog>,
@@ -24,8 +24,8 @@ pub(crate) struct Journal {
     notices: Notices,
 }
 
-/// How many of each there were since the start. The log tells it in every line, so that a flood is seen in any of them.
-/// A network gets few lines ([`Notices`]); `untold` is how many of its refusals had none since the last one.
+/// Counters of refusals since the start. Each log line about a refusal has the count, so that any line shows a flood. A
+/// network gets few lines ([`Notices`]); `untold` is the number of its refusals without a line since the last one.
 #[derive(Debug, Default)]
 struct Refused {
     connections: Counter,
@@ -45,7 +45,7 @@ impl Counter {
 }
 
 impl Journal {
-    /// `front` is what the front process counts, if there is one.
+    /// `front` are the counters of the front process, if there is one.
     pub(crate) fn new(transfer_log: Option<TransferLog>, front: Option<FrontCounts>) -> Self {
         Self {
             transfer_log,
@@ -55,7 +55,7 @@ impl Journal {
         }
     }
 
-    /// For the front process, which counts for another one.
+    /// The journal of the front process, which counts for the serving process.
     pub(crate) fn of_front(counts: FrontCounts) -> Self {
         Self {
             metrics: Metrics::of_front(counts),
@@ -63,7 +63,7 @@ impl Journal {
         }
     }
 
-    /// Counts the event and passes it to every listener.
+    /// Counts and logs the event.
     pub(crate) fn publish(&self, event: &Event<'_>) {
         self.metrics.count(event);
         match *event {
@@ -75,7 +75,7 @@ impl Journal {
                 }
             }
             Event::NotAccepted { error } => {
-                // It has no peer. All of them count as one network.
+                // There is no peer address, so all of these count as one network.
                 if let Some(untold) = self.untold(Ipv6Addr::UNSPECIFIED.into()) {
                     warn!(%error, untold, "a connection could not be accepted");
                 }
@@ -160,7 +160,7 @@ impl Journal {
         }
     }
 
-    /// Whether a refusal of this peer gets a line, and how many had none before.
+    /// Whether a refusal of this peer gets a line; then the number of refusals without a line before.
     fn untold(&self, peer: IpAddr) -> Option<u64> {
         self.notices.tell(Network::of(peer), Instant::now())
     }
@@ -191,13 +191,13 @@ impl Journal {
     }
 }
 
-/// `None` for none, so that the log does not speak of what most sessions lack.
+/// `None` for an empty list, so that the log has no field for what most sessions lack.
 fn joined(attributes: &[Fqan]) -> Option<String> {
     let names: Vec<&str> = attributes.iter().map(Fqan::as_str).collect();
     (!names.is_empty()).then(|| names.join(" "))
 }
 
-/// As above.
+/// `None` for an empty list.
 fn listed(details: &[Detail]) -> Option<String> {
     let details: Vec<String> = details.iter().map(Detail::to_string).collect();
     (!details.is_empty()).then(|| details.join(" "))

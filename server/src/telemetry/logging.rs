@@ -1,4 +1,4 @@
-//! The log: events of the server and its crates, for people and for machines.
+//! The log: events of the server and its crates, as text or JSON.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -19,14 +19,14 @@ use tracing_subscriber::{Layer, Registry};
 use super::append_file::AppendFile;
 use crate::config::{Log, LogFormat};
 
-/// The running log: what SIGHUP can change of it.
+/// The running log.
 #[derive(Debug)]
 pub(crate) struct Logging {
     file: Option<Arc<AppendFile>>,
     filter: reload::Handle<EnvFilter, Registry>,
 }
 
-/// A log that cannot be written, or rules that cannot be understood.
+/// A log that cannot be written, or rules that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoggingError {
     /// The file cannot be opened.
@@ -34,21 +34,21 @@ pub enum LoggingError {
     File {
         /// The file.
         path: PathBuf,
-        /// The kernel's word.
+        /// The underlying OS error.
         error: io::Error,
     },
-    /// The level is none.
+    /// The level is not valid.
     #[error("log-level '{level}': {error}")]
     Level {
-        /// What was given.
+        /// The configured level.
         level: String,
-        /// What is wrong with it.
+        /// The reason.
         error: ParseError,
     },
-    /// There is a log already.
+    /// The process has a log already.
     #[error(transparent)]
     Running(#[from] TryInitError),
-    /// The log is gone.
+    /// The log cannot be changed any more.
     #[error("log-level: {0}")]
     Reload(#[from] reload::Error),
 }
@@ -58,7 +58,7 @@ impl Logging {
     ///
     /// # Errors
     ///
-    /// When the file cannot be opened, or the rules cannot be understood.
+    /// When the file cannot be opened, or the rules cannot be parsed.
     pub(crate) fn start(log: &Log) -> Result<Self, LoggingError> {
         let file = match &log.file {
             Some(path) => Some(Arc::new(open(path)?)),
@@ -82,11 +82,11 @@ impl Logging {
         })
     }
 
-    /// Opens the file anew, and follows the rules in `log`.
+    /// Reopens the file, and applies the rules in `log`.
     ///
     /// # Errors
     ///
-    /// When one of the two fails; the other is done nevertheless.
+    /// When one of the two fails; the other takes effect.
     pub(crate) fn reload(&self, log: &Log) -> Result<(), LoggingError> {
         let reopened = match &self.file {
             Some(file) => file.reopen().map_err(|error| LoggingError::File {
@@ -99,11 +99,11 @@ impl Logging {
         reopened
     }
 
-    /// Goes on with a file that another process has opened, and follows the rules in `log`.
+    /// Continues with a file that another process has opened, and applies the rules in `log`.
     ///
     /// # Errors
     ///
-    /// When the rules cannot be followed.
+    /// When the rules cannot be applied.
     pub(crate) fn go_on(&self, log: &Log, file: Option<File>) -> Result<(), LoggingError> {
         if let (Some(current), Some(file)) = (&self.file, file) {
             current.replace(file);
@@ -112,7 +112,7 @@ impl Logging {
         Ok(())
     }
 
-    /// The file, for another process.
+    /// The descriptor of the file, for another process.
     pub(crate) fn descriptor(&self) -> Option<OwnedFd> {
         self.file.as_ref()?.descriptor()
     }
@@ -134,7 +134,7 @@ fn rules(level: &str) -> Result<EnvFilter, LoggingError> {
         })
 }
 
-/// Where lines go: a file, or standard error.
+/// The destination of log lines: a file, or standard error.
 struct Output(Option<Arc<AppendFile>>);
 
 impl<'a> MakeWriter<'a> for Output {
@@ -145,8 +145,8 @@ impl<'a> MakeWriter<'a> for Output {
     }
 }
 
-/// Writes one line, which the subscriber hands over whole. Whatever is in its fields, it is one line and moves
-/// no terminal: this is the one place that everything logged comes through.
+/// Writes one line, which the subscriber passes as a whole. All log lines pass through here, so no field can add a line or
+/// control a terminal.
 struct LineWriter<'a>(Option<&'a AppendFile>);
 
 impl io::Write for LineWriter<'_> {
@@ -164,8 +164,8 @@ impl io::Write for LineWriter<'_> {
     }
 }
 
-/// The line with control characters as `\u000a`, but for the line end. Fields that are quoted have none; those
-/// that are shown as they are, such as errors, may have names of clients in them. In JSON it means the same.
+/// The line with control characters escaped as `\u000a`, except for the line end. Quoted fields have none; fields without
+/// quotes, such as errors, may contain names from clients. In JSON the escape means the same character.
 fn harmless(line: &[u8]) -> Cow<'_, [u8]> {
     let (text, end) = match line {
         [text @ .., b'\n'] => (text, "\n"),

@@ -1,7 +1,7 @@
-//! What administrators see of a running server: the log, the transfer log and the metrics.
+//! Telemetry: the log, the transfer log and the metrics.
 //!
-//! The parts of the server publish an [`Event`] in the [`Journal`], which writes the log lines and counts. Present
-//! values, such as running transfers, come to the page of metrics as a [`Snapshot`]: nothing here uses a part of the server.
+//! The parts of the server publish an [`Event`] in the [`Journal`], which writes the log lines and counts. Present values,
+//! such as running transfers, reach the page of metrics as a [`Snapshot`], so telemetry does not depend on the parts.
 
 mod append_file;
 mod event;

@@ -1,4 +1,4 @@
-//! Log lines about refusals: few for each network, so that a flood of refusals does not fill the disk.
+//! Rate limits for log lines about refusals, so that a flood of refusals does not fill the disk.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,21 +8,21 @@ use gridhaul_shares::Network;
 
 use crate::debts::Debts;
 
-/// What one line adds to the debt of its network: after a burst of a hundred, enough for what an administrator wants
-/// to know of a site whose users are refused, a network gets a line a second.
+/// The debt of one line of a network. After a burst of a hundred lines, which shows an administrator what a site's users are
+/// refused for, a network gets a line a second.
 const EACH: Duration = Duration::from_secs(1);
 
-/// A network has a line while its debt is smaller.
+/// A network gets lines while its debt is smaller.
 const BURST: Duration = Duration::from_secs(100);
 
-/// What one line adds to the debt of all networks together: twenty lines a second, after a burst of a thousand. With
-/// 300 bytes a line that is at most 500 MB a day.
+/// The debt of one line, for all networks together: twenty lines a second, after a burst of a thousand. With 300 bytes a
+/// line that is at most 500 MB a day.
 const EACH_OF_ALL: Duration = Duration::from_millis(50);
 
-/// There are lines while the debt of all is smaller.
+/// There are lines while the common debt is smaller.
 const BURST_OF_ALL: Duration = Duration::from_secs(50);
 
-/// Networks whose lines are counted.
+/// The number of networks that are kept.
 const REMEMBERED: usize = 4096;
 
 /// Decides which refusals get a line.
@@ -34,11 +34,11 @@ pub(crate) struct Notices {
 #[derive(Debug)]
 struct State {
     debts: Debts<Network>,
-    /// When the lines of all are paid.
+    /// The time when the common debt is paid.
     all: Option<Instant>,
-    /// Refusals without a line since the last line of a network.
+    /// Refusals without a line since the last line of each network.
     untold: HashMap<Network, u64>,
-    /// Refusals without a line of networks that are not remembered.
+    /// Refusals without a line of networks that were dropped from the table.
     untold_others: u64,
 }
 
@@ -57,9 +57,9 @@ impl Default for Notices {
 }
 
 impl Notices {
-    /// Whether a refusal of this network gets a line now, and how many got none since the last line.
+    /// Whether a refusal of this network gets a line now; then the number of refusals without a line since the last one.
     pub(crate) fn tell(&self, network: Network, now: Instant) -> Option<u64> {
-        // A panic elsewhere leaves counts that are good enough.
+        // A panic elsewhere leaves counts that are accurate enough.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let of_all = state
             .all
@@ -78,7 +78,7 @@ impl Notices {
 impl State {
     fn leave_out(&mut self, network: Network) {
         if self.untold.len() >= REMEMBERED && !self.untold.contains_key(&network) {
-            // They are told with the next line of any network.
+            // The next line of any network reports them.
             self.untold_others += self.untold.drain().map(|(_, count)| count).sum::<u64>();
         }
         *self.untold.entry(network).or_default() += 1;

@@ -1,4 +1,4 @@
-//! One line for each transfer, in the format of globus-gridftp-server's `-Z` that sites evaluate.
+//! One line for each transfer, in the format of globus-gridftp-server's `-Z`, which sites evaluate.
 
 use std::fmt::Write;
 use std::io;
@@ -11,7 +11,7 @@ use super::append_file::AppendFile;
 use super::event::Transfer;
 use crate::machine;
 
-/// The transfer log's file.
+/// The file of the transfer log.
 #[derive(Debug)]
 pub(crate) struct TransferLog {
     file: AppendFile,
@@ -39,8 +39,8 @@ impl TransferLog {
     }
 }
 
-/// The line, as observed from globus-gridftp-server 13.24: fields and their order are fixed. That server
-/// writes names as they are, and a name with spaces can forge fields there.
+/// The format of globus-gridftp-server 13.24: fields and their order are fixed. That server does not escape names, so a name
+/// with spaces can forge fields there.
 fn line(host: &str, transfer: &Transfer<'_>) -> String {
     let mut peers = String::new();
     for peer in transfer.peers {
@@ -72,9 +72,9 @@ fn time(time: SystemTime) -> String {
     timestamp.strftime("%Y%m%d%H%M%S.%6f").to_string()
 }
 
-/// Names come from clients: none of them may end a field or the line, for a reader that takes the line apart at
-/// spaces and `=`, or as a shell does. What could is percent-encoded (RFC 3986 2.1), and so is the percent sign, so
-/// that the name can be had back.
+/// Clients choose names: none may end a field or the line, for a reader that splits the line at spaces and `=`, or as a
+/// shell does. Such characters are percent-encoded (RFC 3986 2.1), and so is the percent sign, so that the name can be
+/// decoded.
 fn encoded(text: &str) -> String {
     let ends_a_field =
         |c: char| c.is_control() || c.is_whitespace() || matches!(c, '=' | '%' | '"' | '\'' | '\\');

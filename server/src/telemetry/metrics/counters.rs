@@ -286,7 +286,7 @@ fn add_to<const N: usize>(family: &Family<Labels<N>, Counter>, labels: Labels<N>
     }
 }
 
-/// Where the bytes of a transfer go, as the server sees it.
+/// The direction of a transfer from the server's point of view.
 fn direction(verb: TransferVerb) -> &'static str {
     use TransferVerb::{Appe, Eret, Esto, List, Mlsd, Mlsr, Nlst, Retr, Rrtr, Rstr, Stor, Stou};
 

@@ -1,7 +1,7 @@
-//! The smallest HTTP server that a scraper is content with.
+//! A minimal HTTP server for scrapers.
 //!
-//! It knows `GET /metrics` and closes the connection after each answer. Everything that a stranger may do
-//! is bounded: connections at a time, bytes of a request, and the time for both request and answer.
+//! It answers `GET /metrics` and closes the connection after each response. All resources of a client are bounded:
+//! connections at a time, bytes of a request, and the time for request and response.
 
 use std::io;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use tracing::warn;
 
 use crate::shutdown::{Phase, PhaseWatch};
 
-/// Connections at a time; more of them wait to be accepted.
+/// The limit of connections; more wait to be accepted.
 const CONNECTIONS: usize = 16;
 
-/// Bytes of a request line with all headers.
+/// The limit of a request with all headers.
 const REQUEST_BYTES: usize = 8 * 1024;
 
-/// How long a request and its answer may take.
+/// The time limit for a request and its response.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Time for descriptors to come back when there are none left.
+/// The pause while the process has no free descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers scrapers with the page that `page` makes, until the server is shut down.
@@ -48,7 +48,7 @@ pub(crate) async fn respond(
             Ok((stream, _)) => {
                 let page = Arc::clone(&page);
                 tokio::spawn(async move {
-                    // A client that is too slow, or gone, gets no answer.
+                    // A client that is too slow or has disconnected gets no response.
                     let _ = timeout(PATIENCE, answer(stream, &*page)).await;
                     drop(permit);
                 });
@@ -92,7 +92,7 @@ async fn answer(mut stream: TcpStream, page: &(impl Fn() -> String + Sync)) -> i
     stream.shutdown().await
 }
 
-/// What is asked for.
+/// The requested resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Request {
     Metrics,
@@ -107,7 +107,7 @@ fn is_whole(request: &[u8]) -> bool {
     request.windows(4).any(|four| four == b"\r\n\r\n")
 }
 
-/// What the first line says. Headers mean nothing here.
+/// Parses the request line. Headers are ignored.
 fn kind(request: &[u8]) -> Request {
     if !is_whole(request) {
         return Request::TooLong;
