@@ -1,4 +1,4 @@
-//! The clock of engines.
+//! The clock of all channels.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

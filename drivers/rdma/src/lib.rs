@@ -2,9 +2,28 @@
 //!
 //! Both ends register a ring of slabs when a channel opens, and exchange the addresses once. Then
 //! the sender fills its ring straight from the file and writes it to the receiver's ring, in
-//! messages that are no larger and no faster than the path allows. The receiver writes what arrived
-//! to its file and returns credit. `engine` implements this protocol without I/O. A *provider* of
-//! verbs carries the messages.
+//! messages that are no larger and no faster than the path allows. The receiver writes arrived bytes
+//! to its file and returns credit.
+//!
+//! ```text
+//!   Rdma ── settings               the driver and its options
+//!    │
+//!   channel ── open ── handshake   blocking calls; opening a channel on a data connection
+//!    │           │
+//!    │        outgoing             the ring to send from, or pinned sections of files
+//!    │
+//!   engine ── pacing               the protocol, without I/O and clock; the rate of messages
+//!    │
+//!   provider                       the interface of endpoints and queue pairs
+//!    │
+//!    ├── verbs                     RDMA adapters, through libibverbs
+//!    ├── iwarp                     iWARP in user space, by the crate `gridhaul-iwarp`
+//!    └── sim                       a simulated fabric, for tests and benchmarks
+//!    │
+//!   memory                         rings under the bound of the process
+//! ```
+//!
+//! # Options
 //!
 //! | option | meaning |
 //! | --- | --- |
@@ -39,6 +58,45 @@
 //!
 //! Both ends must run this driver. The smaller ring and the smaller number of queue pairs of both
 //! offers is used.
+//!
+//! # Example
+//!
+//! ```
+//! use std::net::{IpAddr, Ipv4Addr};
+//!
+//! use gridhaul_rdma::Rdma;
+//! use gridhaul_stack::{Body, Built, Cancel, Driver, Operation, Received, SocketOptions};
+//!
+//! // iWARP in user space, which works on every machine.
+//! let options = [("provider".to_owned(), "soft".to_owned())];
+//! let Built::Transport(transport) = Rdma.build(&options)? else {
+//!     return Err("rdma is a transport".into());
+//! };
+//! let cancel = Cancel::new();
+//! let operation = Operation { deadline: None, cancel: &cancel };
+//! let sockets = SocketOptions::default();
+//! let mut listener = transport.listen(IpAddr::V4(Ipv4Addr::LOCALHOST), &sockets)?;
+//! let address = listener.address();
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| {
+//!         let mut sender = transport.connect(address, &sockets, &operation)?;
+//!         sender.establish(&operation)?;
+//!         sender.send(b"", Body::Memory(b"hello"), &operation)?;
+//!         sender.finish(&operation)?;
+//!         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+//!     });
+//!     let mut receiver = listener.accept(&operation)?;
+//!     receiver.establish(&operation)?;
+//!     let mut bytes = [0; 64];
+//!     let mut count = 0;
+//!     while let Received::Bytes(more) = receiver.receive(&mut bytes[count..], &operation)? {
+//!         count += more.get();
+//!     }
+//!     assert_eq!(&bytes[..count], b"hello");
+//!     Ok::<_, Box<dyn std::error::Error>>(())
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod channel;
 mod clock;

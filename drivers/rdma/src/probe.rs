@@ -1,11 +1,11 @@
-//! What an administrator should know about RDMA on this machine: what is available, what is
-//! missing, and what would help.
+//! Checks this machine's support for RDMA, for an administrator: the available and the missing parts,
+//! and how to fix problems.
 
 use crate::finding::Finding;
 use crate::memory::{Pool, pinned_bytes};
 use crate::verbs;
 
-/// Examines everything that the driver may use. Nothing stays open.
+/// Checks every provider and limit. No device stays open.
 pub(crate) fn probe() -> Vec<Finding> {
     let mut findings = vec![soft()];
     findings.extend(verbs::inspect());

@@ -2,7 +2,7 @@
 //!
 //! There is one for the process. It starts with the first task and ends with the last, so a server
 //! without transfers has none. It sleeps until the descriptor of a task is readable, or until the
-//! time that a task has asked for. It is no async executor: its tasks are rare, short, or mostly
+//! time that a task has asked for. It is not an async executor: its tasks are rare, short, or mostly
 //! wait for the other end.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use crate::clock;
 
-/// The most tasks at a time. Each has descriptors of its own, which a process has few more of.
+/// The most tasks at a time. Each has descriptors of its own, which are limited for a process.
 const MAX_TASKS: usize = 1024;
 
 /// The longest single sleep.
@@ -50,7 +50,7 @@ pub(crate) struct TaskId(u64);
 /// # Errors
 ///
 /// When there are too many tasks, or the system has no thread or descriptor left.
-pub(crate) fn leave<C: Task + 'static>(task: &Shared<C>) -> io::Result<TaskId> {
+pub(crate) fn submit<C: Task + 'static>(task: &Shared<C>) -> io::Result<TaskId> {
     let mut background = background();
     if background.tasks.len() >= MAX_TASKS {
         return Err(Errno::AGAIN.into());
@@ -71,7 +71,7 @@ pub(crate) fn leave<C: Task + 'static>(task: &Shared<C>) -> io::Result<TaskId> {
     Ok(name)
 }
 
-/// Takes a task back: from now on the thread changes nothing about it.
+/// Takes a task back: from now on the thread does not drive it.
 pub(crate) fn take_back<C: Task>(name: TaskId, task: &Shared<C>) -> MutexGuard<'_, C> {
     let waker = background().remove(name);
     let task = lock(task);
@@ -104,7 +104,7 @@ struct Entry {
     again_at: Duration,
 }
 
-/// What wakes the thread.
+/// Wakes the thread.
 struct Waker {
     epoll: OwnedFd,
     wake: OwnedFd,
@@ -242,7 +242,7 @@ mod tests {
         from: OwnedFd,
         count: usize,
         until: usize,
-        told: Sender<usize>,
+        dropped: Sender<usize>,
     }
 
     impl Task for Reader {
@@ -260,28 +260,28 @@ mod tests {
 
     impl Drop for Reader {
         fn drop(&mut self) {
-            self.told.send(self.count).unwrap();
+            self.dropped.send(self.count).unwrap();
         }
     }
 
     #[test]
-    fn charges_are_looked_after_until_they_are_done() {
+    fn tasks_are_driven_until_they_are_done() {
         let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
-        let (told, hears) = channel();
+        let (dropped, counts) = channel();
         for until in [0, 1, 3] {
             let (from, to) = rustix::pipe::pipe_with(flags).unwrap();
-            let told = told.clone();
+            let dropped = dropped.clone();
             let reader = Reader {
                 from,
                 count: 0,
                 until,
-                told,
+                dropped,
             };
-            leave(&Arc::new(Mutex::new(reader))).unwrap();
+            submit(&Arc::new(Mutex::new(reader))).unwrap();
             for _ in 0..until {
                 rustix::io::write(&to, &[0]).unwrap();
             }
-            assert_eq!(hears.recv(), Ok(until));
+            assert_eq!(counts.recv(), Ok(until));
         }
     }
 
@@ -294,7 +294,7 @@ mod tests {
         }
 
         fn drive(&mut self) -> Option<Duration> {
-            panic!("of no harm to others")
+            panic!("a task fails")
         }
     }
 
@@ -305,12 +305,12 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_that_panics_is_done() {
-        let (told, hears) = channel();
+    fn a_task_that_panics_is_done() {
+        let (dropped, counts) = channel();
         for _ in 0..2 {
             let event = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
-            leave(&Arc::new(Mutex::new(Panics(event, told.clone())))).unwrap();
-            assert_eq!(hears.recv(), Ok(0));
+            submit(&Arc::new(Mutex::new(Panics(event, dropped.clone())))).unwrap();
+            assert_eq!(counts.recv(), Ok(0));
         }
     }
 }

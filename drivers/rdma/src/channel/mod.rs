@@ -1,8 +1,8 @@
-//! A channel, before and after it is opened.
+//! A channel: its states, and the calls of its user.
 
 mod background;
-mod departure;
-mod loan;
+mod closing;
+mod driven;
 mod streams;
 
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use gridhaul_stack::{
 };
 use gridhaul_tcp::TcpChannel;
 
-use self::loan::Loan;
+use self::driven::DrivenChannel;
 use self::streams::Streams;
 use crate::open::open;
 use crate::settings::Settings;
@@ -28,7 +28,7 @@ pub(crate) struct RdmaChannel {
 
 #[derive(Debug)]
 enum State {
-    /// Connected; nothing is negotiated yet.
+    /// Connected, before the negotiation.
     New {
         connection: TcpChannel,
         side: Side,
@@ -37,7 +37,7 @@ enum State {
     },
     Open(Box<Streams>),
     /// Open, and driven by the background thread until the next call.
-    Lent(Loan),
+    Driven(DrivenChannel),
     /// It failed or was aborted.
     Failed,
 }
@@ -64,7 +64,7 @@ impl RdmaChannel {
     fn take(&mut self) -> Option<Box<Streams>> {
         match std::mem::replace(&mut self.state, State::Failed) {
             State::Open(streams) => Some(streams),
-            State::Lent(loan) => loan.recall(),
+            State::Driven(driven) => driven.take_back(),
             other => {
                 self.state = other;
                 None
@@ -85,7 +85,7 @@ impl RdmaChannel {
             streams.fail();
         }
         self.state = if streams.needs_driving() {
-            State::Lent(Loan::new(streams).map_err(ChannelError::Network)?)
+            State::Driven(DrivenChannel::new(streams).map_err(ChannelError::Network)?)
         } else {
             State::Open(streams)
         };
@@ -180,7 +180,7 @@ impl Channel for RdmaChannel {
     fn info(&self) -> ChannelInfo {
         match &self.state {
             State::Open(streams) => streams.info(),
-            State::Lent(loan) => loan.ask(Streams::info).unwrap_or_default(),
+            State::Driven(driven) => driven.read(Streams::info).unwrap_or_default(),
             State::New { .. } | State::Failed => ChannelInfo::default(),
         }
     }
@@ -190,7 +190,7 @@ impl Channel for RdmaChannel {
 impl Drop for RdmaChannel {
     fn drop(&mut self) {
         if let Some(streams) = self.take() {
-            streams.depart();
+            streams.close();
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Both directions of an open channel: the engine over an endpoint, behind blocking calls.
 //!
-//! Nothing happens between two calls unless the background thread drives the channel. A sending
-//! call returns when everything was posted; with a provider that works only while it is polled,
-//! when everything was sent.
+//! Between two calls a channel is idle, unless the background thread drives it. A sending call returns
+//! when everything was posted; with a provider that works only while it is polled, when everything
+//! was sent.
 
 mod pinned;
 mod receiving;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use gridhaul_stack::{ChannelError, ChannelInfo, Detail, FileRange, Movement, Operation};
 use rustix::io::Errno;
 
-use crate::channel::departure::depart;
+use crate::channel::closing::close;
 use crate::clock;
 use crate::memory::Span;
 use crate::open::Opened;
@@ -90,7 +90,7 @@ impl Streams {
             done = self.send_pinned(range, operation)?;
         }
         while done < range.length {
-            // With a quick peer nothing below ever waits, so the deadline is checked here.
+            // With a quick peer the calls below never wait, so the deadline is checked here.
             operation.check_at(clock::instant(self.now))?;
             let left = usize::try_from(range.length - done).unwrap_or(usize::MAX);
             let most = self.read_bytes();
@@ -139,11 +139,10 @@ impl Streams {
         self.opened.endpoint.abort();
     }
 
-    /// Leaves the channel: what was sent arrives, and then the end of the stream, unless a call
-    /// failed.
-    pub(crate) fn depart(self) {
+    /// Closes the channel: sent data arrives, and then the end of the stream, unless a call failed.
+    pub(crate) fn close(self) {
         if !self.failed {
-            depart(self.opened);
+            close(self.opened);
         }
     }
 
@@ -157,10 +156,10 @@ impl Streams {
             && self.fault.is_none()
     }
 
-    /// Does what is possible without waiting between two calls. Returns when to call again at the
-    /// latest, or `None` if there is no need.
+    /// Makes progress without waiting between two calls. Returns when to call again at the latest, or
+    /// `None` if the channel need not be driven.
     pub(crate) fn drive(&mut self) -> Option<Duration> {
-        self.fault = self.move_on().and_then(|()| self.watch()).err();
+        self.fault = self.advance().and_then(|()| self.watch()).err();
         let next = self.opened.exchange.next_at(self.now);
         self.needs_driving().then(|| next.unwrap_or(Duration::MAX))
     }
@@ -224,7 +223,7 @@ impl Streams {
     /// Waits for room in the memory that is sent from.
     fn room(&mut self, operation: &Operation<'_>) -> Result<Span, ChannelError> {
         if !self.has_room() {
-            // What fills it must be sent without waiting for more.
+            // A full ring is sent without waiting for more.
             self.opened.exchange.sender.flush();
             self.until(operation, |opened| room(opened).length > 0)?;
         }
@@ -243,7 +242,7 @@ impl Streams {
         outgoing.fill(&mut exchange.sender, count);
     }
 
-    /// Posts what is filled.
+    /// Posts the filled part.
     pub(crate) fn flush(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         self.opened.exchange.sender.flush();
         let needs_polling = self.opened.endpoint.limits().needs_polling;
@@ -253,31 +252,31 @@ impl Streams {
         })
     }
 
-    /// Makes progress until a condition holds, and sleeps while there is nothing to do.
+    /// Makes progress until a condition holds, and sleeps between events.
     fn until(
         &mut self,
         operation: &Operation<'_>,
-        is_so: impl Fn(&mut Opened) -> bool,
+        is_met: impl Fn(&mut Opened) -> bool,
     ) -> Result<(), ChannelError> {
         self.progress()?;
-        while !is_so(&mut self.opened) {
+        while !is_met(&mut self.opened) {
             self.wait(operation)?;
             self.progress()?;
         }
         Ok(())
     }
 
-    /// Makes progress. It is an error if nothing can be sent any more.
+    /// Makes progress. It is an error if no queue pair is left.
     fn progress(&mut self) -> Result<(), ChannelError> {
-        self.move_on()?;
+        self.advance()?;
         if self.opened.exchange.is_over() {
-            return Err(self.gone(ChannelError::PeerClosed));
+            return Err(self.end_reason(ChannelError::PeerClosed));
         }
         Ok(())
     }
 
     /// Does everything that is possible without waiting.
-    fn move_on(&mut self) -> Result<(), ChannelError> {
+    fn advance(&mut self) -> Result<(), ChannelError> {
         self.now = clock::now();
         let endpoint = self.opened.endpoint.as_mut();
         let moved = self.opened.exchange.advance(endpoint, self.now);
@@ -313,7 +312,7 @@ impl Streams {
     }
 
     /// Why no queue pair is left; `closed` if the peer ended them in an orderly manner.
-    fn gone(&self, closed: ChannelError) -> ChannelError {
+    fn end_reason(&self, closed: ChannelError) -> ChannelError {
         match self.opened.exchange.loss() {
             Some(Loss::Closed) => closed,
             Some(Loss::Reset) | None => ChannelError::Aborted,

@@ -21,7 +21,7 @@ use super::Input;
 use crate::Rdma;
 use crate::clock;
 use crate::engine::{Fault, Message};
-use crate::handshake::{self, Mode, Offer, Record, RingRecord, Way, Ways};
+use crate::handshake::{self, Method, Methods, Mode, Offer, Record, RingRecord};
 use crate::iwarp::SoftEndpoint;
 use crate::memory::{Holder, Memory, Pool, Span};
 use crate::open::{Opened, open, private_data};
@@ -322,8 +322,8 @@ fn greet(
         immediate: false,
         inline_bytes: INLINE_BYTES,
     };
-    let ways = Ways::default().with(Way::Soft);
-    handshake::write(&socket, &Record::Offer(offer, ways), operation).ok()?;
+    let methods = Methods::default().with(Method::Soft);
+    handshake::write(&socket, &Record::Offer(offer, methods), operation).ok()?;
     let Record::Answer(answer) = handshake::read(&socket, operation).ok()? else {
         return None;
     };

@@ -41,7 +41,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_have_no_effect_that_they_may_not_have(
+        fn arbitrary_bytes_have_no_forbidden_effect(
             input in proptest::collection::vec(any::<u8>(), 0..400),
         ) {
             records(&input);

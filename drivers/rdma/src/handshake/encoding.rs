@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU64;
 
+use super::method::{Method, Methods};
 use super::record::{Answer, Mode, Offer, Record, RingRecord};
-use super::way::{Way, Ways};
 use super::{MAX_RECORD_BYTES, NAME, RecordError, VERSION};
 use crate::provider::{FabricRecord, PortRecord, QueuePairRecord};
 
@@ -18,14 +18,14 @@ impl Record {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut content = Vec::new();
         let kind = match self {
-            Self::Offer(offer, ways) => {
+            Self::Offer(offer, methods) => {
                 offer.encode(&mut content);
-                content.push(ways.0);
+                content.push(methods.0);
                 KIND_OFFER
             }
             Self::Answer(answer) => {
                 answer.chosen.encode(&mut content);
-                content.push(answer.way as u8);
+                content.push(answer.method as u8);
                 content.extend(answer.port.to_be_bytes());
                 content.extend(answer.token);
                 KIND_ANSWER
@@ -58,7 +58,7 @@ impl Record {
         let record = match kind {
             KIND_OFFER => Offer::decode(&mut fields)
                 .zip(fields.u8())
-                .map(|(offer, ways)| Self::Offer(offer, Ways(ways))),
+                .map(|(offer, methods)| Self::Offer(offer, Methods(methods))),
             KIND_ANSWER => Answer::decode(&mut fields).map(Self::Answer),
             KIND_RING => fields
                 .u64()
@@ -114,7 +114,7 @@ impl Answer {
     fn decode(fields: &mut Fields<'_>) -> Option<Self> {
         Some(Self {
             chosen: Offer::decode(fields)?,
-            way: Way::decode(fields.u8()?)?,
+            method: Method::decode(fields.u8()?)?,
             port: fields.u16()?,
             token: fields.array()?,
         })
@@ -202,10 +202,13 @@ mod tests {
             inline_bytes: 183,
         };
         for record in [
-            Record::Offer(offer, Ways::default().with(Way::Soft).with(Way::Roce)),
+            Record::Offer(
+                offer,
+                Methods::default().with(Method::Soft).with(Method::Roce),
+            ),
             Record::Answer(Answer {
                 chosen: offer,
-                way: Way::Iwarp,
+                method: Method::Iwarp,
                 port: 50_000,
                 token: [7; 16],
             }),
@@ -247,7 +250,7 @@ mod tests {
             immediate: false,
             inline_bytes: 0,
         };
-        let mut bytes = Record::Offer(offer, Ways::default()).encode();
+        let mut bytes = Record::Offer(offer, Methods::default()).encode();
         bytes[HEAD_BYTES..][..8].fill(0);
         let decoded = Record::decode(KIND_OFFER, &bytes[HEAD_BYTES..]);
         assert!(matches!(decoded, Err(RecordError::Content(KIND_OFFER))));

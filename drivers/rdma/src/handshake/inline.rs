@@ -1,4 +1,4 @@
-//! How many bytes of the stream may travel inside one message.
+//! The bound of inline payloads: bytes of the stream that travel inside a message.
 //!
 //! A queue pair has a slot for every message that may arrive, and an adapter pins the slots; a
 //! longer payload makes each of them longer. So slots are bounded by a part of the ring, and count
@@ -7,8 +7,8 @@
 use super::Offer;
 
 /// The default length of inline payloads in bytes. Measured with `bench-devices --table inline`:
-/// over iWARP adapters, and in `mode=get`, inline payloads of up to 4 KiB and more are faster; with
-/// immediate data and in user space there is no difference. Longer slots would take a noticeable
+/// over iWARP adapters, and in `mode=get`, inline payloads of up to 4 KiB and more are faster. With
+/// immediate data and in user space they make no difference. Longer slots would take a noticeable
 /// part of the memory of channels that mostly send long pieces.
 pub(crate) const USUAL_INLINE_BYTES: u16 = 1024;
 

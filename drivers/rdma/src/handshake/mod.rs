@@ -1,4 +1,4 @@
-//! The handshake on the data connection before the first byte goes by RDMA.
+//! The handshake on the data connection before the first RDMA operation.
 //!
 //! The connecting end offers, the accepting end chooses; both stay within their own limits. Then
 //! each end sends the address of its ring once, and the queue pairs are connected. An end that
@@ -6,8 +6,8 @@
 
 mod encoding;
 mod inline;
+mod method;
 mod record;
-mod way;
 
 use std::os::fd::OwnedFd;
 
@@ -15,8 +15,8 @@ use gridhaul_stack::exact::{ReadError, read_exact, write_all};
 use gridhaul_stack::{ChannelError, Operation};
 
 pub(crate) use self::inline::{MAX_INLINE_BYTES, USUAL_INLINE_BYTES, messages};
+pub(crate) use self::method::{Method, Methods};
 pub(crate) use self::record::{Answer, Mode, Offer, Record, RingRecord, Token};
-pub(crate) use self::way::{Way, Ways};
 
 /// The header of every record: a name, the version, the kind, and the length of the rest.
 const HEAD_BYTES: usize = 12;
@@ -37,7 +37,7 @@ pub(crate) enum RecordError {
     Version(u8),
     #[error("the other end sent a record of {0} bytes; {MAX_RECORD_BYTES} are the limit")]
     Length(usize),
-    #[error("the other end sent a record of the kind {0} that makes no sense")]
+    #[error("the other end sent an invalid record of the kind {0}")]
     Content(u8),
     #[error("the other end refused: {0}")]
     Refused(String),

@@ -2,18 +2,18 @@
 
 use std::num::NonZeroU64;
 
-use super::way::{Way, Ways};
+use super::method::{Method, Methods};
 use crate::provider::{Access, FabricRecord};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Record {
-    Offer(Offer, Ways),
+    Offer(Offer, Methods),
     Answer(Answer),
     Ring(RingRecord),
     Fabric(FabricRecord),
     /// The sender's queue pairs are connected.
     Ready,
-    /// Why the sender cannot continue.
+    /// The reason why the sender cannot continue.
     Refusal(String),
 }
 
@@ -61,8 +61,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// The peer's access to the ring that is sent from, and to the one that is received into: it
-    /// accesses one of the two.
+    /// The peer's access to the outgoing and to the incoming ring: it accesses one of the two.
     pub(crate) fn access(self) -> [Access; 2] {
         match self {
             Self::Put => [Access::Local, Access::RemoteWrite],
@@ -75,7 +74,7 @@ impl Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) chosen: Offer,
-    pub(crate) way: Way,
+    pub(crate) method: Method,
     /// The port, at the address of the data connection, for queue pairs with connections of their
     /// own; 0 if there are none.
     pub(crate) port: u16,

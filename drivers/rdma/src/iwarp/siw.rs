@@ -105,7 +105,7 @@ fn be_client(offer: &Offer) {
         assert!(written == bytes, "round {round} of {offer:?}");
     }
     drop(peer);
-    // Its exit status reports the end of the connection, whichever end caused it.
+    // Its exit status reports the end of the connection by either end.
     server.wait().unwrap();
 }
 
@@ -311,9 +311,9 @@ impl<E: Endpoint> Peer<E> {
 
     /// Expects the other end to WRITE these bytes.
     fn is_given(&mut self, expected: &[u8]) {
-        let message = self.next_message().expect("it says so");
-        let (says, payload) = message.split_at(7);
-        assert_eq!(says, b"written");
+        let message = self.next_message().expect("a message");
+        let (text, payload) = message.split_at(7);
+        assert_eq!(text, b"written");
         assert!(payload == &expected[..PAYLOAD_BYTES]);
         assert!(self.content(WRITABLE, Span::new(0, BYTES)) == expected);
     }
@@ -366,7 +366,7 @@ impl<E: Endpoint> Peer<E> {
                 let mut descriptors = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
                 let limit = Timespec::try_from(Duration::from_secs(30)).unwrap();
                 let count = poll(&mut descriptors, Some(&limit)).unwrap();
-                assert_ne!(count, 0, "nothing happens");
+                assert_ne!(count, 0, "no progress in 30 s");
             }
         }
     }

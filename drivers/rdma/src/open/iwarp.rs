@@ -8,7 +8,7 @@ use gridhaul_stack::{AcceptError, ConnectError, Side};
 use gridhaul_tcp::TcpListener;
 
 use super::opening::{OpenError, Opening, QueuePairListener, local_error, private_data};
-use crate::handshake::{Answer, Token, Way};
+use crate::handshake::{Answer, Method, Token};
 use crate::iwarp::SoftEndpoint;
 
 impl Opening<'_> {
@@ -19,7 +19,7 @@ impl Opening<'_> {
         endpoint: &mut SoftEndpoint,
         answer: Answer,
     ) -> Result<(), OpenError> {
-        for number in first_further(answer.way)..answer.chosen.queue_pairs {
+        for number in first_further(answer.method)..answer.chosen.queue_pairs {
             let connection = self.connect_further(answer, number)?;
             endpoint.attach(connection).map_err(local_error)?;
         }
@@ -34,7 +34,7 @@ impl Opening<'_> {
         answer: Answer,
     ) -> Result<(), OpenError> {
         if let QueuePairListener::Tcp(listener) = listener {
-            for number in first_further(answer.way)..answer.chosen.queue_pairs {
+            for number in first_further(answer.method)..answer.chosen.queue_pairs {
                 let connection = self.accept_further(listener, answer.token, number)?;
                 endpoint.attach(connection).map_err(local_error)?;
             }
@@ -42,7 +42,7 @@ impl Opening<'_> {
         self.complete_soft(endpoint, Side::Acceptor, answer)
     }
 
-    /// The data connection becomes the last queue pair, or stays open beside those of an adapter.
+    /// The data connection becomes the last queue pair, or stays open in addition to those of an adapter.
     fn complete_soft(
         &self,
         endpoint: &mut SoftEndpoint,
@@ -50,9 +50,9 @@ impl Opening<'_> {
         answer: Answer,
     ) -> Result<(), OpenError> {
         let socket = self.socket.try_clone().map_err(local_error)?;
-        if answer.way == Way::Iwarp {
+        if answer.method == Method::Iwarp {
             endpoint.keep(socket);
-            return self.greet(endpoint, side);
+            return self.exchange_first_messages(endpoint, side);
         }
         let connection = self.establish(socket, side, answer.token, 0)?;
         endpoint.attach(connection).map_err(local_error)
@@ -113,8 +113,8 @@ impl Opening<'_> {
 }
 
 /// The number of the first queue pair with a connection of its own.
-fn first_further(way: Way) -> u16 {
-    u16::from(way == Way::Soft)
+fn first_further(method: Method) -> u16 {
+    u16::from(method == Method::Soft)
 }
 
 fn connect_error(error: ConnectError) -> OpenError {

@@ -42,7 +42,7 @@ impl Opening<'_> {
         for number in 0..answer.chosen.queue_pairs {
             let private = private_data(answer.token, number);
             let introduction = endpoint.introduction(number, &private);
-            // librdmacm does not know which ports TCP uses; the next try takes another port.
+            // librdmacm may choose a port that TCP uses; the next try takes another one.
             let mut tries = 0..CONNECT_TRIES;
             let connection = loop {
                 match Connection::connect(local, peer, introduction, self.operation) {
@@ -83,16 +83,19 @@ impl Opening<'_> {
         endpoint.keep(socket).map_err(local_error)
     }
 
-    /// RFC 5044 7.1: the connecting end must send first. Since it may have no data, it sends an
-    /// empty message on each queue pair. It does so after the other end has confirmed all of them:
-    /// Linux's siw does not look at what arrives between its reply and its own next step, and
-    /// nothing more would arrive.
-    pub(super) fn greet(&self, endpoint: &mut dyn Endpoint, side: Side) -> Result<(), OpenError> {
+    /// RFC 5044 7.1: the connecting end must send first. Since it may have no data, it sends an empty
+    /// message on each queue pair. It does so after the other end has confirmed all of them: Linux's
+    /// siw ignores data that arrives between its reply and its own next step, until more arrives.
+    pub(super) fn exchange_first_messages(
+        &self,
+        endpoint: &mut dyn Endpoint,
+        side: Side,
+    ) -> Result<(), OpenError> {
         let limits = endpoint.limits();
         let count = limits.queue_pairs;
-        self.pass_on(side)?;
+        self.confirm_ready(side)?;
         if side == Side::Connector {
-            let message = Message::new(&[]).expect("it has no byte");
+            let message = Message::new(&[]).expect("an empty message is short");
             let work = Work::Send(message);
             for queue_pair in 0..count {
                 let posted = endpoint.post(queue_pair, Request { id: 0, work });
@@ -120,11 +123,11 @@ impl Opening<'_> {
                 self.operation.wait_readable(endpoint.descriptor())?;
             }
         }
-        self.pass_on(side)
+        self.confirm_ready(side)
     }
 
-    /// The accepting end tells the other that its queue pairs are ready.
-    fn pass_on(&self, side: Side) -> Result<(), OpenError> {
+    /// The accepting end confirms that its queue pairs are ready; the connecting end waits for that.
+    fn confirm_ready(&self, side: Side) -> Result<(), OpenError> {
         match side {
             Side::Acceptor => {
                 handshake::write(&self.socket, &Record::Ready, self.operation)?;

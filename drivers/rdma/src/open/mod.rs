@@ -1,6 +1,6 @@
 //! Opens a channel on a data connection: negotiates, makes the rings, connects the queue pairs.
 
-mod abilities;
+mod capabilities;
 mod fabric;
 mod iwarp;
 mod iwarp_adapter;
@@ -17,9 +17,9 @@ use gridhaul_tcp::TcpChannel;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::opening::private_data;
 use self::opening::{OpenError, Opening, QueuePairListener};
-use self::rings::{Carrier, Rings};
+use self::rings::{NewEndpoint, Rings};
 pub(crate) use self::tuning::Opened;
-use crate::handshake::{self, Answer, Offer, Record, RecordError, RingRecord, Way, Ways};
+use crate::handshake::{self, Answer, Method, Methods, Offer, Record, RecordError, RingRecord};
 use crate::memory::Share;
 use crate::provider::Remote;
 use crate::random::random_bytes;
@@ -64,15 +64,15 @@ pub(crate) fn open(
 
 impl Opening<'_> {
     fn connect(self) -> Result<Opened, OpenError> {
-        let abilities = self.or_refuse(self.abilities())?;
-        let pins = abilities.place.is_some();
-        let ring_bytes = self.offered_ring_bytes(&abilities);
+        let capabilities = self.or_refuse(self.capabilities())?;
+        let pins = capabilities.place.is_some();
+        let ring_bytes = self.offered_ring_bytes(&capabilities);
         let mut share = self.share(Side::Connector, pins, ring_bytes)?;
         let mut offer = self.settings.offer(share.ring_bytes());
         if pins {
             offer = with_slots(offer, &mut share);
         }
-        let record = Record::Offer(offer, abilities.ways);
+        let record = Record::Offer(offer, capabilities.methods);
         handshake::write(&self.socket, &record, self.operation)?;
         let Record::Answer(answer) = handshake::read(&self.socket, self.operation)? else {
             return Err(OpenError::Unexpected);
@@ -80,91 +80,98 @@ impl Opening<'_> {
         if answer.chosen.within(offer) != answer.chosen || answer.chosen.mode != offer.mode {
             return Err(OpenError::ExceedsOffer);
         }
-        if answer.way != Way::Soft && answer.chosen.within_slots() != answer.chosen {
+        if answer.method != Method::Soft && answer.chosen.within_slots() != answer.chosen {
             return Err(OpenError::ExceedsOffer);
         }
-        share.set_extra(slot_bytes(answer.chosen, answer.way));
+        share.set_extra(slot_bytes(answer.chosen, answer.method));
         share.shrink(answer.chosen.ring_bytes);
-        let rings = self.rings(share, answer.chosen, answer.way, &abilities);
+        let rings = self.rings(share, answer.chosen, answer.method, &capabilities);
         let mut rings = self.or_refuse(rings)?;
         let remote = self.exchange(&rings)?;
-        match &mut rings.carrier {
-            Carrier::Soft(endpoint) => self.connect_soft(endpoint, answer)?,
-            Carrier::Iwarp(endpoint) => {
+        match &mut rings.new_endpoint {
+            NewEndpoint::Soft(endpoint) => self.connect_soft(endpoint, answer)?,
+            NewEndpoint::Iwarp(endpoint) => {
                 let connected = self.connect_iwarp(endpoint, answer);
                 self.or_refuse(connected)?;
-                self.greet(endpoint.as_mut(), Side::Connector)?;
+                self.exchange_first_messages(endpoint.as_mut(), Side::Connector)?;
             }
-            Carrier::Fabric(endpoint) => self.connect_fabric(endpoint.as_mut(), answer.way)?,
+            NewEndpoint::Fabric(endpoint) => {
+                self.connect_fabric(endpoint.as_mut(), answer.method)?
+            }
         }
-        self.finish(rings, answer.chosen, remote, abilities.reason(answer.way))
+        self.finish(
+            rings,
+            answer.chosen,
+            remote,
+            capabilities.reason(answer.method),
+        )
     }
 
     fn accept(self) -> Result<Opened, OpenError> {
-        let Record::Offer(offer, ways) = handshake::read(&self.socket, self.operation)? else {
+        let Record::Offer(offer, methods) = handshake::read(&self.socket, self.operation)? else {
             return Err(OpenError::Unexpected);
         };
-        let prepared = self.or_refuse(self.prepare(offer, ways))?;
+        let prepared = self.or_refuse(self.prepare(offer, methods))?;
         let Prepared {
             chosen,
-            way,
+            method,
             choice,
             mut rings,
             mut further,
         } = prepared;
         let answer = Answer {
             chosen,
-            way,
+            method,
             port: further.port(),
             token: random_bytes(),
         };
         handshake::write(&self.socket, &Record::Answer(answer), self.operation)?;
         let remote = self.exchange(&rings)?;
-        match &mut rings.carrier {
-            Carrier::Soft(endpoint) => self.accept_soft(endpoint, &mut further, answer)?,
-            Carrier::Iwarp(endpoint) => {
+        match &mut rings.new_endpoint {
+            NewEndpoint::Soft(endpoint) => self.accept_soft(endpoint, &mut further, answer)?,
+            NewEndpoint::Iwarp(endpoint) => {
                 if let QueuePairListener::ConnectionManager(listener, _) = &further {
                     let accepted = self.accept_iwarp(endpoint, listener, answer);
                     self.or_refuse(accepted)?;
                 }
-                self.greet(endpoint.as_mut(), Side::Acceptor)?;
+                self.exchange_first_messages(endpoint.as_mut(), Side::Acceptor)?;
             }
-            Carrier::Fabric(endpoint) => self.connect_fabric(endpoint.as_mut(), way)?,
+            NewEndpoint::Fabric(endpoint) => self.connect_fabric(endpoint.as_mut(), method)?,
         }
         self.finish(rings, chosen, remote, choice)
     }
 
-    /// Everything that may fail at this end, before anything is promised to the other.
-    fn prepare(&self, offer: Offer, ways: Ways) -> Result<Prepared, OpenError> {
-        let abilities = self.abilities()?;
-        let way = ways.choose(abilities.ways).ok_or_else(|| {
-            let (theirs, ours) = (ways, abilities.ways);
+    /// The steps of the accepting end that may fail, before it answers.
+    fn prepare(&self, offer: Offer, methods: Methods) -> Result<Prepared, OpenError> {
+        let capabilities = self.capabilities()?;
+        let method = methods.choose(capabilities.methods).ok_or_else(|| {
+            let (theirs, ours) = (methods, capabilities.methods);
             OpenError::Local(format!(
                 "the connecting end has {theirs}, and the accepting end {ours}{}",
-                abilities.reservation()
+                capabilities.adapter_error()
             ))
         })?;
         let wanted = offer.within(self.settings.offer(self.settings.ring_bytes));
-        let mut share = self.share(Side::Acceptor, way != Way::Soft, wanted.ring_bytes)?;
+        let mut share = self.share(Side::Acceptor, method != Method::Soft, wanted.ring_bytes)?;
         let mut chosen = Offer {
             ring_bytes: share.ring_bytes(),
             ..wanted
         };
-        if way != Way::Soft {
+        if method != Method::Soft {
             chosen = with_slots(chosen, &mut share);
         }
-        let rings = self.rings(share, chosen, way, &abilities)?;
-        let further = match rings.carrier {
-            Carrier::Iwarp(_) => self.listen_by_manager()?,
-            Carrier::Soft(_) if way == Way::Iwarp || chosen.queue_pairs > 1 => {
+        let rings = self.rings(share, chosen, method, &capabilities)?;
+        let further = match rings.new_endpoint {
+            NewEndpoint::Iwarp(_) => self.listen_by_manager()?,
+            NewEndpoint::Soft(_) if method == Method::Iwarp || chosen.queue_pairs > 1 => {
                 QueuePairListener::Tcp(self.listen()?)
             }
-            Carrier::Soft(_) | Carrier::Fabric(_) => QueuePairListener::None,
+            NewEndpoint::Soft(_) | NewEndpoint::Fabric(_) => QueuePairListener::None,
         };
         Ok(Prepared {
             chosen,
-            way,
-            choice: abilities.reason(way),
+            method,
+            choice: capabilities.reason(method),
             rings,
             further,
         })
@@ -172,7 +179,7 @@ impl Opening<'_> {
 
     /// Each end sends the address of the ring that the other end accesses.
     fn exchange(&self, rings: &Rings) -> Result<Remote, OpenError> {
-        handshake::write(&self.socket, &Record::Ring(rings.told), self.operation)?;
+        handshake::write(&self.socket, &Record::Ring(rings.exposed), self.operation)?;
         match handshake::read(&self.socket, self.operation)? {
             Record::Ring(RingRecord { address, key }) => Ok(Remote { address, key }),
             _ => Err(OpenError::Unexpected),
@@ -191,17 +198,17 @@ fn with_slots(offer: Offer, share: &mut Share) -> Offer {
 }
 
 /// Memory that an adapter pins for inline payloads beyond the usual slots.
-fn slot_bytes(chosen: Offer, way: Way) -> u64 {
-    match way {
-        Way::Soft => 0,
-        Way::Iwarp | Way::Roce | Way::InfiniBand | Way::Provided => chosen.slot_bytes(),
+fn slot_bytes(chosen: Offer, method: Method) -> u64 {
+    match method {
+        Method::Soft => 0,
+        Method::Iwarp | Method::Roce | Method::InfiniBand | Method::Provided => chosen.slot_bytes(),
     }
 }
 
-/// What the accepting end prepares before it answers.
+/// The state of the accepting end before it answers.
 struct Prepared {
     chosen: Offer,
-    way: Way,
+    method: Method,
     choice: String,
     rings: Rings,
     further: QueuePairListener,

@@ -1,14 +1,14 @@
-//! This end's part of a channel: an endpoint that is not connected yet, with its registered rings.
+//! An endpoint that is not connected yet, with its registered rings.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use gridhaul_stack::{ChannelError, Side};
 
-use super::abilities::{self, Abilities};
+use super::capabilities::{self, Capabilities};
 use super::opening::{OpenError, Opening, local_error};
 use super::round_trip::round_trip;
-use crate::handshake::{Mode, Offer, RingRecord, Way, Ways, messages};
+use crate::handshake::{Method, Methods, Mode, Offer, RingRecord, messages};
 use crate::iwarp::SoftEndpoint;
 use crate::memory::{Holder, Memory, Pool, PoolError, Share};
 use crate::outgoing::Outgoing;
@@ -18,24 +18,24 @@ use crate::verbs::{Place, VerbsEndpoint};
 
 /// This end of a channel before its queue pairs are connected.
 pub(super) struct Rings {
-    pub(super) carrier: Carrier,
+    pub(super) new_endpoint: NewEndpoint,
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Arc<Memory>,
     pub(super) source: usize,
     pub(super) sink: usize,
     /// The ring that the peer accesses.
-    pub(super) told: RingRecord,
+    pub(super) exposed: RingRecord,
 }
 
 /// An endpoint whose queue pairs are not connected yet.
-pub(super) enum Carrier {
+pub(super) enum NewEndpoint {
     Soft(SoftEndpoint),
     /// An adapter whose queue pairs the connection manager connects.
     Iwarp(Box<VerbsEndpoint>),
     Fabric(Box<dyn Fabric>),
 }
 
-impl Carrier {
+impl NewEndpoint {
     pub(super) fn endpoint(&mut self) -> &mut dyn Endpoint {
         match self {
             Self::Soft(endpoint) => endpoint,
@@ -56,17 +56,17 @@ impl Carrier {
 impl Opening<'_> {
     /// The length of ring that the connecting end offers. The accepting end takes that or a shorter
     /// one.
-    pub(super) fn offered_ring_bytes(&self, abilities: &Abilities) -> NonZeroU64 {
+    pub(super) fn offered_ring_bytes(&self, capabilities: &Capabilities) -> NonZeroU64 {
         let wanted = self.settings.ring_bytes;
         let fitted = self.settings.ring_bytes_over_tcp(round_trip(&self.socket));
-        let ring_bytes = if abilities.ways == Ways::default().with(Way::Soft) {
+        let ring_bytes = if capabilities.methods == Methods::default().with(Method::Soft) {
             fitted
         } else {
             wanted
         };
-        // Where a shorter ring is enough, no channel gets a longer one than all channels can have.
+        // Where a shorter ring is enough, all channels get rings of the same length.
         let common =
-            NonZeroU64::new(Pool::of_process().common_ring_bytes(abilities.place.is_some()));
+            NonZeroU64::new(Pool::of_process().common_ring_bytes(capabilities.place.is_some()));
         match common {
             Some(common) if fitted < wanted => ring_bytes.min(common),
             _ => ring_bytes,
@@ -97,11 +97,11 @@ impl Opening<'_> {
         &self,
         share: Share,
         chosen: Offer,
-        way: Way,
-        abilities: &Abilities,
+        method: Method,
+        capabilities: &Capabilities,
     ) -> Result<Rings, OpenError> {
         let local = |error: std::io::Error| OpenError::Local(format!("no memory: {error}"));
-        let mut carrier = self.carrier(chosen, way, abilities)?;
+        let mut new_endpoint = self.new_endpoint(chosen, method, capabilities)?;
         let sections = (self.settings.pins_files && chosen.mode == Mode::Put)
             .then(|| Sections::for_ring(chosen.ring_bytes.get()))
             .flatten();
@@ -109,16 +109,16 @@ impl Opening<'_> {
         let [outgoing, incoming] = share.map(pinned_bytes).map_err(local)?;
         // Both rings contain only zeros: the peer may READ all of one, or announce all of the
         // other.
-        let endpoint = carrier.endpoint();
+        let endpoint = new_endpoint.endpoint();
         let [source, sink] = chosen.mode.access();
         let source = endpoint.register(&outgoing, source).map_err(local)?;
         let sink = endpoint.register(&incoming, sink).map_err(local)?;
-        let told = match chosen.mode {
+        let exposed = match chosen.mode {
             Mode::Put => sink,
             Mode::Get => source,
         };
         Ok(Rings {
-            carrier,
+            new_endpoint,
             outgoing: match sections {
                 Some(sections) => Outgoing::pinning(outgoing, source.id, sections),
                 None => Outgoing::ring(outgoing),
@@ -126,19 +126,19 @@ impl Opening<'_> {
             incoming,
             source: source.id,
             sink: sink.id,
-            told: RingRecord {
-                address: told.address,
-                key: told.key,
+            exposed: RingRecord {
+                address: exposed.address,
+                key: exposed.key,
             },
         })
     }
 
-    fn carrier(
+    fn new_endpoint(
         &self,
         chosen: Offer,
-        way: Way,
-        abilities: &Abilities,
-    ) -> Result<Carrier, OpenError> {
+        method: Method,
+        capabilities: &Capabilities,
+    ) -> Result<NewEndpoint, OpenError> {
         let wanted = Wanted {
             local: self.local_address()?,
             queue_pairs: chosen.queue_pairs,
@@ -146,24 +146,29 @@ impl Opening<'_> {
             payload_bytes: usize::from(chosen.inline_bytes),
             round_trip: round_trip(&self.socket),
         };
-        match (way, &abilities.place) {
-            (Way::Iwarp, Some(place)) if abilities::way(place) == way => {
+        match (method, &capabilities.place) {
+            (Method::Iwarp, Some(place)) if capabilities::method(place) == method => {
                 let endpoint = VerbsEndpoint::new(place, wanted);
                 let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;
-                Ok(Carrier::Iwarp(Box::new(endpoint)))
+                Ok(NewEndpoint::Iwarp(Box::new(endpoint)))
             }
-            (Way::Soft | Way::Iwarp, _) if abilities.ways.has(Way::Soft) => Ok(Carrier::Soft(
-                SoftEndpoint::new(wanted.payload_bytes, wanted.messages).map_err(local_error)?,
-            )),
-            (Way::Roce | Way::InfiniBand, Some(place)) if abilities::way(place) == way => {
+            (Method::Soft | Method::Iwarp, _) if capabilities.methods.has(Method::Soft) => {
+                Ok(NewEndpoint::Soft(
+                    SoftEndpoint::new(wanted.payload_bytes, wanted.messages)
+                        .map_err(local_error)?,
+                ))
+            }
+            (Method::Roce | Method::InfiniBand, Some(place))
+                if capabilities::method(place) == method =>
+            {
                 let endpoint = VerbsEndpoint::new(place, wanted);
                 let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;
-                Ok(Carrier::Fabric(Box::new(endpoint)))
+                Ok(NewEndpoint::Fabric(Box::new(endpoint)))
             }
-            (Way::Provided, place) => match &self.settings.provided {
+            (Method::Provided, place) => match &self.settings.provided {
                 Some(provider) => provider
                     .endpoint(place.as_ref().map(Place::adapter_port).as_ref(), wanted)
-                    .map(Carrier::Fabric)
+                    .map(NewEndpoint::Fabric)
                     .map_err(|error| OpenError::Local(format!("{}: {error}", provider.name()))),
                 None => Err(OpenError::ExceedsOffer),
             },

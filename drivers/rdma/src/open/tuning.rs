@@ -1,4 +1,4 @@
-//! How a channel uses its path: the options, within the limits of the endpoint.
+//! The parameters of a channel: the options, within the limits of the endpoint.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Opening<'_> {
         remote: Remote,
         choice: String,
     ) -> Result<Opened, OpenError> {
-        let limits = rings.carrier.endpoint().limits();
+        let limits = rings.new_endpoint.endpoint().limits();
         let ring = Ring::new(chosen.ring_bytes);
         let pieces = usize::from(chosen.pieces);
         // A ring may be smaller than wanted: one part is being filled, one is in flight and one is
@@ -83,16 +83,15 @@ impl Opening<'_> {
             stall: (!limits.over_tcp).then_some(self.settings.stall),
         };
         let rate = match self.settings.rate {
-            // TCP finds the rate by itself. Without replacement of queue pairs no loss may be
-            // risked to find it. A receiver that fetches does not see which packets of a READ were
-            // lost.
+            // TCP has congestion control. Without replacement of queue pairs, a search must not risk
+            // losses. A receiver that fetches does not see which packets of a READ were lost.
             Rate::Auto { .. }
                 if limits.over_tcp || !limits.replaces || chosen.mode == Mode::Get =>
             {
                 Rate::Any
             }
             Rate::Auto { .. } => Rate::Auto {
-                port: rings.carrier.endpoint().port_rate(),
+                port: rings.new_endpoint.endpoint().port_rate(),
             },
             rate => rate,
         };
@@ -125,7 +124,7 @@ impl Opening<'_> {
         if chosen.mode == Mode::Get {
             if limits.reads == 0 {
                 return Err(OpenError::Local(
-                    "mode=get reads, and one of the two adapters does not (max_qp_rd_atom is 0)"
+                    "mode=get needs READs, which one of the two adapters does not support (max_qp_rd_atom is 0)"
                         .to_owned(),
                 ));
             }
@@ -140,7 +139,7 @@ impl Opening<'_> {
             exchange = exchange.fetch(Reader::new(settings, Pacer::new(path, 0)));
         }
         Ok(Opened {
-            endpoint: rings.carrier.into_endpoint(),
+            endpoint: rings.new_endpoint.into_endpoint(),
             exchange,
             outgoing: rings.outgoing,
             incoming: rings.incoming,

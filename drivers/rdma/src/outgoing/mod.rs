@@ -1,4 +1,4 @@
-//! The memory that is sent from.
+//! The outgoing memory: a ring, or pinned sections of files with a small staging ring.
 
 mod sections;
 
@@ -9,7 +9,7 @@ pub(crate) use self::sections::{FileState, Pinned, Sections};
 use crate::engine::{Sender, Source};
 use crate::memory::{Memory, Span};
 
-/// The memory that is sent from.
+/// The outgoing memory of a channel.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     memory: Arc<Memory>,

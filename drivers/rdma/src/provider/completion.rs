@@ -13,11 +13,12 @@ pub enum Completion {
         immediate: u32,
         length: u32,
     },
-    /// A queue pair is lost, and none of its requests will complete. With [`Limits::replaces`] it
-    /// may be restored; if it was lost or closed before, this event says that it will not be.
+    /// A queue pair is lost, and none of its requests will complete. With
+    /// [`crate::provider::Limits::replaces`] it may be restored; if it was lost or closed before, this
+    /// event means that it will not be.
     Lost { queue_pair: usize, loss: Loss },
-    /// A lost or closed queue pair works again, without requests. Nothing that was posted before
-    /// will be delivered at either end.
+    /// A lost or closed queue pair works again, without requests. Requests that were posted
+    /// before will not be delivered at either end.
     Restored { queue_pair: usize },
 }
 

@@ -1,4 +1,4 @@
-//! The verbs that the driver needs.
+//! The interface between the driver and its providers.
 //!
 //! A *provider* is hardware, a simulation of it, or a program that speaks its protocol. It gives a
 //! channel an [`Endpoint`]: a protection domain, a completion queue, and one or more queue pairs
@@ -6,8 +6,8 @@
 //! each queue pair. The requests of one queue pair arrive at the peer in order, those of different
 //! queue pairs in any order.
 //!
-//! Names follow the InfiniBand architecture and `ibv_post_send(3)`. What only some providers
-//! support is in [`Limits`] or left out (atomics, shared receive queues).
+//! Names follow the InfiniBand architecture and `ibv_post_send(3)`. [`Limits`] lists the features that
+//! only some providers have. Atomics and shared receive queues are not used.
 //!
 //! Other crates can implement providers and build the driver with [`crate::RdmaBy`].
 
@@ -134,7 +134,8 @@ pub trait Endpoint: Send + fmt::Debug {
 
     /// Arms the descriptor for events from now on: messages of the peer, the loss of a queue pair,
     /// and with `wants_requests` also completed requests. Appends events since the last poll to
-    /// `completions`. A device wakes its user less often if it is asked for fewer events.
+    /// `completions`. With fewer armed events a device
+    /// causes fewer wake-ups.
     fn watch(&mut self, _heeds_requests: bool, _completions: &mut Vec<Completion>) {}
 
     /// The rate of the port in bytes of payload per second, if it is known.
@@ -148,13 +149,13 @@ pub trait Endpoint: Send + fmt::Debug {
         None
     }
 
-    /// The count of losses that the peer's device reported by NAK, like [`Endpoint::repeats`]. It
-    /// does not grow when a host was merely slow.
+    /// The count of losses that the peer's device reported by NAK, like [`Endpoint::repeats`]. Delays of
+    /// a host do not increase it.
     fn misses(&self) -> Option<u64> {
         None
     }
 
-    /// Readable when [`Endpoint::poll`] has something to do after [`Endpoint::watch`].
+    /// Readable when there is an event for [`Endpoint::poll`] after [`Endpoint::watch`].
     fn descriptor(&self) -> BorrowedFd<'_>;
 
     /// Closes one queue pair: what the peer sends on it is discarded, and its requests do not
@@ -164,7 +165,7 @@ pub trait Endpoint: Send + fmt::Debug {
     /// Ends all queue pairs in an orderly manner after all requests have completed: the peer learns
     /// that no more data comes, what it still sends is discarded, and each queue pair is reported
     /// as lost when the peer has ended it as well. Registered memory is released, at the latest
-    /// with the endpoint, and no queue pair is restored any more.
+    /// with the endpoint, and queue pairs are no longer restored.
     fn end(&mut self);
 
     /// Aborts all queue pairs, so that the peer notices an error.
@@ -186,8 +187,8 @@ pub struct Limits {
     pub payload_bytes: usize,
     /// A WRITE can carry immediate data, which tells the peer that it has arrived.
     pub immediate: bool,
-    /// It runs over TCP, which retransmits by itself and blocks while the peer's program reads
-    /// nothing, so a request that does not complete proves no failure.
+    /// It runs over TCP, which retransmits, and blocks while the peer's program does not read. So a
+    /// request that does not complete is not a failure.
     pub over_tcp: bool,
     /// Requests are carried out by polls, and not by a device.
     pub needs_polling: bool,

@@ -2,17 +2,17 @@
 
 use crate::memory::Span;
 
-/// What a peer may do with a region.
+/// The peer's access to a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing: it is the source of WRITEs.
+    /// None: the region is the source of WRITEs.
     Local,
-    /// Nothing: it is the sink of READs. On iWARP the peer's device needs the right to write the
+    /// None: the region is the sink of READs. On iWARP the peer's device needs the right to write the
     /// responses.
     Sink,
-    /// Write to it.
+    /// The peer may write to it.
     RemoteWrite,
-    /// Read from it.
+    /// The peer may read from it.
     RemoteRead,
 }
 
@@ -46,7 +46,7 @@ pub struct Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// Copies our memory to the peer's. Immediate data tells the peer about it, after everything
-    /// that was posted before on the queue pair; it needs [`Limits::immediate`].
+    /// that was posted before on the queue pair; it needs [`crate::provider::Limits::immediate`].
     Write {
         region: usize,
         span: Span,
@@ -106,10 +106,10 @@ impl Message {
     }
 }
 
-/// Why a request was not taken.
+/// Why a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
-    /// See [`Completion::Lost`].
+    /// See [`crate::provider::Completion::Lost`].
     #[error("the queue pair is lost")]
     Lost,
     /// The caller's count is wrong.

@@ -18,7 +18,7 @@ use crate::pacing::Rate;
 use crate::provider;
 use crate::verbs::DeviceOptions;
 
-/// The options of this driver, beside those of sockets.
+/// The options of this driver, and those of TCP sockets.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) tcp: gridhaul_tcp::Settings,
@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     pub(crate) provider: Provider,
     /// A provider that replaces the choice of the options.
     pub(crate) provided: Option<Arc<dyn provider::Provider>>,
-    /// Whom the rings count for.
+    /// The client that the rings count for.
     pub(crate) party: Option<Party>,
     pub(crate) device_options: DeviceOptions,
 }

@@ -111,7 +111,7 @@ impl VerbsEndpoint {
     /// Sends an empty message as the last one on each queue pair. It arrives after everything that was
     /// sent before.
     fn send_last_messages(&mut self) {
-        let last = Message::new(&[]).expect("it has no byte");
+        let last = Message::new(&[]).expect("an empty message is short");
         for slot in &mut self.slots {
             if let Some(queue_pair) = &mut slot.current {
                 queue_pair.send(0, &last);

@@ -22,7 +22,7 @@ impl Streams {
         }
         let mut done = 0;
         while done < range.length {
-            // With a quick peer nothing below ever waits, so the deadline is checked here.
+            // With a quick peer the calls below never wait, so the deadline is checked here.
             operation.check()?;
             let offset = range.offset + done;
             let left = (range.length - done).min(state.bytes.saturating_sub(offset));
@@ -64,7 +64,7 @@ impl Streams {
             match sections.pin(endpoint, file, offset, length, free_to) {
                 Ok(Some(pinned)) => return Ok(Some(pinned)),
                 Ok(None) => {
-                    // What holds the memory must be sent without waiting for more.
+                    // Data in the pinned sections is sent without waiting for more.
                     self.opened.exchange.sender.flush();
                     self.until(operation, |opened| {
                         opened.exchange.sender.needed_from() > free_to

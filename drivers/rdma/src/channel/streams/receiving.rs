@@ -18,10 +18,10 @@ impl Streams {
                 return Ok(ready);
             }
             if self.opened.exchange.is_over() {
-                return Err(self.gone(ChannelError::Aborted));
+                return Err(self.end_reason(ChannelError::Aborted));
             }
             if !std::mem::take(&mut self.has_moved) {
-                self.move_on()?;
+                self.advance()?;
             }
             let has_come = self.opened.exchange.receiver.ready().length > 0
                 || self.opened.exchange.receiver.is_finished()
@@ -32,7 +32,7 @@ impl Streams {
         }
     }
 
-    /// Receives into `buffer`; nothing at the end of the stream.
+    /// Receives into `buffer`; returns 0 at the end of the stream.
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],
@@ -49,7 +49,7 @@ impl Streams {
         let receiver = &mut self.opened.exchange.receiver;
         receiver.consume(count);
         if receiver.owes_credit() {
-            self.move_on()?;
+            self.advance()?;
             self.has_moved = true;
         }
         Ok(())

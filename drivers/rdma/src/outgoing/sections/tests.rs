@@ -94,7 +94,7 @@ proptest! {
                 sections.need(pinned.source.region, filled);
                 needed.push(pinned.source.region);
             } else {
-                prop_assert!(!needed.is_empty(), "nothing is needed, and nothing fits");
+                prop_assert!(!needed.is_empty(), "no section is needed, and none fits");
             }
             prop_assert!(sections.pinned_bytes() as u64 <= ring_bytes / 2);
             let is_there = |region| sections.sections.iter().any(|section| section.region == region);

@@ -1,12 +1,11 @@
 //! The orderly end of a channel that its user has dropped.
 //!
-//! If a socket is closed with unread data, or data arrives later, TCP sends a reset. A reset
-//! discards what the peer has not read yet, which may be the end of a complete stream. So the
-//! remaining data is sent, the queue pairs are ended, and what still arrives is discarded until the
-//! peer has ended them as well.
+//! If a socket is closed with unread data, or data arrives later, TCP sends a reset. A reset discards
+//! data that the peer has not read yet, perhaps the end of a complete stream. So the remaining data
+//! is sent, the queue pairs are ended, and arriving data is discarded until the peer has ended them
+//! as well.
 //!
-//! A peer that makes no progress for half a minute is not waited for, and none for more than an
-//! hour; then the channel is closed as it is.
+//! If the peer makes no progress for half a minute, or after an hour, the channel is closed at once.
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
@@ -21,31 +20,31 @@ use crate::outgoing::Outgoing;
 use crate::provider::Endpoint;
 
 /// The longest time without progress.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest time in all: a full ring takes time on a slow path.
-const LONGEST: Duration = Duration::from_secs(3600);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Ends a channel, in the background if necessary.
-pub(crate) fn depart(opened: Opened) {
-    let mut departure = Departure {
+pub(crate) fn close(opened: Opened) {
+    let mut closing = Closing {
         endpoint: opened.endpoint,
         exchange: opened.exchange,
         rings: Some((opened.outgoing, opened.incoming)),
         progress: None,
         until: Duration::ZERO,
-        end: clock::now() + LONGEST,
+        end: clock::now() + CLOSE_TIMEOUT,
     };
-    departure.exchange.sender.finish();
+    closing.exchange.sender.finish();
     // Most channels have sent everything and are done here.
-    if departure.drive().is_some() {
-        // If there is no thread for it, the channel is closed as it is.
-        let _ = background::leave(&Arc::new(Mutex::new(departure)));
+    if closing.drive().is_some() {
+        // If there is no thread for it, the channel is closed at once.
+        let _ = background::submit(&Arc::new(Mutex::new(closing)));
     }
 }
 
 #[derive(Debug)]
-struct Departure {
+struct Closing {
     endpoint: Box<dyn Endpoint>,
     exchange: Exchange,
     /// `None` when everything was sent; then the peer has to end its side.
@@ -58,7 +57,7 @@ struct Departure {
     end: Duration,
 }
 
-impl Task for Departure {
+impl Task for Closing {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.endpoint.descriptor())
     }
@@ -68,8 +67,8 @@ impl Task for Departure {
         let endpoint = self.endpoint.as_mut();
         let moved = self.exchange.advance(endpoint, now);
         let sender = &self.exchange.sender;
-        let has_all_gone = sender.is_posted() && sender.is_idle() && !sender.has_unfetched();
-        if self.rings.is_some() && has_all_gone {
+        let has_sent_all = sender.is_posted() && sender.is_idle() && !sender.has_unfetched();
+        if self.rings.is_some() && has_sent_all {
             self.endpoint.end();
             self.exchange.give_back();
             self.rings = None;
@@ -77,7 +76,7 @@ impl Task for Departure {
         let progress = Some(self.exchange.sender.progress());
         if self.progress != progress {
             self.progress = progress;
-            self.until = (now + PATIENCE).min(self.end);
+            self.until = (now + PROGRESS_TIMEOUT).min(self.end);
         }
         if moved.is_err() || self.exchange.is_over() || now >= self.until {
             return None;

@@ -1,7 +1,7 @@
 //! A channel between two calls of its user, while the peer fetches from its ring.
 //!
-//! A device answers READs by itself. Where a program has to answer them, the background thread does
-//! so until the next call, or until nothing is left to fetch.
+//! A device answers READs without its program. In user space the background thread answers them, until
+//! the next call or until the peer has fetched everything.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -13,37 +13,37 @@ use super::streams::Streams;
 
 /// A channel that the background thread drives.
 #[derive(Debug)]
-pub(crate) struct Loan {
-    name: TaskId,
-    streams: Shared<Lent>,
+pub(crate) struct DrivenChannel {
+    id: TaskId,
+    streams: Shared<Driven>,
 }
 
-impl Loan {
+impl DrivenChannel {
     /// # Errors
     ///
     /// When the background thread can take no more tasks.
     pub(crate) fn new(streams: Box<Streams>) -> io::Result<Self> {
-        let streams = Arc::new(Mutex::new(Lent(Some(streams))));
-        let name = background::leave(&streams)?;
-        Ok(Self { name, streams })
+        let streams = Arc::new(Mutex::new(Driven(Some(streams))));
+        let id = background::submit(&streams)?;
+        Ok(Self { id, streams })
     }
 
     /// Takes the channel back from the background thread.
-    pub(crate) fn recall(self) -> Option<Box<Streams>> {
-        background::take_back(self.name, &self.streams).0.take()
+    pub(crate) fn take_back(self) -> Option<Box<Streams>> {
+        background::take_back(self.id, &self.streams).0.take()
     }
 
-    /// Reads something of the channel.
-    pub(crate) fn ask<T>(&self, question: impl FnOnce(&Streams) -> T) -> Option<T> {
-        background::lock(&self.streams).0.as_deref().map(question)
+    /// Reads a property of the channel; `None` if it was taken back.
+    pub(crate) fn read<T>(&self, property: impl FnOnce(&Streams) -> T) -> Option<T> {
+        background::lock(&self.streams).0.as_deref().map(property)
     }
 }
 
 /// `None` once it was taken back.
 #[derive(Debug)]
-struct Lent(Option<Box<Streams>>);
+struct Driven(Option<Box<Streams>>);
 
-impl Task for Lent {
+impl Task for Driven {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.0.as_ref().map(|streams| streams.descriptor())
     }
