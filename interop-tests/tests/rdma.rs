@@ -88,8 +88,8 @@ fn third_party_copies_use_rdma() {
         for server in [&sites.source, &sites.destination] {
             let log = server.log();
             let line = log.lines().rfind(|line| line.contains("transfer finished"));
-            for told in ["way=\"rdma\"", "provider=soft", "ring-bytes="] {
-                assert!(line.is_some_and(|line| line.contains(told)), "{log}");
+            for detail in ["way=\"rdma\"", "provider=soft", "ring-bytes="] {
+                assert!(line.is_some_and(|line| line.contains(detail)), "{log}");
             }
         }
     }
@@ -127,8 +127,8 @@ fn a_forbidden_rdma_driver_is_refused() {
     let sites = Sites::with(&["--allowed-drivers", "tcp"]);
     let copied = sites.copy(&["-dcstack", "rdma"]);
     assert!(!copied.status.success(), "{copied}");
-    let told = copied.to_string();
-    assert!(told.contains("rdma driver not whitelisted"), "{told}");
+    let output = copied.to_string();
+    assert!(output.contains("rdma driver not whitelisted"), "{output}");
 }
 
 #[test]

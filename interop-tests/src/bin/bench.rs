@@ -141,7 +141,7 @@ fn wanted(rows: Vec<Row>, names: &[String]) -> Result<Vec<Row>, String> {
     let rows: Vec<Row> = rows.into_iter().filter(is_wanted).collect();
     if rows.is_empty() {
         let all = all.join(", ");
-        return Err(format!("unknown row; the rows are {all}"));
+        return Err(format!("there is no such row; there are {all}"));
     }
     Ok(rows)
 }

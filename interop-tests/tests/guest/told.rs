@@ -38,12 +38,12 @@ fn device_counters_are_reported() {
         ] {
             let reply = control.must("SITE GETNETSTACK", 250).unwrap();
             let log = server.log();
-            for told in settings(device) {
-                let line = format!(" {told}");
-                assert!(reply.lines.contains(&line), "{told}: {}", reply.text());
+            for detail in settings(device) {
+                let line = format!(" {detail}");
+                assert!(reply.lines.contains(&line), "{detail}: {}", reply.text());
                 assert!(
-                    log.contains(&line) || log.contains(&format!("\"{told}")),
-                    "{told}: {log}"
+                    log.contains(&line) || log.contains(&format!("\"{detail}")),
+                    "{detail}: {log}"
                 );
             }
             for counted in ["credits=", "pinned-bytes=", "round-trip-microseconds="] {

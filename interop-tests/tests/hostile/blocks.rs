@@ -331,7 +331,7 @@ fn empty_blocks_without_end_are_bounded_by_time() {
     let refused = control.dialogue().unwrap();
     assert!(
         begin.elapsed() < Duration::from_secs(15),
-        "a flood of empty blocks goes on for ever"
+        "a flood of empty blocks is not bounded"
     );
     assert_reply(
         &refused.last,

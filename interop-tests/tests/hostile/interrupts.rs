@@ -100,7 +100,7 @@ fn abor_while_a_stream_is_received() {
     assert_eq!(
         fixture.content("up"),
         pattern(1000),
-        "what arrived was lost"
+        "received data was lost"
     );
 }
 
@@ -111,7 +111,7 @@ fn abor_while_blocks_are_received() {
     assert_eq!(
         fixture.content("up"),
         pattern(1000),
-        "what arrived was lost"
+        "received data was lost"
     );
 }
 

@@ -166,24 +166,27 @@ impl Jail {
     }
 
     #[track_caller]
-    fn check_leak(&self, command: &str, told: &[u8]) {
-        let told = String::from_utf8_lossy(told);
-        assert!(!told.contains(SECRET), "{command} told the content: {told}");
+    fn check_leak(&self, command: &str, output: &[u8]) {
+        let output = String::from_utf8_lossy(output);
         assert!(
-            !told.contains(&SECRET_SIZE.to_string()),
-            "{command} told the size: {told}"
+            !output.contains(SECRET),
+            "{command} leaked the content: {output}"
         );
         assert!(
-            !told.contains("root:x:0:0"),
-            "{command} told /etc/passwd: {told}"
+            !output.contains(&SECRET_SIZE.to_string()),
+            "{command} leaked the size: {output}"
+        );
+        assert!(
+            !output.contains("root:x:0:0"),
+            "{command} leaked /etc/passwd: {output}"
         );
         // A reply may repeat the argument of the command; a listing that leaks the name has it at the end of a line.
         // The target of a link is no secret.
-        let named = told
+        let named = output
             .lines()
             .any(|line| line.ends_with(SECRET_NAME) && !line.contains(" -> "));
         let asked = command.ends_with(SECRET_NAME);
-        assert!(asked || !named, "{command} told the name: {told}");
+        assert!(asked || !named, "{command} leaked the name: {output}");
     }
 }
 

@@ -120,7 +120,7 @@ fn streams_restart(cut: Cut, places: &[usize]) {
         let mut channel = connect_data(control.passive().unwrap()).unwrap();
         control.must("STOR up", 150).unwrap();
         channel.write_all(&content[..place]).unwrap();
-        wait_until("what was sent is in the file", || {
+        wait_until("the sent bytes are in the file", || {
             fixture.content("up").len() == place
         });
         let said = cut.make(control, vec![channel]);
@@ -160,7 +160,7 @@ fn blocks_restart(cut: Cut, places: &[usize]) {
         let mut channels = [connect_data(port).unwrap(), connect_data(port).unwrap()];
         control.must("STOR up", 150).unwrap();
         interleaved(&mut channels, &content, place);
-        wait_until("what was sent is in the file", || {
+        wait_until("the sent bytes are in the file", || {
             is_there(&fixture.content("up"), &content, place)
         });
         let said = cut.make(control, channels.into());

@@ -71,7 +71,7 @@ fn a_full_disk_is_reported_and_stored_data_stays() {
         let same = |(index, byte): (usize, &u8)| *byte == content[index] || (blocks && *byte == 0);
         assert!(
             arrived.iter().enumerate().all(same),
-            "what arrived is not what was sent"
+            "the received bytes differ from the sent ones"
         );
         fixture.session_works(&mut control);
         control.must("DELE small/up", 250).unwrap();
@@ -112,7 +112,7 @@ fn a_file_that_shrinks_is_an_error() {
         let received = 1000 + count_to_end(channel, blocks);
         assert!(
             received < 64 << 20,
-            "the server sent what is not in the file"
+            "the server sent bytes that are not in the file"
         );
         let refused = control.dialogue().unwrap().last;
         assert_reply(

@@ -44,11 +44,6 @@ pub(super) fn measure() -> Result<Section, ExperimentError> {
         ("unpaced, messages of 2 MiB", run(Pace::Unpaced, 2 << 20)?),
     ];
     let [configured, _, _, auto, _, unpaced, _] = &runs;
-    let share = |outcome: &Outcome| outcome.rate_from(SETTLED) / POLICED as f64;
-    let drops = |outcome: &Outcome| -> u64 {
-        let settled = &outcome.intervals[SETTLED..];
-        settled.iter().map(|interval| interval.dropped).sum()
-    };
     let line = |(name, outcome): &(&str, Outcome)| {
         let stalls: u64 = outcome.intervals.iter().map(|part| part.stalls).sum();
         [
@@ -64,8 +59,6 @@ pub(super) fn measure() -> Result<Section, ExperimentError> {
         "dropped, settled",
         "queue pairs given up",
     ];
-    let found =
-        |outcome: &Outcome| format!("{}, {} drops", percent(share(outcome)), drops(outcome));
     Ok(Section {
         title: "A policer".to_owned(),
         description: DESCRIPTION.to_owned(),
@@ -74,25 +67,42 @@ pub(super) fn measure() -> Result<Section, ExperimentError> {
             name: "rdma-policer.svg".to_owned(),
             plot: plot(&[configured, auto, unpaced]),
         }],
-        targets: vec![
-            Target {
-                wanted: "with a configured rate, at least 97 % of the policed rate and no drops"
-                    .to_owned(),
-                found: found(&configured.1),
-                is_met: share(&configured.1) >= 0.97 && drops(&configured.1) == 0,
-            },
-            Target {
-                wanted: "with `rate=auto`, after 5 s, at least 95 % and no drops".to_owned(),
-                found: found(&auto.1),
-                is_met: share(&auto.1) >= 0.95 && drops(&auto.1) == 0,
-            },
-            Target {
-                wanted: "unpaced, a stall below 10 %".to_owned(),
-                found: percent(share(&unpaced.1)),
-                is_met: share(&unpaced.1) < 0.1,
-            },
-        ],
+        targets: targets(&configured.1, &auto.1, &unpaced.1),
     })
+}
+
+/// The share of the policed rate from the sixth second on.
+fn share(outcome: &Outcome) -> f64 {
+    outcome.rate_from(SETTLED) / POLICED as f64
+}
+
+/// Dropped messages from the sixth second on.
+fn drops(outcome: &Outcome) -> u64 {
+    let settled = &outcome.intervals[SETTLED..];
+    settled.iter().map(|interval| interval.dropped).sum()
+}
+
+fn targets(configured: &Outcome, auto: &Outcome, unpaced: &Outcome) -> Vec<Target> {
+    let found =
+        |outcome: &Outcome| format!("{}, {} drops", percent(share(outcome)), drops(outcome));
+    vec![
+        Target {
+            wanted: "with a configured rate, at least 97 % of the policed rate and no drops"
+                .to_owned(),
+            found: found(configured),
+            is_met: share(configured) >= 0.97 && drops(configured) == 0,
+        },
+        Target {
+            wanted: "with `rate=auto`, after 5 s, at least 95 % and no drops".to_owned(),
+            found: found(auto),
+            is_met: share(auto) >= 0.95 && drops(auto) == 0,
+        },
+        Target {
+            wanted: "unpaced, a stall below 10 %".to_owned(),
+            found: percent(share(unpaced)),
+            is_met: share(unpaced) < 0.1,
+        },
+    ]
 }
 
 fn run(pace: Pace, message_bytes: u64) -> Result<Outcome, ExperimentError> {

@@ -49,62 +49,90 @@ pub(super) fn cases() -> Vec<Case> {
         let options = vec!["-verify-checksum", "-checksum-alg", algorithm];
         cases.extend(every_direction(&options.join(" "), &options));
     }
-    for options in LAYOUTS {
-        let name =
-            |direction: &str| format!("globus-url-copy/options {direction} {}", options.join(" "));
-        cases.push(Case::new(name("get"), move |context| {
-            get(context, options, SIZE)
-        }));
-        cases.extend(Case::third_party(name("third-party"), move |context| {
-            third_party(context, options, SIZE)
-        }));
-    }
-    cases.extend(Case::third_party(
-        "globus-url-copy/options third-party -verify-checksum -checksum-alg ADLER32",
-        |context| {
-            let options = ["-verify-checksum", "-checksum-alg", "ADLER32"];
-            third_party(context, &options, SIZE)
-        },
-    ));
-    cases.extend(Case::third_party(
-        "globus-url-copy/options third-party -notpt",
-        |context| third_party(context, &["-notpt"], SIZE),
-    ));
-    cases.extend(Case::third_party(
-        "globus-url-copy/options third-party, passive source",
-        |context| source_listens(context, &[]),
-    ));
+    cases.extend(LAYOUTS.into_iter().flat_map(layout));
+    cases.extend(third_party_only());
     for options in [&[][..], &["-p", "4"]] {
-        let name = |what: &str| format!("globus-url-copy/options {what} {}", options.join(" "));
-        cases.push(Case::new(name("get, active server"), move |context| {
-            server_connects(context, options)
-        }));
-        cases.push(Case::new(name("-ipv6 get and -list"), move |context| {
-            ipv6_get(context, options)
-        }));
-        cases.push(Case::new(name("-ipv6 put"), move |context| {
-            ipv6_put(context, options)
-        }));
-        cases.push(Case::new(name("-ipv6 third-party"), move |context| {
-            ipv6_third_party(context, options)
-        }));
-        cases.push(Case::new(
-            name("whole machine served, get and put"),
-            move |context| whole_machine(context, options),
-        ));
-        cases.push(Case::new(name("put over a longer file"), move |context| {
+        cases.extend(connections(options));
+        cases.extend(over_longer_file(options));
+    }
+    cases.extend(single());
+    cases
+}
+
+fn layout(options: &'static [&'static str]) -> Vec<Case> {
+    let name =
+        |direction: &str| format!("globus-url-copy/options {direction} {}", options.join(" "));
+    let get = Case::new(name("get"), move |context| get(context, options, SIZE));
+    let mut cases = Case::third_party(name("third-party"), move |context| {
+        third_party(context, options, SIZE)
+    });
+    cases.insert(0, get);
+    cases
+}
+
+/// Options that the client only supports between servers.
+fn third_party_only() -> Vec<Case> {
+    [
+        Case::third_party(
+            "globus-url-copy/options third-party -verify-checksum -checksum-alg ADLER32",
+            |context| {
+                let options = ["-verify-checksum", "-checksum-alg", "ADLER32"];
+                third_party(context, &options, SIZE)
+            },
+        ),
+        Case::third_party("globus-url-copy/options third-party -notpt", |context| {
+            third_party(context, &["-notpt"], SIZE)
+        }),
+        Case::third_party(
+            "globus-url-copy/options third-party, passive source",
+            |context| source_listens(context, &[]),
+        ),
+    ]
+    .concat()
+}
+
+fn mode_name(what: &str, options: &[&str]) -> String {
+    format!("globus-url-copy/options {what} {}", options.join(" "))
+}
+
+/// Active and IPv6 data connections, and a server of the whole machine.
+fn connections(options: &'static [&'static str]) -> Vec<Case> {
+    let case = |what: &str, run: fn(&Context<'_>, &[&str]) -> Result<Observation, Failure>| {
+        Case::new(mode_name(what, options), move |context| {
+            run(context, options)
+        })
+    };
+    vec![
+        case("get, active server", server_connects),
+        case("-ipv6 get and -list", ipv6_get),
+        case("-ipv6 put", ipv6_put),
+        case("-ipv6 third-party", ipv6_third_party),
+        case("whole machine served, get and put", whole_machine),
+    ]
+}
+
+fn over_longer_file(options: &'static [&'static str]) -> Vec<Case> {
+    let put = Case::new(
+        mode_name("put over a longer file", options),
+        move |context| {
             context.remote_sample("copy", SIZE + 1000)?;
             put(context, options, SIZE)
-        }));
-        cases.extend(Case::third_party(
-            name("third-party over a longer file"),
-            move |context| {
-                context.remote_sample("copy", SIZE + 1000)?;
-                third_party(context, options, SIZE)
-            },
-        ));
-    }
-    cases.extend([
+        },
+    );
+    let mut cases = Case::third_party(
+        mode_name("third-party over a longer file", options),
+        move |context| {
+            context.remote_sample("copy", SIZE + 1000)?;
+            third_party(context, options, SIZE)
+        },
+    );
+    cases.insert(0, put);
+    cases
+}
+
+/// Options with one case each.
+fn single() -> Vec<Case> {
+    vec![
         Case::new(
             "globus-url-copy/options -rp, a path relative to the home",
             |context| relative(context, &["-rp"], ""),
@@ -132,8 +160,7 @@ pub(super) fn cases() -> Vec<Case> {
             "globus-url-copy/options -checksum-alg with an unknown name is refused",
             |context| refused(context, &["-verify-checksum", "-checksum-alg", "NOSUCHSUM"]),
         ),
-    ]);
-    cases
+    ]
 }
 
 /// The options in a get, a put and a third-party copy.

@@ -95,6 +95,14 @@ impl<'a> Issue<'a> {
             validity: None,
         }
     }
+
+    /// Sets the begin and the end.
+    pub(super) fn valid(self, validity: [&'a str; 2]) -> Self {
+        Self {
+            validity: Some(validity),
+            ..self
+        }
+    }
 }
 
 impl Authority {

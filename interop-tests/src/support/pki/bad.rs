@@ -163,6 +163,28 @@ pub(super) fn make(
         .try_for_each(|kind| maker.make(kind))
 }
 
+/// A proxy certificate of a chain.
+#[derive(Clone, Copy)]
+struct Proxy<'a> {
+    /// The subject; `None` for the issuer's subject with one more common name.
+    subject: Option<&'a str>,
+    policy: &'a str,
+    /// The path length constraint in the notation of OpenSSL, or empty.
+    path_length: &'a str,
+    validity: Option<[&'a str; 2]>,
+}
+
+impl<'a> Proxy<'a> {
+    fn new(policy: &'a str) -> Self {
+        Self {
+            subject: None,
+            policy,
+            path_length: "",
+            validity: None,
+        }
+    }
+}
+
 struct Maker<'a> {
     top: &'a Path,
     authority: &'a Authority,
@@ -177,6 +199,7 @@ impl Maker<'_> {
         let (name, subject) = (kind.file_name(), kind.subject());
         let issue = Issue::new(&name, &subject, self.user);
         let authority = self.authority;
+        let full = Proxy::new(FULL);
         match kind {
             BadKind::UnknownAuthority => {
                 let unknown = self.root("unknown", "/DC=test/O=Grid/CN=Unknown Authority")?;
@@ -204,20 +227,13 @@ impl Maker<'_> {
                 self.certificate(authority, &issue)?;
                 authority.revoke(&self.top.join(format!("{name}.pem")))
             }
-            BadKind::Expired => self.certificate(
-                authority,
-                &Issue {
-                    validity: Some(PAST),
-                    ..issue
-                },
-            ),
-            BadKind::NotYetValid => self.certificate(
-                authority,
-                &Issue {
-                    validity: Some(FUTURE),
-                    ..issue
-                },
-            ),
+            BadKind::Expired | BadKind::NotYetValid => {
+                let validity = match kind {
+                    BadKind::Expired => PAST,
+                    _ => FUTURE,
+                };
+                self.certificate(authority, &issue.valid(validity))
+            }
             BadKind::AuthorityAsUser => self.certificate(
                 authority,
                 &Issue {
@@ -227,44 +243,44 @@ impl Maker<'_> {
                 },
             ),
             BadKind::NameConstraintBroken => self.certificate(self.narrow, &issue),
-            BadKind::ProxyExpired => self.proxies(kind, &subject, &[("", FULL, "", Some(PAST))]),
+            BadKind::ProxyExpired => {
+                let validity = Some(PAST);
+                self.proxies(kind, &subject, &[Proxy { validity, ..full }])
+            }
             BadKind::PathLengthExceeded => {
-                let none = ",pathlen:0";
-                self.proxies(
-                    kind,
-                    &subject,
-                    &[("", FULL, none, None), ("", FULL, "", None)],
-                )
+                let path_length = ",pathlen:0";
+                let first = Proxy {
+                    path_length,
+                    ..full
+                };
+                self.proxies(kind, &subject, &[first, full])
             }
-            BadKind::FullBelowLimited => self.proxies(
-                kind,
-                &subject,
-                &[("", LIMITED, "", None), ("", FULL, "", None)],
-            ),
+            BadKind::FullBelowLimited => self.proxies(kind, &subject, &[Proxy::new(LIMITED), full]),
             BadKind::SubjectNotExtended => {
-                let own = format!("{ORGANISATION}/CN=alice/CN=1");
-                self.proxies(kind, &subject, &[(&own, FULL, "", None)])
+                let other = format!("{ORGANISATION}/CN=alice/CN=1");
+                let proxy = Proxy {
+                    subject: Some(&other),
+                    ..full
+                };
+                self.proxies(kind, &subject, &[proxy])
             }
-            BadKind::IndependentProxy => {
-                self.proxies(kind, &subject, &[("", INDEPENDENT, "", None)])
-            }
+            BadKind::IndependentProxy => self.proxies(kind, &subject, &[Proxy::new(INDEPENDENT)]),
             BadKind::SignedByUser => {
-                authority.issue(&Issue::new(
-                    "signer",
-                    &format!("{ORGANISATION}/CN=Signer"),
-                    self.user,
-                ))?;
-                let signer = format!("{ORGANISATION}/CN=Signer");
-                let signer = Authority::of(self.top, "signer", &signer, self.user)?;
-                self.certificate(
-                    &signer,
-                    &Issue {
-                        key: &self.proxy,
-                        ..issue
-                    },
-                )
+                let signed = Issue {
+                    key: &self.proxy,
+                    ..issue
+                };
+                self.certificate(&self.user_as_signer()?, &signed)
             }
         }
+    }
+
+    /// A user whose key signs certificates, though the user's certificate is not that of an authority.
+    fn user_as_signer(&self) -> Result<Authority, PkiError> {
+        let subject = format!("{ORGANISATION}/CN=Signer");
+        let issue = Issue::new("signer", &subject, self.user);
+        self.authority.issue(&issue)?;
+        Authority::of(self.top, "signer", &subject, self.user)
     }
 
     /// An authority with a key of its own.
@@ -285,35 +301,30 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// A valid user certificate with proxies below it. Each proxy has a subject (empty for the correct one),
-    /// a policy, a path length and a validity.
-    fn proxies(
-        &self,
-        kind: BadKind,
-        subject: &str,
-        proxies: &[(&str, &str, &str, Option<[&str; 2]>)],
-    ) -> Result<(), PkiError> {
+    /// A valid user certificate with proxies below it.
+    fn proxies(&self, kind: BadKind, subject: &str, proxies: &[Proxy<'_>]) -> Result<(), PkiError> {
         let mut name = format!("{}-0", kind.file_name());
         let mut chain = vec![
             self.authority
                 .issue(&Issue::new(&name, subject, self.user))?,
         ];
         let (mut issuer, mut key) = (subject.to_owned(), self.user);
-        for (number, &(own, policy, path_length, validity)) in (1..).zip(proxies) {
+        for (number, proxy) in (1..).zip(proxies) {
             let signer = Authority::of(self.top, &name, &issuer, key)?;
             name = format!("{}-{number}", kind.file_name());
-            issuer = match own {
-                "" => format!("{issuer}/CN={number}"),
-                own => own.to_owned(),
+            issuer = match proxy.subject {
+                None => format!("{issuer}/CN={number}"),
+                Some(subject) => subject.to_owned(),
             };
             key = &self.proxy;
             let extensions = format!(
                 "keyUsage = critical,digitalSignature,keyEncipherment\n\
-                 proxyCertInfo = critical,language:{policy}{path_length}\n"
+                 proxyCertInfo = critical,language:{}{}\n",
+                proxy.policy, proxy.path_length
             );
             let below = signer.issue(&Issue {
                 extensions: &extensions,
-                validity,
+                validity: proxy.validity,
                 ..Issue::new(&name, &issuer, key)
             })?;
             chain.insert(0, below);

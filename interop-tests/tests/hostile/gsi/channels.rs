@@ -262,7 +262,7 @@ fn a_truncated_record_is_an_error_and_earlier_data_stays() {
         assert_reply(&refused.last, &[426, 500], &["record|TLS|decrypt"]);
         assert!(
             site.fixture.content("up") == content,
-            "what arrived was lost"
+            "received data was lost"
         );
     }
     session.must("PROT C", 200).unwrap();
@@ -286,7 +286,7 @@ fn a_replayed_record_is_an_error() {
     assert_reply(&refused.last, &[426, 500], &["record|TLS|decrypt"]);
     assert!(
         site.fixture.content("up") == content,
-        "what arrived was lost"
+        "received data was lost"
     );
     session.must("PROT C", 200).unwrap();
     site.session_works(&mut session);

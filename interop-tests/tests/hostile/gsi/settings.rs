@@ -177,7 +177,7 @@ fn invalid_dcsc_credentials_are_refused() {
             "the beginning of a certificate",
             certificate[..200].to_vec(),
         ),
-        ("much of nothing", vec![b'A'; 30_000]),
+        ("a long invalid value", vec![b'A'; 30_000]),
     ] {
         let refused = session
             .command(&format!("DCSC P {}", base64(&blob)))
