@@ -1,4 +1,5 @@
-//! What each process can and cannot do under its filter, in a thread that is confined for good.
+//! System calls that each process can and cannot make under its filter. Each test runs in a thread of its own, because a
+//! filter cannot be removed.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -25,11 +26,11 @@ fn under(filter: &Filter, work: impl FnOnce() + Send) {
     });
 }
 
-/// What a system call with these arguments answers: `None` if it is made.
+/// The error of a system call with these arguments; `None` if it succeeds.
 fn call(number: i64, arguments: [usize; 4]) -> Option<i32> {
     let [a, b, c, d] = arguments;
-    // SAFETY: every call that the tests make is refused by a filter, or has arguments that the kernel
-    // refuses, and points to nothing.
+    // SAFETY: every call of the tests is refused by a filter, or has arguments that the kernel refuses, and none has pointers
+    // to memory.
     let result = unsafe { libc::syscall(number, a, b, c, d) };
     (result == -1).then(|| io::Error::last_os_error().raw_os_error().unwrap())
 }
@@ -46,7 +47,7 @@ fn socket(family: i32, kind: i32, protocol: i32) -> Option<i32> {
     )
 }
 
-/// Calls that would let a process out of any sandbox, by number, with arguments that do nothing.
+/// Calls that would escape a sandbox. They are made with arguments that have no effect.
 const NEVER: &[(&str, i64)] = &[
     ("execve", libc::SYS_execve),
     ("execveat", libc::SYS_execveat),
@@ -80,7 +81,7 @@ const NEVER: &[(&str, i64)] = &[
     ("clock_settime", libc::SYS_clock_settime),
 ];
 
-/// What processes other than the monitor must not do either.
+/// Further calls that processes other than the monitor must not make.
 const NEVER_BUT_MONITOR: &[(&str, i64)] = &[
     ("kill", libc::SYS_kill),
     ("tkill", libc::SYS_tkill),
@@ -134,7 +135,7 @@ fn no_process_gets_out() {
 }
 
 #[test]
-fn calls_that_came_late_do_not_exist_and_so_libraries_use_others() {
+fn later_calls_fail_as_on_older_kernels() {
     for (process, filter) in confined() {
         eprintln!("{process}");
         under(&filter, || {
@@ -146,7 +147,7 @@ fn calls_that_came_late_do_not_exist_and_so_libraries_use_others() {
                 libc::SYS_mount_setattr,
                 libc::SYS_process_madvise,
                 libc::SYS_memfd_secret,
-                // A call that does not exist yet.
+                // A number without a call.
                 511,
             ] {
                 assert_eq!(call(late, [usize::MAX; 4]), ENOSYS, "{late}");
@@ -225,7 +226,7 @@ fn a_server_has_only_the_sockets_that_it_needs() {
 }
 
 #[test]
-fn io_uring_is_there_for_those_that_name_it() {
+fn io_uring_is_permitted_if_it_is_requested() {
     for (io_uring, expected) in [(false, ENOSYS), (true, Some(libc::EFAULT))] {
         let needs = Needs {
             io_uring,
@@ -251,7 +252,7 @@ fn memory_is_written_or_executed_but_not_both() {
             Some(file) => (0, file.as_raw_fd()),
             None => (libc::MAP_ANONYMOUS, -1),
         };
-        // SAFETY: it maps new memory, which nothing else uses.
+        // SAFETY: it maps new memory, which is not used otherwise.
         let page = unsafe {
             let flags = libc::MAP_PRIVATE | kind;
             libc::mmap(std::ptr::null_mut(), PAGE, protection, flags, file, 0)
@@ -265,11 +266,11 @@ fn memory_is_written_or_executed_but_not_both() {
             assert!(map(BOTH, Some(&library)).is_none());
             assert!(map(EXECUTE | libc::PROT_READ, None).is_none());
             assert!(map(libc::PROT_READ, Some(&library)).is_some());
-            // Only the server loads libraries while it works: those of name services.
+            // Only the server loads libraries at run time: modules of name services.
             let loaded = map(EXECUTE | libc::PROT_READ, Some(&library)).is_some();
             assert_eq!(loaded, process.starts_with("server"));
             let page = map(libc::PROT_WRITE, None).unwrap();
-            // SAFETY: the page was mapped above, and nothing else uses it.
+            // SAFETY: the page was mapped above, and is not used otherwise.
             let executable = unsafe { libc::mprotect(page, PAGE, EXECUTE | libc::PROT_READ) };
             let error = io::Error::last_os_error().raw_os_error();
             assert_eq!((executable, error), (-1, EPERM));
@@ -282,7 +283,7 @@ const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 
 fn control(descriptor: &impl AsRawFd, command: i32, argument: i32) -> Option<i32> {
-    // SAFETY: no command that the tests give works on memory.
+    // SAFETY: none of the tested commands accesses memory.
     let result = unsafe { libc::fcntl(descriptor.as_raw_fd(), command, argument) };
     (result == -1).then(|| io::Error::last_os_error().raw_os_error().unwrap())
 }
@@ -400,7 +401,7 @@ fn a_front_process_opens_nothing_and_connects_nowhere() {
         assert_eq!(number(TcpListener::bind("127.0.0.1:0")), EPERM);
         assert_eq!(number(UnixDatagram::unbound()), EPERM);
         assert_eq!(number(UnixDatagram::pair()), EPERM);
-        // A socket that listened connects with these, without a call of connect(2).
+        // With MSG_FASTOPEN even a listening socket connects, without a call of connect(2).
         let (socket, fast) = (descriptor(&listener), 0x2000_0000);
         assert_eq!(call(libc::SYS_sendto, [socket, 0, 0, fast]), EPERM);
         assert_eq!(call(libc::SYS_sendmsg, [socket, 0, fast, 0]), EPERM);

@@ -1,4 +1,4 @@
-//! Which files a process can open under Landlock, in a thread that is confined for good.
+//! Files that a process can open under Landlock. Each test runs in a thread of its own, because a domain cannot be left.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn under(files: Files, work: impl FnOnce() + Send) {
     });
 }
 
-/// Whether this kernel has Landlock; says so if not.
+/// Whether this kernel has Landlock; prints a message if not.
 fn kernel_has_landlock() -> bool {
     let has = landlock_abi().is_some();
     if !has {
@@ -28,7 +28,7 @@ fn refused<T>(result: std::io::Result<T>) -> bool {
     result.is_err_and(|error| error.raw_os_error() == Some(libc::EACCES))
 }
 
-/// `a/b`, `other`, and a file `secret` in each.
+/// Directories `a/b` and `other`, each with a file `secret`.
 struct Tree(tempfile::TempDir);
 
 impl Tree {
@@ -47,7 +47,7 @@ impl Tree {
 }
 
 #[test]
-fn what_is_not_named_is_closed() {
+fn unlisted_files_cannot_be_opened() {
     if !kernel_has_landlock() {
         return;
     }
@@ -110,7 +110,7 @@ fn a_file_that_is_replaced_stays_open_and_a_link_is_followed_to_its_place() {
 }
 
 #[test]
-fn logs_are_made_anew_and_nothing_else_is_done_to_them() {
+fn logs_can_be_created_and_appended_to_only() {
     if !kernel_has_landlock() {
         return;
     }
@@ -126,7 +126,7 @@ fn logs_are_made_anew_and_nothing_else_is_done_to_them() {
 }
 
 #[test]
-fn links_in_a_directory_lead_on() {
+fn links_in_a_directory_are_followed() {
     if !kernel_has_landlock() {
         return;
     }
@@ -147,7 +147,7 @@ fn links_in_a_directory_lead_on() {
 }
 
 #[test]
-fn what_is_missing_is_told_unless_it_can_come() {
+fn missing_places_are_reported_unless_they_can_be_created() {
     let tree = Tree::new();
     let files = Files::at([
         Place::new("/no/such/directory", Access::Read),
@@ -166,7 +166,7 @@ fn what_is_missing_is_told_unless_it_can_come() {
 }
 
 #[test]
-fn without_a_network_there_is_no_port() {
+fn without_a_network_no_port_can_be_used() {
     // Linux 6.7.
     if landlock_abi().is_none_or(|version| version < 4) {
         eprintln!("skipped: this kernel's Landlock knows no ports");

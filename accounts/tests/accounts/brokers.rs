@@ -1,4 +1,4 @@
-//! Brokers come and go, and are not too many.
+//! The start, the end and the number of brokers.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -64,7 +64,7 @@ fn calls_of_a_broker_that_hangs_fail_in_time_and_then_at_once() {
     let storage = &served.storage;
     write(storage, path("f"), b"content").unwrap();
     let broker = storage.broker().unwrap();
-    // Stopped, it stands for one whose files hang.
+    // A stopped broker simulates one whose file system hangs.
     kill_process(pid(broker), Signal::STOP).unwrap();
     let goes_on = OnDrop(|| kill_process(pid(broker), Signal::CONT).unwrap());
     let is_stopped = || {
@@ -83,7 +83,7 @@ fn calls_of_a_broker_that_hangs_fail_in_time_and_then_at_once() {
     }
     assert!(begun.elapsed() < CALL, "each of them waited");
     drop(goes_on);
-    // Its late answer says that it works again.
+    // Its late answer shows that it works again.
     let begun = Instant::now();
     while storage.stat(path("f")).is_err() {
         assert!(begun.elapsed() < PATIENCE);
@@ -104,21 +104,21 @@ fn a_root_that_was_replaced_is_opened_by_the_next_login() {
     let open = || ACCOUNTS.open(&request(ALICE.name, &root));
     let old = open().unwrap();
     write(&old, path("old file"), b"x").unwrap();
-    // As long as nothing happens all logins share a process.
+    // While the root is unchanged, all logins share a process.
     assert_eq!(open().unwrap().broker(), old.broker());
     fs::rename(&root, place.path().join("old")).unwrap();
-    // Refused, rather than served from a directory that has no path any more.
+    // Refused, rather than served from a directory that no longer has a path.
     let refused = open().unwrap_err();
     assert!(matches!(refused, AccountError::Refused(_)), "{refused}");
     make();
     let new = open().unwrap();
     write(&new, path("new file"), b"x").unwrap();
     assert_eq!(names(&new, path("/")).unwrap(), ["new file"]);
-    // Sessions that are there use what is found under the path as well.
+    // Existing sessions use the new directory as well.
     assert_eq!(names(&old, path("/")).unwrap(), ["new file"]);
 }
 
-/// Limits under which every login has a broker started.
+/// Limits under which every login starts a broker.
 fn never_fresh(brokers: usize) -> BrokerLimits {
     BrokerLimits {
         brokers,
@@ -151,10 +151,10 @@ fn an_account_that_never_ends_its_listings_leaves_brokers_to_others() {
         brokers.insert(storage.broker().unwrap());
         held.push((storage, listing));
     }
-    // One that serves, and two that finish what they began.
+    // One serves, and two finish their listings.
     assert_eq!((brokers.len(), accounts.running()), (3, 3));
     Served::by(&accounts, BOB).storage.stat(path("/")).unwrap();
-    // After a reload a login needs a broker that looks the account up.
+    // After a reload a login needs a new broker, which looks the account up.
     accounts.renew();
     let refused = accounts.open(&alice).unwrap_err();
     assert!(matches!(refused, AccountError::Finishing(3)), "{refused}");
@@ -183,7 +183,7 @@ fn an_account_with_many_roots_leaves_brokers_to_others() {
 }
 
 #[test]
-fn sessions_go_over_to_the_broker_of_the_newest_login() {
+fn sessions_move_to_the_broker_of_the_newest_login() {
     let accounts = accounts_within(never_fresh(8));
     let directory = long_directory(ALICE);
     let open = || {
@@ -199,7 +199,7 @@ fn sessions_go_over_to_the_broker_of_the_newest_login() {
     assert_ne!(new.broker(), Some(first));
     old.make_directory(path("made")).unwrap();
     assert_eq!(old.broker(), new.broker());
-    // The listing goes on where it began, and its broker ends with it.
+    // The listing continues on its broker, which then ends.
     while let Some(run) = listing.next_run(1).unwrap() {
         entries += run.count();
     }
@@ -222,7 +222,7 @@ fn calls_go_on_while_logins_replace_brokers() {
                 scope.spawn(move || {
                     let name = format!("d{number}");
                     while !stopped.load(Ordering::Relaxed) {
-                        // Nothing is done twice, and nothing fails.
+                        // No call is made twice, and none fails.
                         storage.make_directory(path(&name)).unwrap();
                         assert!(names(storage, path("/")).unwrap().contains(&name));
                         storage.remove_directory(path(&name)).unwrap();
@@ -262,7 +262,7 @@ fn a_broker_that_died_comes_back_with_the_next_call() {
 }
 
 #[test]
-fn calls_that_read_do_not_notice_that_brokers_die() {
+fn read_calls_survive_the_death_of_brokers() {
     let served = Served::new(BOB);
     let storage = &served.storage;
     write(storage, path("f"), b"content").unwrap();
@@ -279,7 +279,7 @@ fn calls_that_read_do_not_notice_that_brokers_die() {
                             assert_eq!(content(&storage.open_read(path("f")).unwrap()), b"content")
                         }
                         2 => assert!(names(storage, path("/")).unwrap().contains(&"f".to_owned())),
-                        // This may have been done by the one that died, and cannot be done twice.
+                        // The broker that died may have carried it out, and it fails the second time.
                         _ => {
                             let name = format!("d{number}");
                             let made = errno(storage.make_directory(path(&name)));
@@ -292,17 +292,17 @@ fn calls_that_read_do_not_notice_that_brokers_die() {
                 }
             });
         }
-        // The threads end also when this one fails.
+        // The threads end also if this one fails.
         let _stop = OnDrop(|| stopped.store(true, Ordering::Relaxed));
-        // Each process dies when every thread has had an answer from it, in the middle of whatever they
-        // do then: a call survives one death, not two.
+        // Each process is killed after every thread has had answers from it, during any of their calls: a call survives one
+        // death, but not two.
         for _ in 0..20 {
             let before = done.each_ref().map(|done| done.load(Ordering::Relaxed));
             let begun = Instant::now();
             let behind =
                 |(done, before): (&AtomicUsize, &usize)| done.load(Ordering::Relaxed) < before + 3;
             while done.iter().zip(&before).any(behind) {
-                assert!(begun.elapsed() < PATIENCE, "nothing is done any more");
+                assert!(begun.elapsed() < PATIENCE, "the threads make no progress");
                 std::thread::yield_now();
             }
             kill(storage.broker().unwrap());
@@ -338,12 +338,12 @@ fn an_idle_broker_ends_and_comes_back() {
     let served = Served::by(&accounts, ALICE);
     for _ in 0..3 {
         served.storage.stat(path("/")).unwrap();
-        // It may have ended again already.
+        // The broker may have ended again.
         if let Some(broker) = served.storage.broker() {
             wait_for_end(broker);
         }
     }
-    // A listing is work, however long it takes.
+    // A broker with a listing in progress is not idle.
     for number in 0..1000 {
         fs::write(served.real(&format!("file{number}")), "").unwrap();
     }
@@ -360,7 +360,7 @@ fn an_idle_broker_ends_and_comes_back() {
 }
 
 #[test]
-fn there_are_no_more_brokers_than_allowed() {
+fn the_number_of_brokers_is_limited() {
     let accounts = accounts(2, Duration::from_secs(600));
     let alice = Served::by(&accounts, ALICE);
     let bob = Served::by(&accounts, BOB);
@@ -368,14 +368,14 @@ fn there_are_no_more_brokers_than_allowed() {
     alice.storage.stat(path("/")).unwrap();
     let ended = bob.storage.broker().unwrap();
     let carol = Served::by(&accounts, CAROL);
-    // The one that was idle for longest made room, and comes back in place of the next.
+    // The broker that was idle for longest has ended. Its restart ends the next one.
     wait_for_end(ended);
     assert_eq!(bob.storage.broker(), None);
     let ended = alice.storage.broker().unwrap();
     bob.storage.stat(path("/")).unwrap();
     wait_for_end(ended);
 
-    // Those that are at work stay.
+    // Busy brokers are not ended.
     let streams = [&bob, &carol].map(|served| {
         for number in 0..1000 {
             fs::write(served.real(&format!("file{number}")), "").unwrap();
@@ -390,8 +390,8 @@ fn there_are_no_more_brokers_than_allowed() {
 }
 
 #[test]
-fn the_monitor_counts_the_brokers_of_an_account_whoever_asks() {
-    // As one who took the process over that asks: without its limits.
+fn the_monitor_limits_the_brokers_of_an_account_itself() {
+    // Requests of a compromised login process, which ignores its own limits.
     let monitor = Arc::new(monitored::take_monitor());
     let alice = request(ALICE.name, "/");
     let mut held = Vec::new();
@@ -403,7 +403,7 @@ fn the_monitor_counts_the_brokers_of_an_account_whoever_asks() {
         assert!(held.len() < 2 * BROKERS, "there is no end");
     };
     assert_eq!(refused, Errno::AGAIN);
-    // Half of what all may have together.
+    // Half of the total.
     assert_eq!(held.len(), BROKERS / 2);
     let others = Accounts::new(
         Arc::clone(&monitor) as Arc<dyn BrokerSource>,
@@ -416,7 +416,7 @@ fn the_monitor_counts_the_brokers_of_an_account_whoever_asks() {
     );
     let bob = Served::by(&others, BOB);
     bob.storage.stat(path("/")).unwrap();
-    // When they have ended nothing is left of them, and the account has others.
+    // When they have ended they are reaped, and the account may have others.
     drop(held);
     let broker = bob.storage.broker().unwrap();
     let parent = status(broker, "PPid");
@@ -433,13 +433,13 @@ fn the_monitor_counts_the_brokers_of_an_account_whoever_asks() {
 }
 
 #[test]
-fn nothing_is_left_when_the_server_ends() {
+fn all_processes_end_with_the_server() {
     let accounts = accounts(8, Duration::from_secs(600));
     let served = Served::by(&accounts, ALICE);
     let broker = served.storage.broker().unwrap();
     let monitor = status(broker, "PPid").parse().unwrap();
     drop(accounts);
-    // Sessions that are there go on, without a way to another broker.
+    // Existing sessions continue, but cannot start another broker.
     served.storage.stat(path("/")).unwrap();
     wait_for_end(monitor);
     kill(broker);
@@ -499,7 +499,7 @@ fn logins_of_one_account_share_a_broker() {
 }
 
 #[test]
-fn a_hundred_thousand_entries_come_in_pieces_and_hold_up_nobody() {
+fn a_listing_of_a_hundred_thousand_entries_does_not_delay_other_calls() {
     const FILES: usize = 100_000;
     let served = Served::new(CAROL);
     let storage = &served.storage;
@@ -531,7 +531,7 @@ fn a_hundred_thousand_entries_come_in_pieces_and_hold_up_nobody() {
     assert!(seen.into_iter().all(|seen| seen));
     assert_eq!(storage.broker(), Some(broker));
     let after = (resident("self"), resident(&broker.to_string()));
-    // The names and facts alone are 10 MB. Other tests run in this process meanwhile.
+    // Names and metadata alone take 10 MB. Other tests run concurrently in this process.
     assert!(
         after.1.saturating_sub(before.1) < 2_000_000,
         "{before:?} {after:?}"
@@ -547,7 +547,7 @@ fn a_removal_is_cancelled_while_it_runs() {
     let served = Served::new(ALICE);
     let storage = &served.storage;
     let tree = served.real("t");
-    // Far more than is removed until the question comes.
+    // Far more entries than are removed before the first poll.
     for directory in 0..200 {
         let directory = tree.join(directory.to_string());
         fs::create_dir_all(&directory).unwrap();
@@ -560,7 +560,7 @@ fn a_removal_is_cancelled_while_it_runs() {
     let result = errno(storage.remove_tree(path("t"), &|| true));
     match result {
         Some(Errno::CANCELED) => assert!(tree.exists()),
-        // A machine that removes a hundred thousand files in a tenth of a second is not asked.
+        // A machine that removes a hundred thousand files in a tenth of a second is finished before the first poll.
         None => assert!(!tree.exists()),
         other => panic!("{other:?}"),
     }
@@ -568,7 +568,7 @@ fn a_removal_is_cancelled_while_it_runs() {
 }
 
 #[test]
-fn descriptors_are_given_back() {
+fn descriptors_are_closed() {
     let served = Served::new(BOB);
     let storage = &served.storage;
     write(storage, path("f"), b"x").unwrap();

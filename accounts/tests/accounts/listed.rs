@@ -1,4 +1,4 @@
-//! Files of root that the monitor opens for a server that may not.
+//! Files that the monitor opens as root for a server without permission.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
@@ -15,7 +15,7 @@ use crate::{monitored, own};
 
 static MONITOR: LazyLock<Monitor> = LazyLock::new(monitored::take_monitor);
 
-/// What monitors are told of, each in a directory of its own.
+/// The list of the monitors; each file is in a directory of its own.
 pub(crate) fn files() -> Vec<PathBuf> {
     [
         "secret",
@@ -30,7 +30,7 @@ pub(crate) fn files() -> Vec<PathBuf> {
     .into()
 }
 
-/// A listed file, whose directory is there and root's.
+/// A listed file. Its directory exists and belongs to root.
 fn listed(name: &str) -> PathBuf {
     let file = Path::new(PLACE).join(format!("listed-{name}/file"));
     let directory = file.parent().unwrap();
@@ -46,7 +46,7 @@ fn open(file: &Path) -> Result<String, OpenError> {
     Ok(content)
 }
 
-/// Does something as Alice, in a thread of its own.
+/// Runs a closure as Alice, in a thread of its own.
 fn as_alice<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = std::thread::spawn(move || {
         let (uid, gid) = (Uid::from_raw(ALICE.uid), Gid::from_raw(ALICE.uid));
@@ -59,7 +59,7 @@ fn as_alice<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
 }
 
 #[test]
-fn a_file_of_the_list_is_opened_for_who_may_not_read_it() {
+fn a_listed_file_is_opened_for_a_process_without_permission() {
     let file = listed("secret");
     fs::write(&file, "key").unwrap();
     own(&file, 0, 0, 0o400);
@@ -70,7 +70,7 @@ fn a_file_of_the_list_is_opened_for_who_may_not_read_it() {
 }
 
 #[test]
-fn what_is_opened_is_the_file_that_is_there_now() {
+fn the_present_file_of_the_name_is_opened() {
     let file = listed("renewed");
     for content in ["old", "new"] {
         let new = file.with_extension("new");
@@ -113,7 +113,7 @@ fn links_of_root_are_followed() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_at_once() {
+fn other_types_of_files_are_refused_at_once() {
     let pipe = listed("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
     assert_eq!(open(&pipe), Err(OpenError::NoFile));
@@ -125,7 +125,7 @@ fn what_is_no_file_is_refused_at_once() {
 }
 
 #[test]
-fn what_others_could_exchange_is_refused() {
+fn files_that_other_accounts_could_replace_are_refused() {
     let file = listed("exposed");
     fs::write(&file, "key").unwrap();
     let directory = file.parent().unwrap();
@@ -133,7 +133,7 @@ fn what_others_could_exchange_is_refused() {
         own(directory, uid, ALICE.uid, mode);
         assert_eq!(open(&file), Err(OpenError::Exposed), "{uid} {mode:o}");
     }
-    // In a world-writable directory with the sticky bit, root's files stay.
+    // In a world-writable directory with the sticky bit other accounts cannot replace root's files.
     own(directory, 0, 0, 0o1777);
     assert_eq!(open(&file).unwrap(), "key");
     own(&file, ALICE.uid, ALICE.uid, 0o400);

@@ -1,5 +1,5 @@
-//! Accounts and a file system that only this test program sees: a mount namespace of its own, with
-//! another account database and an empty `/mnt`. Nothing of it is left when the program ends.
+//! Accounts and a file system for this test program only: a mount namespace of its own, with another account database and an
+//! empty `/mnt`. The kernel removes them when the program ends.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write as _;
@@ -8,16 +8,16 @@ use std::path::Path;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 
-/// Where the tests have their directories.
+/// The directory of the tests.
 pub(crate) const PLACE: &str = "/mnt";
 
-/// An account of the tests; its number is that of its group too.
+/// An account of the tests. Its uid is also the gid of its group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TestAccount {
     pub(crate) name: &'static str,
     pub(crate) uid: u32,
     shell: &'static str,
-    /// The last field but one of its line in the shadow database.
+    /// The expiry date, the last field but one of its line in the shadow database.
     expires: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub(crate) const BOB: TestAccount = TestAccount {
     uid: 64_002,
     ..ALICE
 };
-/// Her shell allows no login, which is no reason to refuse her.
+/// Her shell permits no login, but is executable, so she must not be refused.
 pub(crate) const CAROL: TestAccount = TestAccount {
     name: "gridhaul-carol",
     uid: 64_003,
@@ -59,10 +59,10 @@ pub(crate) const BARRED: TestAccount = TestAccount {
 };
 const ALL: [TestAccount; 6] = [ALICE, BOB, CAROL, DISABLED, EXPIRED, BARRED];
 
-/// A PAM service that has a rule of its own besides those of the account database.
+/// A PAM service with a rule of its own in addition to those of the account database.
 pub(crate) const PAM_SERVICE: &str = "gridhaul-tests";
 
-/// The group that Alice and Bob are in besides their own.
+/// A supplementary group of Alice and Bob.
 pub(crate) const TEAM: (&str, u32) = ("gridhaul-team", 64_010);
 
 /// Must be called before there is a second thread.
@@ -97,7 +97,7 @@ impl TestAccount {
     }
 }
 
-/// Puts another directory over that of PAM's services.
+/// Mounts another directory over that of PAM's services.
 fn describe_service() -> std::io::Result<()> {
     let services = Path::new(PLACE).join("pam.d");
     fs::create_dir(&services)?;
@@ -110,7 +110,7 @@ fn describe_service() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Puts copies with a few more lines over the files of the account database.
+/// Mounts copies with further lines over the files of the account database.
 fn extend() -> std::io::Result<()> {
     let mut users = String::new();
     let mut secrets = String::new();

@@ -1,4 +1,4 @@
-//! Files of three accounts, as the kernel lets them have them.
+//! Brokers of three accounts, with the permission checks of the kernel.
 
 mod brokers;
 mod listed;
@@ -21,16 +21,16 @@ use machine::{PLACE, TestAccount};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
-/// What tests share that do not count brokers.
+/// The pool that is shared by tests which do not count brokers.
 static ACCOUNTS: LazyLock<Accounts> = LazyLock::new(|| accounts(BROKERS, Duration::from_secs(600)));
 
-/// What every monitor counts to.
+/// The number of brokers that every monitor is configured with.
 const BROKERS: usize = 64;
 
-/// What takes longer never ends.
+/// The time after which an operation is taken for stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// `daemon`, which every machine has, is below it.
+/// Above the uid of `daemon`, which every machine has.
 const LEAST_UID: u32 = 2;
 
 fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
@@ -70,7 +70,7 @@ fn request(account: &str, root: impl AsRef<Path>) -> AccountRequest {
     }
 }
 
-/// A directory of an account, served to it.
+/// A directory of an account, and its storage.
 struct Served {
     directory: TempDir,
     storage: AccountStorage,
@@ -136,7 +136,7 @@ fn names(storage: &dyn Storage, path: &Path) -> Result<Vec<String>, StorageError
     Ok(names)
 }
 
-/// A line of what the kernel says of a process, without its title.
+/// A field of `/proc/PID/status`.
 fn status(pid: u32, title: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(title));
@@ -146,11 +146,11 @@ fn status(pid: u32, title: &str) -> String {
         .to_owned()
 }
 
-/// Standard input and its like, the root twice, the links of its descriptors, and a socket for each thread.
+/// The descriptors of an idle broker: standard ones, the root twice, `/proc/self/fd`, and a socket for each thread.
 const BROKERS_DESCRIPTORS: usize = 3 + 2 + 1 + 16;
 
-/// Waits until a process holds no more descriptors than these. What it has sent it closes after that, and
-/// the server may be quicker.
+/// Waits until a process has at most this many descriptors. It closes a descriptor after sending it, which may be later than
+/// its receipt.
 fn wait_for_few_descriptors(process: u32, few: usize) {
     let begun = Instant::now();
     loop {

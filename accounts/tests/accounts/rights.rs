@@ -1,4 +1,4 @@
-//! What accounts may do, and which may be used.
+//! The permissions of accounts, and which accounts may be used.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::{
 };
 
 #[test]
-fn what_is_made_belongs_to_the_account_and_its_group() {
+fn new_files_belong_to_the_account_and_its_group() {
     for account in [ALICE, BOB, CAROL] {
         let served = Served::new(account);
         let storage = &served.storage;
@@ -54,7 +54,7 @@ fn accounts_open_their_files_past_the_page_cache() {
     assert_eq!(read.direct().is_some(), has_direct);
     let written = storage.open_write_direct(path("file"), WriteMode::Keep);
     assert_eq!(written.unwrap().direct().is_some(), has_direct);
-    // It is opened again for what it was opened for.
+    // The second descriptor has the access mode of the first.
     storage.set_mode(path("file"), 0o200).unwrap();
     let file = storage.open_write_direct(path("file"), WriteMode::Keep);
     assert_eq!(file.unwrap().direct().is_some(), has_direct);
@@ -65,7 +65,7 @@ fn accounts_open_their_files_past_the_page_cache() {
 }
 
 #[test]
-fn attributes_are_read_and_set_with_the_rights_of_the_account() {
+fn attributes_are_read_and_set_with_the_permissions_of_the_account() {
     let place = directory_of(0, 0, 0o755);
     let file = place.path().join("file");
     fs::write(&file, "content").unwrap();
@@ -91,7 +91,7 @@ fn attributes_are_read_and_set_with_the_rights_of_the_account() {
 }
 
 #[test]
-fn what_the_account_may_not_do_is_refused_by_the_kernel() {
+fn the_kernel_refuses_calls_without_permission() {
     let place = directory_of(0, 0, 0o755);
     let bobs = place.path().join("bobs");
     fs::write(&bobs, "secret").unwrap();
@@ -119,7 +119,7 @@ fn what_the_account_may_not_do_is_refused_by_the_kernel() {
         Some(Errno::PERM)
     );
     assert_eq!(fs::read(&bobs).unwrap(), b"secret");
-    // It may see what is there, and is told what it may do with it.
+    // The account may see the metadata, which includes its access.
     assert_eq!(names(&alice, path("/")).unwrap().len(), 2);
     assert!(!alice.stat(path("bobs")).unwrap().access.read);
     assert!(bob.stat(path("bobs")).unwrap().access.read);
@@ -202,7 +202,7 @@ fn a_session_begins_at_home() {
     assert_eq!(begins(&path(PLACE).join("home/$USER")), path("/"));
     let elsewhere = directory_of(ALICE.uid, ALICE.uid, 0o700);
     assert_eq!(begins(elsewhere.path()), path("/"));
-    // In a root that holds the homes of all, another one's is closed.
+    // In a root with all home directories, those of other accounts are inaccessible.
     let all = ACCOUNTS.open(&request(ALICE.name, PLACE)).unwrap();
     let bobs = format!("home/{}", BOB.name);
     assert_eq!(errno(all.list(path(&bobs))), Some(Errno::ACCESS));
@@ -276,12 +276,12 @@ fn a_broker_has_the_rights_of_its_account_and_no_others() {
         assert_eq!(status(pid, set), "0000000000000000", "{set}");
     }
     assert_eq!(status(pid, "NoNewPrivs"), "1");
-    // What the kernel does not let other processes of the account look into or trace belongs to root.
+    // The /proc files of a process that is not dumpable belong to root.
     assert_eq!(
         fs::metadata(format!("/proc/{pid}/environ")).unwrap().uid(),
         0
     );
-    // Under the monitor's filter and its own.
+    // It has the monitor's filter and its own.
     assert_eq!(
         (status(pid, "Seccomp"), status(pid, "Seccomp_filters")),
         ("2".into(), "2".into())
@@ -302,6 +302,6 @@ fn the_monitor_keeps_what_it_needs_of_root() {
     }
     assert_eq!(status(monitor, "NoNewPrivs"), "1");
     assert_eq!(status(monitor, "Threads"), "1");
-    // Standard ones, the socket to the server, and one that tells when the broker has ended.
+    // Standard descriptors, the socket to the server, and a pidfd of the broker.
     wait_for_few_descriptors(monitor, 3 + 1 + 1);
 }

@@ -1,19 +1,19 @@
-//! Monitors for a test program. They must be started before there is a second thread, and the test
-//! runner starts some before the first test: so they are started before `main`.
+//! Monitors for a test program. They must be started before there is a second thread, but the test runner starts threads
+//! before the first test. So they are started before `main`.
 
 use std::io::Write as _;
 use std::sync::Mutex;
 
 use gridhaul_accounts::Monitor;
 
-/// How many tests may take one.
+/// The number of monitors, of which each test takes one.
 const MONITORS: usize = 12;
 
 static STARTED: Mutex<Option<Result<Vec<Monitor>, String>>> = Mutex::new(None);
 
 #[used]
-// SAFETY: the C library calls what this section points to, with arguments that need not be taken. What
-// is done there is to allocate, to fork and to call the kernel, for which the C library is ready by then.
+// SAFETY: the C library calls the functions that this section points to, with arguments that may be ignored. The function
+// allocates, forks and makes system calls, for which the C library is initialized by then.
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
 
@@ -31,14 +31,14 @@ extern "C" fn start() {
     *STARTED.lock().expect("nobody else") = Some(started);
 }
 
-/// A monitor. Where there is none the program ends here, and says that it tested nothing.
+/// Takes a monitor. If none could be started, ends the program with a message that no test has run.
 #[expect(clippy::exit, reason = "what all tests need is missing")]
 pub(crate) fn take_monitor() -> Monitor {
     let mut started = STARTED.lock().expect("nobody panicked");
     match started.as_mut().expect("it was called before main") {
         Ok(monitors) => monitors.pop().expect("enough of them"),
         Err(reason) => {
-            // Not through `eprintln`, whose words the test runner keeps to itself.
+            // Not with `eprintln`, whose output the test runner captures.
             let _ = writeln!(
                 std::io::stderr(),
                 "SKIPPED: {reason}; nothing is tested here"

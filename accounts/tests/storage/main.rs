@@ -1,8 +1,7 @@
-//! What is asked of `PosixStorage`, asked of `AccountStorage`: by way of a broker everything is the same.
-//! Not among it are the tests that interfere between two entries of a removal or of a listing: a broker
-//! does not ask then, and reads ahead.
+//! Runs the tests of `PosixStorage` on `AccountStorage`: the results through a broker must be the same. Tests that interfere
+//! between two entries of a removal or of a listing are left out, because a broker polls less often and reads ahead.
 //!
-//! The account is root, for the tests set up files as root. Without root nothing is tested, which is said.
+//! The account is root, because the tests set up files as root. Without root no test runs, and a message is printed.
 
 #[path = "../../../storage/tests/posix/attributes.rs"]
 mod attributes;
@@ -35,7 +34,7 @@ use gridhaul_accounts::{
 };
 use gridhaul_storage::{PosixOptions, StorageError};
 
-/// The storage that is tested.
+/// The storage under test.
 type Files = AccountStorage;
 
 static ACCOUNTS: LazyLock<Accounts> = LazyLock::new(|| {

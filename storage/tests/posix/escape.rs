@@ -277,7 +277,7 @@ fn a_directory_swapped_for_a_link_leads_nowhere() {
 }
 
 #[test]
-fn a_directory_moved_out_of_the_root_takes_nobody_along() {
+fn a_directory_moved_out_of_the_root_takes_no_session_along() {
     let prison = Prison::new();
     fs::create_dir_all(prison.at("root/a/b/c")).unwrap();
     let inside = prison.at("root/a/b");
@@ -297,7 +297,7 @@ fn a_directory_moved_out_of_the_root_takes_nobody_along() {
 }
 
 #[test]
-fn renames_elsewhere_disturb_nobody() {
+fn renames_elsewhere_have_no_effect() {
     let prison = Prison::new();
     let (one, other) = (prison.at("one"), prison.at("other"));
     fs::write(&one, b"").unwrap();
