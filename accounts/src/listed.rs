@@ -24,9 +24,7 @@ pub enum OpenError {
     #[error("it was not configured when the server started")]
     Unlisted,
     /// Another account than root could replace it.
-    #[error(
-        "others than root may put another in its place: let only root write to its directories"
-    )]
+    #[error("accounts other than root can replace it: let only root write to its directories")]
     Exposed,
     /// It is not a regular file.
     #[error("it is no file")]

@@ -1,4 +1,4 @@
-//! What the monitor, and the brokers that it starts, are configured with.
+//! The configuration of the monitor and the brokers that it starts.
 
 use crate::policy::AccountPolicy;
 

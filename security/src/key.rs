@@ -159,7 +159,9 @@ impl PrivateKey {
         KINDS
             .iter()
             .find_map(|(scheme, kind)| Some((self.key.choose_scheme(&[*scheme])?, *kind)))
-            .ok_or_else(|| KeyError::Signature("certificates know no such algorithm".into()))
+            .ok_or_else(|| {
+                KeyError::Signature("X.509 has no signature algorithm for this key".into())
+            })
     }
 
     fn from_der(der: &PrivateKeyDer<'_>) -> Result<Self, KeyError> {
@@ -168,7 +170,7 @@ impl PrivateKey {
         let public = key
             .public_key()
             .map(|public| public.to_vec())
-            .ok_or_else(|| KeyError::Malformed("its public half cannot be made".into()))?;
+            .ok_or_else(|| KeyError::Malformed("its public key cannot be derived".into()))?;
         Ok(Self {
             key,
             public,

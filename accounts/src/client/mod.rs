@@ -55,7 +55,7 @@ impl Accounts {
         let mut broker = self.pool.newest(request)?;
         if let Some(error) = broker.root_has_gone() {
             let (account, root) = (&request.account, request.root.display());
-            info!(account, %root, %error, "a root is not what was opened: it is opened anew");
+            info!(account, %root, %error, "a root was replaced in the file system: it is opened again");
             broker = self.pool.replace(request, &broker)?;
         }
         if let Err(error) = broker.start() {

@@ -1,4 +1,4 @@
-//! What a broker is asked for, and the interface that starts one.
+//! The interface that starts brokers, and its request.
 
 use std::fmt;
 use std::os::fd::OwnedFd;

@@ -93,7 +93,7 @@ impl MessageProtection {
     /// When the keys are invalid.
     pub fn new(keys: MessageKeys) -> Result<Self, ContextError> {
         if keys.unsent.len() > MOST_UNSENT {
-            return Err(ContextError::protocol("too much is unsent"));
+            return Err(ContextError::protocol("too many records are unsent"));
         }
         let secrets = keys.integrity;
         let integrity = match keys.integrity_sequence {
@@ -163,7 +163,7 @@ impl MessageProtection {
             .advance(token, &mut self.unsent, &mut message)?;
         if self.unsent.len() > MOST_UNSENT {
             return Err(ContextError::protocol(
-                "the peer changes its keys without end",
+                "the peer sends too many key updates",
             ));
         }
         Ok(message)

@@ -151,11 +151,11 @@ impl Context {
         output: &mut Vec<u8>,
     ) -> Result<State, ContextError> {
         if matches!(state, State::Complete | State::Failed) {
-            return Err(ContextError::protocol("the context takes no more tokens"));
+            return Err(ContextError::protocol("the context accepts no more tokens"));
         }
         self.tokens += 1;
         if self.tokens > MAX_TOKENS {
-            return Err(ContextError::protocol("the context takes too many tokens"));
+            return Err(ContextError::protocol("the peer has sent too many tokens"));
         }
         check_whole(token)?;
         let mut message = Vec::new();

@@ -79,7 +79,7 @@ impl IntegrityKeys {
         sequence: u64,
     ) -> Result<Self, ContextError> {
         let secrets = secrets.ok_or_else(|| {
-            ContextError::protocol("an integrity-only token came, but the cipher suite has none")
+            ContextError::protocol("the peer has sent an integrity-only token, which the cipher suite does not support")
         })?;
         let key = secrets.key.bytes();
         let algorithm = match key.len() {

@@ -46,7 +46,7 @@ pub fn sign(
     let key_info = public_key_info(request)?;
     let language = policy
         .language()
-        .ok_or_else(|| refused("its policy cannot be written"))?;
+        .ok_or_else(|| refused("its policy cannot be encoded"))?;
     check(issuer, &policy, now).map_err(refused)?;
 
     let serial = serial(key_info);
@@ -60,7 +60,7 @@ pub fn sign(
         refused("its key usage is malformed, or has no digital signatures (RFC 3820 3.2)")
     })?;
     let validity = validity(now - CLOCK_SKEW, issuer.expires())
-        .map_err(|_| refused("its end cannot be written"))?;
+        .map_err(|_| refused("its end of validity cannot be encoded"))?;
     let information = extension(
         &family.extension_identifier(),
         true,
@@ -108,7 +108,7 @@ fn check(issuer: &Credential, policy: &ProxyPolicy, now: SystemTime) -> Result<(
         .proxy()
         .is_some_and(|proxy| proxy.policy == ProxyPolicy::Limited);
     if is_limited && *policy == ProxyPolicy::InheritAll {
-        return Err("below a limited proxy no full one may follow");
+        return Err("a limited proxy cannot issue a full one");
     }
     Ok(())
 }

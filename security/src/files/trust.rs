@@ -165,7 +165,7 @@ fn read_all(path: &Path, entries: Vec<Entry>, old: &Files, now: Instant) -> (Fil
         let is_there = entries.iter().any(|entry| entry.name == name);
         if !is_there && !is_over(since, now) {
             let reason = format!(
-                "the file is gone, and counts for {} s more",
+                "the file is gone, and its content stays in use for {} s",
                 REMOVAL_DELAY.as_secs()
             );
             builder.add_parsed(name, TrustFileKind::RevocationLists, Err(reason.into()));

@@ -12,7 +12,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<(String, Vec<String>)>, String
     let (subject, rest, quoted) = match line.strip_prefix(b"\"") {
         Some(quoted) => {
             let end = closing_quote(quoted)
-                .ok_or("the quote that opens the subject is not closed: write \" behind it")?;
+                .ok_or("the quote that opens the subject is not closed: write \" after it")?;
             (&quoted[..end], &quoted[end + 1..], true)
         }
         None => {
@@ -67,7 +67,7 @@ fn accounts(text: &[u8], quoted: bool) -> Result<Vec<String>, String> {
         }
     }
     if accounts.is_empty() {
-        return Err("no account follows the subject: write one behind it".to_owned());
+        return Err("no account follows the subject: write one after it".to_owned());
     }
     accounts
         .into_iter()

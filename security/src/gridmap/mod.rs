@@ -121,7 +121,9 @@ fn compared(subject: &str) -> String {
 fn note(problems: &mut Vec<GridmapProblem>, line: usize, reason: impl fmt::Display) {
     let reason = match problems.len() {
         0..MAX_PROBLEMS => reason.to_string(),
-        MAX_PROBLEMS => "this one is wrong and maybe others below; mend the lines above".to_owned(),
+        MAX_PROBLEMS => {
+            "this line is invalid, and perhaps further ones: correct the lines above".to_owned()
+        }
         _ => return,
     };
     problems.push(GridmapProblem { line, reason });

@@ -73,7 +73,7 @@ impl TlsAcceptance {
     fn show(&mut self, mut piece: &[u8]) -> Result<(), TlsError> {
         while !piece.is_empty() {
             if self.connection.read_tls(&mut piece).map_err(protocol)? == 0 {
-                return Err(TlsError::protocol("the peer ended the connection before"));
+                return Err(TlsError::protocol("the peer has closed the connection"));
             }
             self.connection.process_new_packets().map_err(protocol)?;
         }

@@ -89,7 +89,7 @@ impl Connection {
                 .read_tls(&mut records)
                 .map_err(|error| TlsError::protocol(error.to_string()))?;
             if read == 0 {
-                return Err(TlsError::protocol("the peer ended the connection before"));
+                return Err(TlsError::protocol("the peer has closed the connection"));
             }
             let state = self
                 .hellos

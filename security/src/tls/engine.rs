@@ -153,7 +153,9 @@ impl TlsEngine {
     ) -> Result<Range<usize>, TlsError> {
         match &mut self.state {
             State::Traffic(traffic) => traffic.open_in_place(record, output),
-            State::Handshake(_) | State::Failed => Err(TlsError::protocol("there are no keys")),
+            State::Handshake(_) | State::Failed => {
+                Err(TlsError::protocol("the handshake is not complete"))
+            }
         }
     }
 
@@ -175,7 +177,9 @@ impl TlsEngine {
     pub fn wrap(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), TlsError> {
         match &mut self.state {
             State::Traffic(traffic) => traffic.wrap(plaintext, output),
-            State::Handshake(_) | State::Failed => Err(TlsError::protocol("there are no keys")),
+            State::Handshake(_) | State::Failed => {
+                Err(TlsError::protocol("the handshake is not complete"))
+            }
         }
     }
 
@@ -188,7 +192,9 @@ impl TlsEngine {
     pub fn wrap_into(&mut self, plaintext: &[u8], records: &mut [u8]) -> Result<usize, TlsError> {
         match &mut self.state {
             State::Traffic(traffic) => traffic.wrap_into(plaintext, records),
-            State::Handshake(_) | State::Failed => Err(TlsError::protocol("there are no keys")),
+            State::Handshake(_) | State::Failed => {
+                Err(TlsError::protocol("the handshake is not complete"))
+            }
         }
     }
 
@@ -219,7 +225,9 @@ impl TlsEngine {
     pub fn note_sealed(&mut self, records: u64, output: &mut Vec<u8>) -> Result<(), TlsError> {
         match &mut self.state {
             State::Traffic(traffic) => traffic.note_sealed(records, output),
-            State::Handshake(_) | State::Failed => Err(TlsError::protocol("there are no keys")),
+            State::Handshake(_) | State::Failed => {
+                Err(TlsError::protocol("the handshake is not complete"))
+            }
         }
     }
 

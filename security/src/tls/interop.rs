@@ -49,7 +49,7 @@ impl Drop for Program {
     }
 }
 
-/// Makes the handshake, hears what the peer says, and repeats it.
+/// Performs the handshake, receives data, and echoes it.
 fn repeat(engine: &mut TlsEngine, mut stream: TcpStream) {
     let mut input = vec![0; 4096];
     let mut heard = Vec::new();

@@ -216,7 +216,7 @@ impl Building {
         let before = self.last_good.find(file, kind)?.clone();
         self.problems.push(TrustProblem {
             file: file.to_owned(),
-            reason: format!("{}; what was in it before stays in use", defect.reason),
+            reason: format!("{}; the previous content stays in use", defect.reason),
             is_grave: false,
         });
         Some(before)

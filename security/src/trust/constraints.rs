@@ -235,7 +235,7 @@ fn is_host_within(host: &str, base: &str) -> bool {
 /// A mailbox, all mailboxes of a host, or, with a leading dot, of all hosts below it.
 fn is_email_within(email: &str, base: &str) -> Result<bool, ConstraintError> {
     let Some((mailbox, host)) = email.rsplit_once('@') else {
-        return Err(ConstraintError::Unusable("an address of mail has no @"));
+        return Err(ConstraintError::Unusable("an e-mail address has no @"));
     };
     Ok(match base.rsplit_once('@') {
         // RFC 5280 7.5: the local part is case-sensitive.

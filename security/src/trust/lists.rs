@@ -207,7 +207,8 @@ pub(super) fn refuse(
     let whom = match (&names[..], &policies[..]) {
         ([], []) => {
             unusable.of_unknown.get_or_insert_with(|| file.to_owned());
-            "of an authority without a revocation list (nothing says whose list this is)".to_owned()
+            "of an authority without a revocation list (the file does not identify its authority)"
+                .to_owned()
         }
         ([], _) => "of the authority of that name".to_owned(),
         (names, _) => format!("of {}", names.join(", ")),

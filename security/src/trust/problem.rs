@@ -1,4 +1,4 @@
-//! What the administrator learns about a file that cannot be used.
+//! Problems of files, for reports to the administrator.
 
 /// A file of a trust directory that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -106,7 +106,7 @@ impl Entry {
             let found = words.next().unwrap_or_default();
             return Err(match String::from_utf8_lossy(&found) {
                 word if word.is_empty() => "'pos_rights' is missing at its end".to_owned(),
-                word => format!("'{word}' stands where access_id_CA or pos_rights is expected"),
+                word => format!("'{word}' was found, but access_id_CA or pos_rights is expected"),
             });
         }
         while words.peek().is_some_and(is_right) {
@@ -152,7 +152,7 @@ fn argument(words: &mut impl Iterator<Item = Vec<u8>>, keyword: &[u8]) -> Result
     let value = words.next().and_then(|_| words.next());
     value.ok_or_else(|| {
         let keyword = String::from_utf8_lossy(keyword);
-        format!("there must be two words behind '{keyword}'")
+        format!("there must be two words after '{keyword}'")
     })
 }
 

@@ -77,7 +77,7 @@ pub enum VomsError {
     },
     /// The vomsdir has no file for its server.
     #[error(
-        "the vomsdir has nothing about {vo} on {host}: if it is to be trusted, add {vo}/{host}.lsc"
+        "the vomsdir has no server of {vo} on {host}: if it is to be trusted, add {vo}/{host}.lsc"
     )]
     UnknownServer {
         /// The virtual organization.

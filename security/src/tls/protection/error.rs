@@ -9,9 +9,9 @@ pub(in crate::tls) enum RecordError {
     Forged,
     #[error("a record is longer than TLS allows")]
     TooLong,
-    #[error("a record is of a type that does not belong here")]
+    #[error("a record has an unexpected type")]
     Unexpected,
-    #[error("the connection has used up its keys")]
+    #[error("the keys of the connection are exhausted")]
     Exhausted,
     #[error("there is no room for the records")]
     NoRoom,

@@ -54,7 +54,7 @@ impl Traffic {
             }
             HANDSHAKE => Err(Failure::new(
                 AlertDescription::NoRenegotiation,
-                "the peer wants another handshake, which TLS 1.3 has abolished",
+                "the peer requests renegotiation, which is not supported",
             )),
             _ => Err(RecordError::Unexpected.into()),
         }

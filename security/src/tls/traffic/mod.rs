@@ -67,7 +67,9 @@ impl Traffic {
     /// When this engine has performed the handshake itself, or has sent a close_notify.
     pub(super) fn hand_over(self) -> Result<ConnectionKeys, TlsError> {
         let KeySchedule::HandedOver(keys) = self.keys else {
-            return Err(TlsError::protocol("the keys are those of the handshake"));
+            return Err(TlsError::protocol(
+                "this process has performed the handshake, and has no keys to hand over",
+            ));
         };
         if self.is_closed {
             return Err(TlsError::protocol("this end of the connection is closed"));
