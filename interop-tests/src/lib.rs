@@ -14,7 +14,7 @@
 //!
 //! The [table](cases::table) of cases drives `globus-url-copy`, gfal2, `curl`, `lftp` and Python's `ftplib`
 //! against our server and against the real `globus-gridftp-server`. The real server is the oracle: a
-//! case that it fails proves nothing, unless the case documents the deviation of the real server and the
+//! case that it fails is worthless, unless the case documents the deviation of the real server and the
 //! correct behaviour. The tests of this crate run the table; `interop-report` prints it.
 //!
 //! [`Pki`] has certificates, keys and proxies of users that both servers accept, and of some that no

@@ -57,7 +57,7 @@ impl Cpus {
     ///
     /// # Errors
     ///
-    /// When the machine has none of them.
+    /// When sched_setaffinity(2) fails, because the machine has none of them.
     pub fn pin(&self) -> io::Result<()> {
         let mut set = CpuSet::new();
         self.numbers.iter().for_each(|number| set.set(*number));

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(25);
 /// One thing to measure.
 #[derive(Debug)]
 pub struct Row {
-    /// Its name, as `--row` takes it.
+    /// Its name, for `--row`.
     pub name: String,
     /// Its group in reports.
     pub group: Group,

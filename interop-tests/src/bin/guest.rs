@@ -17,7 +17,7 @@ struct Arguments {
     /// Its memory, in MiB
     #[arg(long, default_value_t = 1024)]
     memory: u32,
-    /// How long it may run, in seconds
+    /// Its time limit, in seconds
     #[arg(long, default_value_t = 300)]
     seconds: u64,
     /// The program and its arguments

@@ -17,7 +17,7 @@ pub struct Case {
     pub setup: Setup,
     /// Why the real server is expected to fail, if it is. Ours must pass in any case.
     pub deviation: Option<&'static str>,
-    /// How often to try when the client program crashes.
+    /// The number of attempts when the client program crashes.
     pub(super) attempts: usize,
     run: Arc<Run>,
 }

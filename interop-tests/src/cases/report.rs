@@ -1,4 +1,4 @@
-//! Prints the table: one line for each case, ours beside the real server's.
+//! The report: one line for each case, with the outcomes of both servers.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -86,7 +86,7 @@ impl Row {
 pub struct Outcome {
     /// The verdict.
     pub verdict: Verdict,
-    /// How long it took.
+    /// The duration.
     pub elapsed: Duration,
 }
 

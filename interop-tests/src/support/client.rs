@@ -212,7 +212,7 @@ pub struct Finished {
     pub stdout: Vec<u8>,
     /// Its standard error.
     pub stderr: Vec<u8>,
-    /// How long it took.
+    /// Its duration.
     pub elapsed: Duration,
 }
 

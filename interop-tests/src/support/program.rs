@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::client::{ClientError, find};
 
-/// Which program serves.
+/// A server program.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Kind {
     /// Ours: `gridhaul-server`.

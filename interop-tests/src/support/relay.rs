@@ -54,7 +54,7 @@ impl Relay {
         Ok(Self { address, state })
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

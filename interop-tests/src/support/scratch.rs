@@ -43,7 +43,7 @@ impl Scratch {
         })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -25,12 +25,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Which program serves.
+    /// The program.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Where its control channel listens.
+    /// The address of its control channel.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

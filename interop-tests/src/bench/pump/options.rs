@@ -18,7 +18,7 @@ pub struct Options {
     /// The length of the file
     #[arg(long)]
     pub(super) bytes: u64,
-    /// Where to listen or to connect to
+    /// The address to listen on or to connect to
     #[arg(long)]
     pub(super) address: SocketAddr,
     /// The file

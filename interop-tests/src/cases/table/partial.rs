@@ -140,7 +140,7 @@ fn third_party(context: &Context<'_>, mode: &[&str], part: Part) -> Result<Obser
     Ok(Observation::none())
 }
 
-/// Where the last part of the sparse file begins, in bytes; its last bytes are not a hole.
+/// The offset of the last part of the sparse file, in bytes; the part ends with data.
 const LAST_PART: u64 = SPARSE - 1_000_000;
 
 fn last_part() -> Vec<String> {

@@ -106,7 +106,7 @@ const FTPLIB_ROLES: [(&str, Role); 2] = [("ipv6", Role::Ipv6), ("read_only", Rol
 const FTPLIB_DEVIATIONS: [(&str, &str); 14] = [
     (
         "mkd",
-        "it answers 553 to MKD of what exists, and has other words before the path of its 257",
+        "it answers 553 to MKD of an existing name, and has another text before the path of its 257",
     ),
     (
         "rmd",
@@ -121,7 +121,7 @@ const FTPLIB_DEVIATIONS: [(&str, &str); 14] = [
     ("listing", LINE_ENDS),
     ("listing_of_a_file_and_a_pattern", LINE_ENDS),
     ("mlsd", LINE_ENDS),
-    ("opts_utf8", "it answers 500 though its FEAT says UTF8"),
+    ("opts_utf8", "it answers 500 though its FEAT lists UTF8"),
     ("quit_before_login", "it answers 211"),
     (
         "unknown_commands",

@@ -17,7 +17,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Connects and reads nothing, not even the greeting.
+    /// Connects without reading the greeting.
     ///
     /// # Errors
     ///
@@ -242,7 +242,7 @@ impl Control {
             .map(drop)
     }
 
-    /// Listens at the address that the control channel comes from, and sends it to the server with `PORT`.
+    /// Listens on the local address of the control channel, and sends it to the server with `PORT`.
     ///
     /// # Errors
     ///
@@ -274,7 +274,7 @@ impl Control {
         }
     }
 
-    /// Connects to a data port of the server, from the address that the control channel comes from.
+    /// Connects to a data port of the server from the local address of the control channel.
     ///
     /// # Errors
     ///
