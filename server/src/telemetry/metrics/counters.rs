@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
-use gridhaul_stack::DetailValue;
+use gridhaul_stack::{Detail, DetailValue};
 use gridhaul_storage::{ChecksumAlgorithm, ChecksumSource, FoundChecksum};
 
 use crate::telemetry::event::{Event, Transfer, source_name};
@@ -204,22 +204,26 @@ impl Counters {
             add_to(&self.ways, [("way", movement.way)], 1);
         }
         for detail in transfer.details {
-            match &detail.value {
-                DetailValue::Text(text) => self.add_choice(detail.name, text.clone()),
-                DetailValue::Count(count) => {
-                    add_to(&self.channel_counts, [("count", detail.name)], *count);
-                }
-                DetailValue::Shared(count) => {
-                    add_to(&self.device_counts, [("count", detail.name)], *count);
-                }
-                DetailValue::Setting(_) | DetailValue::Holding(_) => {}
-            }
+            self.add_detail(detail);
         }
         self.data_connections_refused
             .inc_by(transfer.refused as u64);
         for (algorithm, _) in transfer.checksums {
             let labels = [("algorithm", algorithm.name()), ("source", ON_ARRIVAL)];
             add_to(&self.checksums, labels, 1);
+        }
+    }
+
+    fn add_detail(&self, detail: &Detail) {
+        match &detail.value {
+            DetailValue::Text(text) => self.add_choice(detail.name, text.clone()),
+            DetailValue::Count(count) => {
+                add_to(&self.channel_counts, [("count", detail.name)], *count);
+            }
+            DetailValue::Shared(count) => {
+                add_to(&self.device_counts, [("count", detail.name)], *count);
+            }
+            DetailValue::Setting(_) | DetailValue::Holding(_) => {}
         }
     }
 
@@ -279,11 +283,9 @@ fn add_one(counter: &Counter) {
     counter.inc();
 }
 
-/// Adds to one counter of a family. A time series begins with its first event.
+/// Adds to one counter of a family. Adding 0 begins its time series, so that a scraper sees the increase to the first event.
 fn add_to<const N: usize>(family: &Family<Labels<N>, Counter>, labels: Labels<N>, count: u64) {
-    if count > 0 {
-        family.get_or_create(&labels).inc_by(count);
-    }
+    family.get_or_create(&labels).inc_by(count);
 }
 
 /// The direction of a transfer from the server's point of view.
@@ -332,6 +334,22 @@ mod tests {
                 "gridhaul_transfer_seconds_bucket{{direction=\"sent\",le=\"{bound}\"}} {count}\n"
             );
             assert!(text.contains(&line), "{line} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_count_of_drivers_is_0_before_its_first_event() {
+        let mut registry = Registry::default();
+        let counters = Counters::register(&mut registry);
+        counters.add_detail(&Detail::count("stalls", 0));
+        counters.add_detail(&Detail::shared("retries", 0));
+        let mut text = String::new();
+        encode(&mut text, &registry).expect("a String takes all");
+        for line in [
+            "gridhaul_channel_counts_total{count=\"stalls\"} 0\n",
+            "gridhaul_device_counts_total{count=\"retries\"} 0\n",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
         }
     }
 

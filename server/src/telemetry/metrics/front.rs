@@ -57,11 +57,18 @@ impl FrontSide {
         counters.connections_refused.inc_by(refused);
         let commands = new(&counts.commands_refused);
         counters.commands_refused.inc_by(commands);
-        counters.add_logins(FAILURE, new(&counts.logins_failed));
+        let failed = new(&counts.logins_failed);
+        // These time series begin with their first event.
+        if failed > 0 {
+            counters.add_logins(FAILURE, failed);
+        }
         let mechanisms = MECHANISMS.into_iter().chain([OTHER]);
         for (mechanism, results) in mechanisms.zip(&counts.authentications) {
             for (result, count) in [SUCCESS, FAILURE].into_iter().zip(results) {
-                counters.add_authentications(mechanism, result, new(count));
+                let new = new(count);
+                if new > 0 {
+                    counters.add_authentications(mechanism, result, new);
+                }
             }
         }
     }
