@@ -20,7 +20,7 @@ pub struct Offer {
     pub revision: u8,
     /// The largest payload of a sent segment in bytes: hardware may need it to fit into a packet.
     pub segment_bytes: usize,
-    /// Private data for the other end, at most 256 bytes, of which revision 2 takes four.
+    /// Private data for the other end: at most 256 bytes, and four fewer in revision 2.
     pub private: Vec<u8>,
 }
 

@@ -85,7 +85,7 @@ impl Regions {
     ///
     /// # Panics
     ///
-    /// When nothing was registered under this number.
+    /// When there is no region with this number.
     pub(crate) fn memory(&self, id: usize) -> &Arc<dyn Buffer> {
         &self.region(id).memory
     }
@@ -94,7 +94,7 @@ impl Regions {
     ///
     /// # Panics
     ///
-    /// When nothing was registered under this number.
+    /// When there is no region with this number.
     pub(crate) fn key(&self, id: usize) -> u32 {
         self.region(id).key
     }

@@ -30,14 +30,14 @@
 //! | `slab=4M` | the size of a slab in bytes |
 //! | `slabs=4` | slabs in the ring of each direction; together they should cover three times the bandwidth-delay product |
 //! | `message=256K` | the largest message, in bytes: below the burst that a policer on the path allows |
-//! | `rate=5g` | sends at most so fast: bits per second with `k`, `m` or `g`, bytes per second without; `auto` finds out what the path lets through, where lost queue pairs can be replaced |
+//! | `rate=5g` | sends at most so fast: bits per second with `k`, `m` or `g`, bytes per second without; `auto` finds the rate of the path, where lost queue pairs can be replaced |
 //! | `burst=1M` | bytes that may leave at once where a rate is given; one message unless given |
 //! | `qps=4` | queue pairs of a channel |
 //! | `depth=64` | messages under way on each queue pair at most; `auto`, all that ring and device take, unless given |
-//! | `mode=get` | who moves bytes: `put` their sender, by WRITEs; `get` their receiver, by READs of what is announced. The connecting end decides |
+//! | `mode=get` | who moves bytes: `put` their sender, by WRITEs; `get` their receiver, by READs of announced pieces. The connecting end decides |
 //! | `inline=4K` | payloads of up to so many bytes travel in the message that announces them, at most 16K; 1K unless given |
 //! | `immediate=off` | announces every piece by a message of its own; `on`, by the WRITE itself where RoCE or InfiniBand carry it, unless given |
-//! | `stall=10s` | a queue pair of a device on which nothing completes for so long, or less than the device repeats, is given up; 3 s unless given |
+//! | `stall=10s` | a queue pair of a device on which no request completes for so long, or fewer bytes arrive than the device retransmits, is given up; 3 s unless given |
 //! | `provider=auto` | `verbs` is an RDMA adapter, `soft` iWARP over TCP by this program (RFC 5040), which works on every machine; `auto` takes `verbs` where both ends have it |
 //! | `device=mlx5_0` | the adapter of this end, where its address is not the data connection's |
 //! | `gid=3` | the place of the GID in the table of its port, where it is not the data connection's address |

@@ -322,7 +322,7 @@ fn sent_data_arrives_after_the_end() {
     one.post(2, send(b"there"));
     one.endpoint.poll(&mut one.events);
     assert_eq!(one.events.len(), 2, "all is in the socket");
-    // A socket that is closed with unread data discards what it has to send.
+    // A socket that is closed with unread data discards its unsent data.
     let socket = other.endpoint.queue_pairs[0].socket().unwrap();
     rustix::net::send(socket, b"unread", rustix::net::SendFlags::empty()).unwrap();
     one.endpoint.end();

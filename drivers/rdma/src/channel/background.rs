@@ -33,7 +33,7 @@ pub(crate) trait Task: Send {
     /// Becomes readable when there is something to do. `None` when the task is done.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Does what is possible without waiting. Returns when to call again if the descriptor stays
+    /// Makes progress without waiting. Returns when to call again if the descriptor stays
     /// quiet ([`clock::now`]), or `None` when the task is done.
     fn drive(&mut self) -> Option<Duration>;
 }

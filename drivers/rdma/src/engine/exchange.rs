@@ -89,7 +89,7 @@ impl Exchange {
         }
     }
 
-    /// The peer announces what it sends, and this end READs it.
+    /// The peer announces pieces, and this end READs them.
     pub(crate) fn fetch(mut self, reader: Reader) -> Self {
         self.receiver.acknowledge_end();
         self.reader = Some(reader);

@@ -154,7 +154,7 @@ impl Reader {
         Some((start, end - start))
     }
 
-    /// A queue pair was lost. What was requested on it is requested again on others.
+    /// A queue pair was lost. Its outstanding parts are requested again on others.
     pub(crate) fn lost(&mut self, queue_pair: usize) {
         self.waiting[queue_pair] = 0;
         for piece in self.pieces.values_mut() {

@@ -158,7 +158,7 @@ impl Receiver {
         Ok(self.is_new(start))
     }
 
-    /// The peer announces a piece that it has written to the ring. `is_written` tells whether all
+    /// The peer announces a piece that it has written to the ring. `is_written` returns whether all
     /// bytes of a place were really written.
     ///
     /// # Errors
@@ -283,7 +283,7 @@ impl Receiver {
         self.repeats = self.credited > 0;
     }
 
-    /// Whether nothing from `start` on has arrived.
+    /// Whether the piece at `start` has not arrived before.
     fn is_new(&self, start: u64) -> bool {
         start >= self.ready && !self.early.contains_key(&start)
     }

@@ -30,9 +30,9 @@ pub(crate) struct SenderSettings {
     pub(crate) message_bytes: u64,
     /// The longest piece in bytes.
     pub(crate) piece_bytes: u64,
-    /// Pieces that the peer accepts beyond what it has consumed.
+    /// Pieces that the peer accepts beyond the consumed ones.
     pub(crate) max_pieces: usize,
-    /// The peer fetches announced pieces; nothing is written (`mode=get`).
+    /// The peer fetches announced pieces, and this end does not write (`mode=get`).
     pub(crate) is_fetched: bool,
     /// Pieces of up to this many bytes travel inside the message that announces them; 0 for none.
     pub(crate) inline_bytes: u64,
@@ -167,7 +167,7 @@ impl Piece {
     }
 }
 
-/// What to post next.
+/// The next request to post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Post {
     pub(crate) queue_pair: usize,

@@ -125,7 +125,7 @@ pub(crate) struct Session {
     /// The ring that the peer accesses.
     ring: RingRecord,
     completions: Vec<Completion>,
-    /// The end of what the peer wrote and announced correctly.
+    /// The end of the stream that the peer has written and announced correctly.
     announced: u64,
 }
 
@@ -182,7 +182,7 @@ impl Session {
         })
     }
 
-    /// Takes a step, and lets both ends do what is possible.
+    /// Takes a step, and lets both ends make progress.
     ///
     /// # Errors
     ///
@@ -222,7 +222,7 @@ impl Session {
         self.advance()
     }
 
-    /// Lets both ends do what is possible.
+    /// Lets both ends make progress.
     fn advance(&mut self) -> Result<(), String> {
         for _ in 0..3 {
             self.peer.poll(&mut self.completions);
@@ -253,7 +253,7 @@ impl Session {
         self.ours.exchange.receiver.consume(ready.length);
     }
 
-    /// The peer may have READ what this session has sent, and nothing else.
+    /// The peer may have READ only bytes that this session has sent.
     fn check_read_bytes(&self) {
         let mut bytes = vec![0; PEER_BYTES];
         self.sink.0.copy_out(0, &mut bytes);

@@ -142,7 +142,7 @@ fn be_server(offer: &Offer) {
         peer.post(3, Work::Send(Message::new(&[0; 16]).unwrap()));
     }
     assert_eq!(announced, 2 * ROUNDS);
-    // It compares what it received with what it had.
+    // The client verifies the received bytes.
     assert!(client.wait().unwrap().success(), "{offer:?}");
 }
 

@@ -39,7 +39,7 @@ impl IdleMappings {
     /// Takes a mapping of this length, if there is one.
     pub(super) fn take(&mut self, length: u64) -> Option<Used> {
         let fits = |idle: &Idle| idle.pages.length() as u64 == length;
-        // The one that was used last is most likely in the processor's cache.
+        // The most recently used mapping is the most likely one in the processor's cache.
         let found = self.mappings.iter().rposition(fits)?;
         Some(self.mappings.remove(found).pages)
     }

@@ -160,6 +160,16 @@ fn has_transparent() -> bool {
     })
 }
 
+/// The length of whole pages for this many bytes.
+pub(super) fn whole_pages(bytes: u64) -> u64 {
+    bytes.next_multiple_of(page_bytes())
+}
+
+/// The size of a page.
+pub(super) fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
 impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `map_as` or `of_file`, and every holder of a pointer to

@@ -19,6 +19,7 @@ use gridhaul_stack::Operation;
 use super::bounds::{Bounds, Holder, Narrowest};
 use super::idle::IdleMappings;
 use super::limits;
+use super::pages::{page_bytes, whole_pages};
 use super::recycled::{Cleared, Reclaim, Used};
 use super::region::Memory;
 
@@ -388,14 +389,6 @@ impl Drop for Share {
 /// The memory of two rings.
 fn both(ring_bytes: u64) -> u64 {
     2 * whole_pages(ring_bytes)
-}
-
-fn whole_pages(bytes: u64) -> u64 {
-    bytes.next_multiple_of(page_bytes())
-}
-
-fn page_bytes() -> u64 {
-    rustix::param::page_size() as u64
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! that a channel has used have another type than pages that a channel can get, and clearing is the
 //! only way from one to the other.
 //!
-//! Pages are cleared in place, as far as they were used. Nothing refers to them at that time: a
+//! Pages are cleared in place, as far as they were used. No reference to them exists at that time: a
 //! registered region holds its [`Memory`](super::Memory), and the pages come here when that is
 //! dropped. Populated pages stay populated; mapping new ones takes several times as long as writing
 //! zeros to these.
@@ -45,7 +45,7 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// Pages that were [`Cleared`], of which no byte from `used_bytes` on was written.
+    /// Pages that were [`Cleared`], and have not been written to from `used_bytes` on.
     pub(super) fn new(pages: Pages, used_bytes: usize) -> Self {
         Self { pages, used_bytes }
     }

@@ -103,7 +103,7 @@ impl Opening<'_> {
             }
             endpoint.ring_doorbell();
         }
-        // A device sends without being polled; the channel handles what the peer does next.
+        // A device sends without being polled; the channel handles later events.
         let is_done = side == Side::Connector && !limits.needs_polling;
         let (mut seen, mut completions) = (0, Vec::new());
         while !is_done && seen < count {

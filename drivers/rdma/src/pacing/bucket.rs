@@ -104,7 +104,7 @@ mod tests {
     }
 
     proptest! {
-        /// A policer with this rate and burst drops nothing of what is sent as early as allowed.
+        /// A policer with this rate and burst drops no message that is sent as early as allowed.
         #[test]
         fn a_policer_lets_everything_through(
             rate in 1_u64..10_000_000_000,

@@ -21,8 +21,8 @@
 //! # With a configured rate
 //!
 //! The bucket spaces the messages. On a path whose burst covers two round trips, the bytes in flight
-//! are limited to the burst as well ([`flight`], [`window`]): a busy host may send late and at once
-//! what was posted one after the other.
+//! are limited to the burst as well ([`flight`], [`window`]): a busy host may send several messages
+//! late and at once.
 //!
 //! # With `rate=auto`
 //!

@@ -25,8 +25,8 @@ pub(super) struct Sizing {
     next_group: Duration,
 }
 
-/// Messages of a group. A burst that passes four of them has room for one that is sent slightly
-/// early and for what a device retransmits.
+/// Messages of a group. A burst that passes four of them has room for a message that is sent slightly
+/// early and for retransmissions.
 const GROUP: u64 = 4;
 
 /// The length of the messages in the first group.

@@ -1,6 +1,6 @@
 //! The bound of the bytes in flight towards a policer on a short path.
 //!
-//! The device of a busy host may send late and at once what was posted one message after the other.
+//! The device of a busy host may send several messages late and at once.
 //! The time of sending is only known to be before the arrival. So the bytes in flight are counted as
 //! sent at this moment, and arrived bytes as sent at the latest possible time. Then a policer passes
 //! all of them, however late they are sent.

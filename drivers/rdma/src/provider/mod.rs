@@ -71,8 +71,8 @@ pub trait Fabric: Endpoint {
     /// The record that the peer needs to connect.
     fn record(&self) -> FabricRecord;
 
-    /// Connects all queue pairs to those of the peer. Closing the data connection tells the peer
-    /// that this end is done, resetting it that this end gave up.
+    /// Connects all queue pairs to those of the peer. The endpoint closes the data connection
+    /// when this end has finished, and resets it when this end gives up.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ pub trait Endpoint: Send + fmt::Debug {
     fn deregister(&mut self, region: usize);
 
     /// Declares parts of the memory that the peer may write to as free of data beyond the peer's
-    /// last WRITE. A provider may receive into them before it knows whether the data belongs there.
+    /// last WRITE. A provider may receive into them before it has checked the destination of the data.
     /// Initially there are none.
     fn spare(&mut self, _parts: [Span; 2]) {}
 
@@ -126,7 +126,7 @@ pub trait Endpoint: Send + fmt::Debug {
     /// count them.
     fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError>;
 
-    /// Sends what was posted. One call may hand many requests to a device.
+    /// Sends the posted requests. One call may hand many of them to a device.
     fn ring_doorbell(&mut self) {}
 
     /// Moves what can be moved without waiting, and appends events to `completions`.
@@ -158,14 +158,14 @@ pub trait Endpoint: Send + fmt::Debug {
     /// Readable when there is an event for [`Endpoint::poll`] after [`Endpoint::watch`].
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Closes one queue pair: what the peer sends on it is discarded, and its requests do not
+    /// Closes one queue pair: data that the peer sends on it is discarded, and its requests do not
     /// complete. Returns `false` if its number is invalid or it is lost already.
     fn close(&mut self, queue_pair: usize) -> bool;
 
-    /// Ends all queue pairs in an orderly manner after all requests have completed: the peer learns
-    /// that no more data comes, what it still sends is discarded, and each queue pair is reported
-    /// as lost when the peer has ended it as well. Registered memory is released, at the latest
-    /// with the endpoint, and queue pairs are no longer restored.
+    /// Ends all queue pairs in an orderly manner after all requests have completed: the peer sees the
+    /// end of the data, data that it still sends is discarded, and each queue pair is reported as lost
+    /// when the peer has ended it as well. Registered memory is released, at the latest with the
+    /// endpoint, and queue pairs are no longer restored.
     fn end(&mut self);
 
     /// Aborts all queue pairs, so that the peer notices an error.
@@ -185,7 +185,7 @@ pub struct Limits {
     pub message_bytes: usize,
     /// The longest inline payload of a message in bytes; the peer's endpoint has room for it.
     pub payload_bytes: usize,
-    /// A WRITE can carry immediate data, which tells the peer that it has arrived.
+    /// A WRITE can carry immediate data, which signals its arrival to the peer.
     pub immediate: bool,
     /// It runs over TCP, which retransmits, and blocks while the peer's program does not read. So a
     /// request that does not complete is not a failure.

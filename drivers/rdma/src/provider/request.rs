@@ -45,7 +45,7 @@ pub struct Request {
 /// The operation of a work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Copies our memory to the peer's. Immediate data tells the peer about it, after everything
+    /// Copies our memory to the peer's. Immediate data announces it to the peer, after everything
     /// that was posted before on the queue pair; it needs [`crate::provider::Limits::immediate`].
     Write {
         region: usize,

@@ -64,8 +64,8 @@ const FASTEST_PATH: u64 = 12_500_000_000;
 const LEAST_MESSAGES: u64 = 8;
 
 /// Pieces that may be in flight in each direction: enough to fill a ring with the blocks of a
-/// sender that flushes each, and some for each queue pair. They also bound what the receiver
-/// remembers.
+/// sender that flushes each, and some for each queue pair. They also bound the memory of the
+/// receiver.
 fn pieces(ring_bytes: u64) -> u16 {
     const USUAL_BYTES: u64 = 256 << 10;
     let pieces = (ring_bytes / USUAL_BYTES).clamp(64, MAX_RING_BYTES / USUAL_BYTES);

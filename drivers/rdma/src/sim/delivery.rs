@@ -58,7 +58,7 @@ impl Fabric {
         }
     }
 
-    /// Whether the peer may do what it requests.
+    /// Whether the peer's request is allowed.
     fn allow(&mut self, place: Place, pending: &Pending) -> Result<(), &'static str> {
         let (remote, span, access) = match pending.request.work {
             Work::Write { span, to, .. } => (to, span, Access::RemoteWrite),

@@ -68,7 +68,7 @@ pub struct Interval {
     pub rate: f64,
     /// Messages that lost packets on the way.
     pub dropped: u64,
-    /// Queue pairs that were given up because nothing completed.
+    /// Queue pairs that were given up because no request completed.
     pub stalls: u64,
     /// The pace at the end of the interval, in bytes per second.
     pub pace: Option<u64>,

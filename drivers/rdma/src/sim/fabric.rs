@@ -31,7 +31,7 @@ pub(crate) struct Fabric {
     planned: u64,
 }
 
-/// A host and what it sends.
+/// A host and its port.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) wire: Wire,

@@ -242,7 +242,7 @@ impl QueuePair {
         self.sent = packet.clamp(self.acknowledged, self.sent.max(self.acknowledged));
     }
 
-    /// The responder's verdict on a train of which `packets` have arrived.
+    /// The responder's verdict on a train after `packets` of it have arrived.
     pub(crate) fn arrive(&mut self, first: u64, packets: u64) -> Verdict {
         if first > self.expected || packets == 0 {
             return Verdict::Gap {

@@ -143,7 +143,7 @@ impl Run {
         Ok(())
     }
 
-    /// Does what is due, and advances to the next event. Returns `false` if there is none before
+    /// Runs all due ends, and advances to the next event. Returns `false` if there is none before
     /// `until`.
     ///
     /// # Errors

@@ -19,8 +19,8 @@ pub(super) struct Counters {
 const MISSES: [&str; 3] = ["rcvd_seq_err", "packet_seq_err", "seq_err_naks_rcvd"];
 
 /// Counters for acknowledgements that did not arrive in time. The timer of rxe may run on although
-/// everything is acknowledged: what is in flight when it expires is retransmitted although nothing
-/// is missing (rxe_comp.c: "some timeouts are spurious").
+/// everything is acknowledged: packets in flight when it expires are retransmitted although none is
+/// missing (rxe_comp.c: "some timeouts are spurious").
 const OVERDUE: [&str; 3] = [
     "completer_retry_err",
     "local_ack_timeout_err",

@@ -75,7 +75,7 @@ impl Streams {
         }
     }
 
-    /// Sends what was pinned, as far as the other end has room.
+    /// Sends a pinned part of a file, as far as the other end has room.
     fn fill_from(
         &mut self,
         pinned: Pinned,

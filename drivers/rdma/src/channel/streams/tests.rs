@@ -113,7 +113,7 @@ fn trespass(streams: &mut Streams, to: Remote) {
         to,
         immediate: None,
     };
-    // The engine does not know a request with this identifier.
+    // The engine ignores completions with this identifier.
     let posted = streams.opened.endpoint.post(0, Request { id: 0, work });
     assert_ne!(posted, Err(PostError::Full));
     streams.opened.endpoint.ring_doorbell();

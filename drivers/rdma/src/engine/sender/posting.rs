@@ -79,7 +79,7 @@ impl Sender {
     }
 
     /// Sends a piece inside its announcement. The pacer holds it back like a WRITE. In `mode=get`
-    /// the receiver paces what it fetches, and these pieces are too short to matter.
+    /// the receiver paces its READs, and these pieces are too short to matter.
     fn next_inline(&mut self, number: usize, queue_pair: usize, now: Duration) -> Option<Post> {
         let Piece { start, end, .. } = self.pieces[number];
         let is_paced = !self.settings.is_fetched;

@@ -16,8 +16,7 @@ impl Sender {
         (lost.pending, lost.lost) = (0, true);
         let on_it = |piece: &&mut Piece| piece.queue_pair == Some(queue_pair);
         for piece in self.pieces.iter_mut().filter(on_it) {
-            // Pieces are delivered whole: one that was partly consumed has arrived and need not be
-            // sent again.
+            // Pieces are delivered whole: a partly consumed one has arrived and need not be sent again.
             if piece.start < self.credited {
                 (piece.announced, piece.held) = (true, false);
             } else {
@@ -44,7 +43,7 @@ impl Sender {
         self.queue_pairs.iter().any(|queue_pair| !queue_pair.lost)
     }
 
-    /// A lost queue pair was restored. Nothing that was posted before the loss will be delivered at
+    /// A lost queue pair was restored. Requests that were posted before the loss will not be delivered at
     /// either end.
     pub(crate) fn restored(&mut self, queue_pair: usize) {
         let restored = &mut self.queue_pairs[queue_pair];

@@ -34,7 +34,7 @@ impl Sender {
         self.stalls_at(queue_pair).is_some_and(|at| at <= now)
     }
 
-    /// When the next queue pair will have stalled if nothing completes before. A provider that does
+    /// When the next queue pair will have stalled if no request completes before. A provider that does
     /// not signal completions is polled in between.
     pub(crate) fn stall_at(&self, now: Duration) -> Option<Duration> {
         let at = (0..self.queue_pairs.len())

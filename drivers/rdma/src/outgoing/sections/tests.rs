@@ -69,7 +69,7 @@ fn a_file_that_ends_before_is_not_pinned() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// For any sequence of calls, pinned memory stays within the bound, and what is needed stays
+    /// For any sequence of calls, pinned memory stays within the bound, and needed sections stay
     /// pinned.
     #[test]
     fn the_bound_holds(

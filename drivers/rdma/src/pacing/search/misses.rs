@@ -219,7 +219,8 @@ impl Search {
         self.trial.as_ref().map_or(0, Trial::bytes)
     }
 
-    /// Lowers a rate that had passed. It may be too high by what a policer's burst hid in that time.
+    /// Lowers a rate that had passed. It may be too high by the excess that a policer's burst
+    /// hid in that time.
     fn ease(&mut self) {
         let passed = self.passed_bytes();
         let burst = self.sizing.passed_bytes().min(MOST_BURST_BYTES);

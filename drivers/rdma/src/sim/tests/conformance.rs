@@ -1,6 +1,6 @@
 //! The conformance suite over simulated paths, alone and under the transforms of the stack crate.
 //!
-//! Paths are short and fast, so that what the suite waits for happens soon.
+//! Paths are short and fast, so that the suite does not wait for long.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Pacing fills paths, and nothing is dropped.
+//! Pacing uses the full rate of a path, without drops.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -85,7 +85,7 @@ fn slow_paths_do_not_stall() {
     }
 }
 
-/// From the sixth second on the policed rate is used, and nothing is dropped.
+/// From the sixth second on the policed rate is used, without drops.
 fn settles(experiment: &Experiment) {
     let outcome = experiment.run().unwrap();
     for part in &outcome.intervals[5..] {
@@ -348,7 +348,7 @@ fn channels_share_a_slow_path_fairly() {
     }
 }
 
-/// The channel that sees a message arrive is the first to know that there is room.
+/// The channel whose message has just arrived is the first to notice the free room.
 #[test]
 fn channels_share_a_short_path_fairly() {
     for seed in seeds(4) {

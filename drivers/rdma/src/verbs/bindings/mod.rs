@@ -1,7 +1,7 @@
 //! libibverbs and librdmacm as C declares them, opened at first use.
 //!
-//! The program is built without their headers and starts without the libraries. Only what is used
-//! is declared, from `infiniband/verbs.h` and `rdma/rdma_cma.h` of rdma-core 44; these parts of the
+//! The program is built without their headers and starts without the libraries. Only the used parts
+//! are declared, from `infiniband/verbs.h` and `rdma/rdma_cma.h` of rdma-core 44; these parts of the
 //! structures have not changed since symbol version IBVERBS_1.1. Sizes and offsets below are those
 //! of a C compiler on a 64-bit machine.
 //!

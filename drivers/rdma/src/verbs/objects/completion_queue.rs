@@ -38,7 +38,7 @@ impl CompletionQueue {
         };
         let Some(queue) = NonNull::new(queue) else {
             let error = io::Error::last_os_error();
-            // SAFETY: the channel was made above, and nothing uses it.
+            // SAFETY: the channel was made above, and is not used.
             unsafe { (verbs.ibv_destroy_comp_channel)(channel.as_ptr()) };
             return Err(error);
         };
