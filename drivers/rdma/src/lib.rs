@@ -34,7 +34,7 @@
 //! | `burst=1M` | bytes that may leave at once where a rate is given; one message unless given |
 //! | `qps=4` | queue pairs of a channel |
 //! | `depth=64` | messages under way on each queue pair at most; `auto`, all that ring and device take, unless given |
-//! | `mode=get` | who moves bytes: `put` their sender, by WRITEs; `get` their receiver, by READs of announced pieces. The connecting end decides |
+//! | `mode=get` | the end that moves bytes: `put` is the sender, by WRITEs; `get` the receiver, by READs of announced pieces. The connecting end decides |
 //! | `inline=4K` | payloads of up to so many bytes travel in the message that announces them, at most 16K; 1K unless given |
 //! | `immediate=off` | announces every piece by a message of its own; `on`, by the WRITE itself where RoCE or InfiniBand carry it, unless given |
 //! | `stall=10s` | a queue pair of a device on which no request completes for so long, or fewer bytes arrive than the device retransmits, is given up; 3 s unless given |

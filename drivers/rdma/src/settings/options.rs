@@ -4,7 +4,7 @@ use gridhaul_stack::options::{Audience, OptionDoc, OptionKind};
 
 /// The audience of options that choose devices of this end.
 const DEVICES: Audience =
-    Audience::Administrator("it says which devices of the server are used, and where they connect");
+    Audience::Administrator("it chooses devices of the server, and the networks that they reach");
 
 /// The audience of options that choose how networks treat packets.
 const PRIORITY: Audience =
@@ -72,7 +72,7 @@ const OWN: [OptionDoc; 18] = [
     },
     OptionDoc {
         name: "mode",
-        meaning: "Who moves bytes: put for their sender, get for their receiver; put unless given.",
+        meaning: "The end that moves bytes: put is the sender, get the receiver; put unless given.",
         example: "get",
         kind: OptionKind::Word,
         // Both modes move bytes of the client's own ring.
@@ -96,7 +96,7 @@ const OWN: [OptionDoc; 18] = [
     },
     OptionDoc {
         name: "stall",
-        meaning: "A queue pair of a device on which nothing completes for so long is given up, 100ms to 10m; 3s unless given.",
+        meaning: "A queue pair of a device on which no request completes for so long is given up, 100ms to 10m; 3s unless given.",
         example: "10s",
         kind: OptionKind::Time,
         // It concerns the client's own channels; `stall-timeout` ends a transfer that makes no
@@ -105,7 +105,7 @@ const OWN: [OptionDoc; 18] = [
     },
     OptionDoc {
         name: "provider",
-        meaning: "Who carries messages: verbs is an RDMA adapter, soft is iWARP over TCP by this program; auto \
+        meaning: "The provider: verbs is an RDMA adapter, soft is iWARP over TCP by this program; auto \
                   takes verbs where both ends have them.",
         example: "verbs",
         kind: OptionKind::Word,
@@ -145,7 +145,7 @@ const OWN: [OptionDoc; 18] = [
     },
     OptionDoc {
         name: "register",
-        meaning: "What is registered for sending: static is a ring that files are read into, dynamic the pages of \
+        meaning: "The memory that is registered for sending: static is a ring that files are read into, dynamic the pages of \
                   the files; static unless given.",
         example: "dynamic",
         kind: OptionKind::Word,
