@@ -1,4 +1,4 @@
-//! What a command may use while it is carried out.
+//! The arguments that every command gets: the control channel and the state that several parts share.
 
 use gridhaul_protocol::negotiated::Negotiated;
 use gridhaul_protocol::reply::Reply;

@@ -41,7 +41,7 @@ impl Conduct {
         }
     }
 
-    /// For the time in which the other process serves the client.
+    /// What the front process keeps while the other process serves the client.
     pub(super) fn keep(&mut self, proof: Option<Arc<dyn Proof>>) -> Kept {
         Kept {
             place: self.place.take(),
@@ -51,7 +51,7 @@ impl Conduct {
         }
     }
 
-    /// Waits until another client gets this one's place.
+    /// Waits until the place is given to another client.
     pub(super) fn displaced(&self) -> impl Future<Output = ()> + Send + use<> {
         let displaced = self.place.as_ref().map(Place::displaced);
         async {

@@ -16,6 +16,7 @@ use crate::shared::Shared;
 use crate::shutdown::PhaseWatch;
 use crate::telemetry::Event;
 
+/// Server, settings and addresses of one session.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) shared: Arc<Shared>,
@@ -77,7 +78,8 @@ impl Context {
         control.reply(reply);
     }
 
-    /// Asks where logins are decided, on a thread for logins. `None` if that thread panicked.
+    /// Puts a question to the part that decides about logins, which may be another process. It blocks, so it runs on a
+    /// thread for logins. `None` if that thread panicked.
     pub(super) async fn ask_logins<T: Send + 'static>(
         &self,
         question: impl FnOnce(&dyn Logins) -> T + Send + 'static,

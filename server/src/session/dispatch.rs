@@ -203,7 +203,7 @@ fn set(call: &mut Call<'_>, command: &Command) -> Reply {
 
 fn answer(call: &Call<'_>, command: ServerCommand) -> Reply {
     match command {
-        // The command that it was to end is over.
+        // The command before it has ended already.
         ServerCommand::Abor => Reply::new(226, "Abort successful"),
         ServerCommand::Syst => Reply::new(215, "UNIX Type: L8"),
         ServerCommand::Lang(language) => lang(language.as_ref().map(Text::as_str)),

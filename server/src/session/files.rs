@@ -69,10 +69,10 @@ impl Call<'_> {
         self.work_after(now, None, |files, ()| work(files)).await
     }
 
-    /// The same for work that has to wait for `turn`, and may take so long that the client wants to see progress.
+    /// The same for work that starts after `ready`, and may take so long that the client wants to see progress.
     pub(super) async fn work_after<P: Send + 'static, T: Send + 'static>(
         &mut self,
-        turn: impl Future<Output = P>,
+        ready: impl Future<Output = P>,
         progress: Option<Progress>,
         work: impl FnOnce(&Files, P) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<Result<T, StorageError>, End> {
@@ -86,14 +86,14 @@ impl Call<'_> {
         let given_up = Notify::new();
         let threads = &self.context.shared.threads;
         let source = &self.user.source;
-        let ready = async { (turn.await, threads.file_thread(source).await) };
+        let admitted = async { (ready.await, threads.file_thread(source).await) };
         let job = async {
-            let (turn, thread) = tokio::select! {
-                ready = ready => ready,
+            let (grant, thread) = tokio::select! {
+                admitted = admitted => admitted,
                 // It has not begun.
                 () = given_up.notified() => return Err(StorageError::new("read", Errno::CANCELED)),
             };
-            let done = thread.run(move || work(&files, turn)).await;
+            let done = thread.run(move || work(&files, grant)).await;
             // The session continues after a panic.
             done.unwrap_or_else(|| Err(StorageError::new("thread", Errno::IO)))
         };

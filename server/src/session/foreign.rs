@@ -16,7 +16,7 @@ pub(super) enum ForeignCommand {
     StorageInterface,
     /// `SITE UPAS` and `SITE UPRT`.
     Udt,
-    /// `SITE RESTRICT`, `SITE CHROOT`, `SITE SHARING`, `SITE HTTP` and `SITE FAULT`. An OK would promise a restriction
+    /// `SITE RESTRICT`, `SITE CHROOT`, `SITE SHARING`, `SITE HTTP` and `SITE FAULT`. An OK would pretend a restriction
     /// that does not exist.
     NotSupported,
 }

@@ -72,23 +72,23 @@ fn expand(pattern: &[char], texts: &mut Vec<Vec<char>>) -> Option<()> {
     panic!("a pattern whose braces are not closed");
 }
 
-/// `*` and `?`, by the table of which beginnings fit which.
+/// Matches `*` and `?` with a table of the prefixes that match.
 fn matches_wildcards(pattern: &[char], name: &[char]) -> bool {
-    let mut fits = vec![false; name.len() + 1];
-    fits[0] = true;
+    let mut matched = vec![false; name.len() + 1];
+    matched[0] = true;
     for &one in pattern {
         if one == '*' {
-            for end in 1..fits.len() {
-                fits[end] |= fits[end - 1];
+            for end in 1..matched.len() {
+                matched[end] |= matched[end - 1];
             }
             continue;
         }
-        for end in (1..fits.len()).rev() {
-            fits[end] = fits[end - 1] && (one == '?' || one == name[end - 1]);
+        for end in (1..matched.len()).rev() {
+            matched[end] = matched[end - 1] && (one == '?' || one == name[end - 1]);
         }
-        fits[0] = false;
+        matched[0] = false;
     }
-    fits[name.len()]
+    matched[name.len()]
 }
 
 #[cfg(test)]

@@ -209,7 +209,7 @@ async fn make_directory(call: &mut Call<'_>, path: &PathArgument) -> Result<Repl
     call.on_path(Some(path), |files, path| {
         files.storage.make_directory(path.as_path())?;
         // RFC 959, appendix II: the path in quotation marks comes first. Python's ftplib finds no path elsewhere;
-        // globus-gridftp-server 13.24 has it behind other words.
+        // globus-gridftp-server 13.24 puts it after other words.
         let text = [&path.quoted(), &b" created successfully."[..]].concat();
         Ok(Reply::new(257, text))
     })

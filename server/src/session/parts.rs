@@ -1,4 +1,4 @@
-//! A session as the sum of its parts.
+//! A session and its parts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use crate::telemetry::Event;
 
 /// One control channel, and what was agreed on it.
 ///
-/// Each part owns its state and carries out its own commands. The session passes them on, and holds what more than one
-/// part needs.
+/// Each part owns its state and carries out its own commands. The session passes them on, and holds the state that
+/// several parts need.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(super) context: Context,
@@ -40,7 +40,7 @@ pub(crate) struct Session {
     pub(super) data_port: DataPort,
     pub(super) transfers: Transfers,
     pub(super) namespace: Namespace,
-    /// The front process started the session, and gets to know when it ends.
+    /// The client came from the front process, which is notified when the session ends.
     pub(super) guest: Option<Guest>,
 }
 
@@ -108,7 +108,7 @@ impl Session {
         std::mem::replace(&mut self.control, Control::lost())
     }
 
-    /// What a command before login may use, and the parts that carry it out.
+    /// The arguments of a command that needs no login, and the parts that carry it out.
     pub(super) fn before_login(&mut self) -> (LoginCall<'_>, &mut ControlSecurity, &mut Login) {
         let call = LoginCall {
             context: &self.context,

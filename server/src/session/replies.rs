@@ -30,7 +30,7 @@ pub(crate) fn aborted_early() -> Reply {
     Reply::new(426, "Aborted before it began.")
 }
 
-/// Clients ignore replies of 1yz that they do not know. It shows people and proxies that the connection is alive.
+/// Clients ignore unknown replies of 1yz. It shows people and proxies that the connection is alive.
 pub(crate) fn queued(ahead: usize) -> Reply {
     Reply::new(120, format!("Transfer queued; {ahead} ahead."))
 }

@@ -51,7 +51,7 @@ pub(crate) fn home_directory(home: &Path) -> RemotePath {
 }
 
 impl User {
-    /// Closes the data channels and listeners if a command made them useless.
+    /// Closes the data channels and listeners if a command made them unusable.
     pub(super) fn settle(&self, channels: Channels) {
         if channels == Channels::Release {
             self.node.release();

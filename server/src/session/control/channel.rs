@@ -77,7 +77,7 @@ impl Control {
         }
     }
 
-    /// A connection that may continue in another process: input behind a command is not decoded before that was carried
+    /// A connection that may continue in another process: input after a command is not decoded before that was carried
     /// out.
     pub(crate) fn one_by_one(stream: impl Into<Stream>) -> Self {
         Self {

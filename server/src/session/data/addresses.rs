@@ -1,4 +1,4 @@
-//! The local addresses of data ports, and the addresses that clients are told.
+//! The local addresses of data ports, and the advertised ones.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! port               DataPort: PASV, PORT and their variants
-//!   ├─ addresses     local addresses, and the addresses that clients are told
+//!   ├─ addresses     local and advertised addresses
 //!   ├─ peers         the addresses that the server may connect to
 //!   ├─ channel_security   GSI and TLS on data channels
 //!   └─ stacks        the driver stack, and what a client may change in it

@@ -115,7 +115,7 @@ impl Session {
 
     /// Gives the client back to the front process.
     pub(in crate::session) async fn give_back(&mut self) {
-        // The replies to the commands before `REIN`. If the client is gone, the front process need not know it.
+        // The replies to the commands before `REIN`. A client that is gone is not given back.
         if self.control.flush().await.is_err() {
             return;
         }

@@ -69,13 +69,13 @@ impl Pieces {
         self.0.len() > 1
     }
 
-    pub(crate) fn append(&mut self, mut behind: Self) {
-        self.0.append(&mut behind.0);
+    pub(crate) fn append(&mut self, mut next: Self) {
+        self.0.append(&mut next.0);
     }
 
     /// Adds the line that `write` appends, if it returns true.
     fn line(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) {
-        /// Most lines that begin in a piece fit with this much room behind its size.
+        /// Extra capacity, so that the last line of a piece seldom reallocates it.
         const LINE_BYTES: usize = 1024;
 
         if self.0.back().is_none_or(|piece| piece.len() >= PIECE_BYTES) {

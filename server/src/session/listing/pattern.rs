@@ -109,7 +109,7 @@ impl Steps {
         (depth == 0).then_some(())
     }
 
-    /// Reads alternatives behind their brace: a fork, and for each alternative its steps and a jump to the end.
+    /// Reads alternatives after their opening brace: a fork, and for each alternative its steps and a jump to the end.
     fn alternatives(&mut self, text: &mut Peekable<Chars<'_>>, depth: usize) -> Option<()> {
         if depth > DEEPEST {
             return None;
@@ -165,7 +165,7 @@ impl Steps {
     }
 }
 
-/// Reads a range behind its bracket.
+/// Reads a range after its opening bracket.
 fn range(text: &mut Peekable<Chars<'_>>) -> Option<Step> {
     let negated = text.next_if(|next| matches!(next, '!' | '^')).is_some();
     let mut ranges = Vec::new();

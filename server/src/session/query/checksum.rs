@@ -57,7 +57,7 @@ pub(crate) async fn compute_checksum(
     request: ChecksumRequest,
 ) -> Result<Result<String, StorageError>, End> {
     let checksums = &call.context.shared.checksums;
-    let turn = checksums.take(&call.user.source, 1).granted();
+    let grant = checksums.take(&call.user.source, 1).granted();
     let done = Arc::new(AtomicU64::new(0));
     let interval = call.negotiated.settings().checksum_interval;
     let progress = interval.map(|interval| {
@@ -65,12 +65,12 @@ pub(crate) async fn compute_checksum(
         Progress::every(interval, move || marker(&done))
     });
     let algorithm = request.algorithm;
-    let work = move |files: &Files, _turn| {
+    let work = move |files: &Files, _grant| {
         let begun = Instant::now();
         let found = files.node.checksum(&request, &done, &files.cancel)?;
         Ok((found, begun.elapsed()))
     };
-    let found = call.work_after(turn, progress, work).await?;
+    let found = call.work_after(grant, progress, work).await?;
     Ok(found.map(|(found, took)| {
         call.context.publish(&Event::ChecksumFound {
             session: call.context.id,

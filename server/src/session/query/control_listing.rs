@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridhaul_protocol::path::PathArgument;
+use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_shares::{Grant, Source};
 use gridhaul_stack::Cancel;
@@ -15,7 +15,7 @@ use crate::session::end::End;
 use crate::session::files::Files;
 use crate::session::listing::{Form, Listing, Style};
 use crate::session::replies;
-use crate::threads::Threads;
+use crate::threads::{Listers, Threads};
 
 /// Bytes of a listing that are made at a time.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -29,40 +29,14 @@ pub(super) async fn list_on_control(
         Ok(path) => path,
         Err(error) => return Ok(Some(replies::storage_error(&error))),
     };
-    let style = Style {
-        form: Form::AllFacts,
-        facts: call.negotiated.settings().facts,
-    };
-    let listers = call.context.shared.threads.listers(&call.user.source);
-    let mut parked = Parked::new(&call.context.shared.threads, &call.user.source);
+    let first = [b"Contents of ", path.as_bytes()].concat();
+    let mut listing = ControlListing::new(call, path);
     let mut begun = false;
     loop {
-        // A thread makes one piece. While the client reads it, the session holds no thread.
-        let (at, listers) = (path.clone(), listers.clone());
-        let (threads, source) = (Arc::clone(&parked.threads), parked.source.clone());
-        let listing = parked.listing.take();
-        let turn = async move {
-            match listing {
-                Some((listing, share)) => (Some(listing), share),
-                None => (None, threads.listing(&source).await),
-            }
-        };
-        let make = move |files: &Files, (listing, share)| {
-            let storage = (Arc::clone(&files.storage), listers);
-            let mut listing = match listing {
-                Some(listing) => listing,
-                None => Box::new(Listing::open(storage, style, at.as_path(), None)?),
-            };
-            let piece = next_piece(&mut listing, &files.cancel)?;
-            Ok(((listing, share), piece))
-        };
-        let made = call.work_after(turn, None, make);
-        let end = match made.await? {
-            Ok((listing, piece)) => {
-                parked.listing = Some(listing);
+        let end = match listing.next_piece(call).await? {
+            Ok(piece) => {
                 if !begun {
-                    let first = [b"Contents of ", path.as_bytes()].concat();
-                    call.control.raw(&Reply::encode_first_line(250, first));
+                    call.control.raw(&Reply::encode_first_line(250, &first));
                     begun = true;
                 }
                 if !piece.is_empty() {
@@ -81,26 +55,68 @@ pub(super) async fn list_on_control(
     }
 }
 
-/// A listing that waits for its reader. Closing it may block, so a thread for files does that.
-struct Parked {
-    listing: Option<(Box<Listing>, Grant)>,
+/// A listing that is made piece by piece. While the client reads a piece, it holds no thread.
+struct ControlListing {
+    path: RemotePath,
+    style: Style,
+    listers: Listers,
     threads: Arc<Threads>,
     source: Source,
+    /// The listing between two pieces, with its share.
+    parked: Option<(Box<Listing>, Grant)>,
 }
 
-impl Parked {
-    fn new(threads: &Arc<Threads>, source: &Source) -> Self {
+impl ControlListing {
+    fn new(call: &Call<'_>, path: RemotePath) -> Self {
+        let (threads, source) = (&call.context.shared.threads, &call.user.source);
         Self {
-            listing: None,
+            path,
+            style: Style {
+                form: Form::AllFacts,
+                facts: call.negotiated.settings().facts,
+            },
+            listers: threads.listers(source),
             threads: Arc::clone(threads),
             source: source.clone(),
+            parked: None,
         }
+    }
+
+    /// Some lines of the reply; empty at the end.
+    async fn next_piece(
+        &mut self,
+        call: &mut Call<'_>,
+    ) -> Result<Result<Vec<u8>, StorageError>, End> {
+        let parked = self.parked.take();
+        let (threads, source) = (Arc::clone(&self.threads), self.source.clone());
+        let ready = async move {
+            match parked {
+                Some((listing, share)) => (Some(listing), share),
+                None => (None, threads.listing(&source).await),
+            }
+        };
+        let (path, style, listers) = (self.path.clone(), self.style, self.listers.clone());
+        let make = move |files: &Files, (listing, share)| {
+            let storage = (Arc::clone(&files.storage), listers);
+            let mut listing = match listing {
+                Some(listing) => listing,
+                None => Box::new(Listing::open(storage, style, path.as_path(), None)?),
+            };
+            let piece = next_piece(&mut listing, &files.cancel)?;
+            Ok(((listing, share), piece))
+        };
+        let made = call.work_after(ready, None, make).await?;
+        Ok(made.map(|(parked, piece)| {
+            self.parked = Some(parked);
+            piece
+        }))
     }
 }
 
-impl Drop for Parked {
+/// Closing a listing may block, so a thread for files does that.
+impl Drop for ControlListing {
     fn drop(&mut self) {
-        let Some(listing) = self.listing.take() else {
+        let Some(listing) = self.parked.take() else {
             return;
         };
         let (threads, source) = (Arc::clone(&self.threads), self.source.clone());

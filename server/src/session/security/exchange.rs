@@ -90,7 +90,7 @@ impl ControlSecurity {
         Ok(PendingExchange { exchange, permit })
     }
 
-    /// Protects the channel behind the last reply.
+    /// Protects the channel after the last reply.
     fn establish(&mut self, call: &mut LoginCall<'_>, accepted: Accepted) {
         let delegated = accepted.delegated.as_ref();
         call.context.publish(&Event::Authenticated {

@@ -1,4 +1,4 @@
-//! A transfer under way: what the client is told meanwhile, and what it may send.
+//! A transfer under way: its events, its markers, and the commands that the client may send meanwhile.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -24,7 +24,7 @@ pub(super) struct Running {
     events: UnboundedReceiver<Event>,
     timers: Timers,
     started: SystemTime,
-    /// The file whose name the client must be told.
+    /// The path of a file that the server named, for the first reply.
     new_file: Option<RemotePath>,
     /// 150 or 125 was sent.
     begun: bool,
@@ -94,7 +94,7 @@ impl Running {
                 biased;
                 event = self.events.recv() => match event {
                     Some(Event::Finished(outcome)) => return Some(*outcome),
-                    Some(event) => self.tell(call, &event),
+                    Some(event) => self.report(call, &event),
                     None => return None,
                 },
                 received = call.control.receive(), if call.control.has_room() && self.lost.is_none() => {
@@ -113,7 +113,7 @@ impl Running {
             if let Ok(event) = self.events.try_recv() {
                 match event {
                     Event::Finished(outcome) => return Some(*outcome),
-                    event => self.tell(call, &event),
+                    event => self.report(call, &event),
                 }
             }
             if call.control.unsent_bytes() > 0
@@ -126,7 +126,7 @@ impl Running {
         }
     }
 
-    /// Lets a transfer go on that waited until the client was told to send.
+    /// Resumes a transfer that was held until the client got the reply that lets it send.
     fn release_data(&self, call: &Call<'_>) {
         if self.handle.is_held() {
             match call.context.shared.in_place.enter() {
@@ -136,7 +136,7 @@ impl Running {
         }
     }
 
-    fn tell(&mut self, call: &mut Call<'_>, event: &Event) {
+    fn report(&mut self, call: &mut Call<'_>, event: &Event) {
         match event {
             Event::Queued { ahead } => self.timers.queue(*ahead),
             Event::Started { reused } => {

@@ -24,7 +24,7 @@ use crate::shutdown::Phase;
 use crate::telemetry;
 use crate::transfer_verb::TransferVerb;
 
-/// A command that moves data, or says something about transfers.
+/// A command that moves data, or concerns transfers.
 #[derive(Debug)]
 pub(crate) enum TransferCommand {
     Move(TransferVerb, Motion),
@@ -127,11 +127,11 @@ impl Transfers {
         let end = transfer_end(&running, outcome);
         call.user.settle(call.negotiated.finish(end));
         let concluded = conclude(call, order, &running, outcome).await;
-        let told = match &concluded {
+        let logged = match &concluded {
             Ok((reply, error)) => (reply.code(), error.clone()),
             Err(end) => (426, Some(end.to_string())),
         };
-        self.publish(call, order, &running, outcome, told);
+        self.publish(call, order, &running, outcome, logged);
         self.last_channels = finished.map_or_else(LastChannels::default, LastChannels::from);
         let (reply, _) = concluded?;
         running.take_lost().map_or(Ok(reply), Err)
@@ -252,7 +252,7 @@ async fn enter(call: &mut Call<'_>) -> Result<Option<Grant>, End> {
     }
 }
 
-/// Tells the node which files the waiting commands will send.
+/// Announces to the node the files that the waiting commands will send.
 fn look_ahead(call: &Call<'_>) {
     let user = &call.user;
     if user.node.looks_ahead() {
