@@ -23,8 +23,10 @@ format: ## Check the formatting (cargo fmt repairs it)
 	cargo fmt --all --check
 
 .PHONY: lint
-lint: ## Run clippy, with warnings as errors
+lint: ## Run clippy, and look for circles between modules and for riddles in prose
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo run --quiet -p gridhaul-lints -- modules
+	cargo run --quiet -p gridhaul-lints -- words
 
 .PHONY: doc
 doc: ## Build the documentation, with warnings as errors
