@@ -1,4 +1,4 @@
-//! Opens a device with async-rdma, and what has to be known before the peer is.
+//! Opens a device with async-rdma, with the parameters that it needs before the peer is known.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use gridhaul_rdma::provider::AdapterPort;
 
 use crate::queue_pair::RECEIVES;
 
-/// Requests at a time. async-rdma lets requests that do not fit fail, with a wrong reason, so they are counted here.
+/// Requests at a time. async-rdma fails requests beyond the queue, with a wrong reason, so the caller counts them.
 pub(crate) const DEPTH: usize = 256;
 
 /// READs at a time: async-rdma locks the whole region for each.
@@ -19,14 +19,14 @@ pub(crate) const READS: u8 = 1;
 /// (`iboe_get_mtu` in the kernel's ib_addr.h).
 const HEADER_BYTES: u64 = 96;
 
-/// Opens the device, with a queue pair that is not connected. To be called within a runtime, which from then on has a task
+/// Opens the device, with a queue pair that is not connected. Call it within a runtime, which then runs a task
 /// for its completions.
 ///
 /// # Errors
 ///
-/// When the device cannot be opened or has too little room.
+/// If the device cannot be opened or lacks resources.
 pub(crate) fn open(port: &AdapterPort, mtu: u8, round_trip: Duration) -> io::Result<Rdma> {
-    // ibv_modify_qp(3): seven repeats without end while the peer has no room for a message, which is its way to slow us down.
+    // ibv_modify_qp(3): seven retries without end while the peer has no receive buffer, which is its flow control.
     const WITHOUT_END: u8 = 7;
     // InfiniBand architecture 9.7.5.2.8: 0.64 ms.
     const NOT_READY_TIME: u8 = 12;
@@ -40,7 +40,7 @@ pub(crate) fn open(port: &AdapterPort, mtu: u8, round_trip: Duration) -> io::Res
         .set_service_level(port.service_level)
         .set_conn_type(ConnectionType::RCIBV)
         .set_raw(true)
-        // The other strategy panics where a process has two queue pairs, and takes no memory of ours.
+        // The other strategy panics if a process has two queue pairs, and does not register our memory.
         .set_mr_strategy(MRManageStrategy::Raw)
         .set_qp_max_send_wr(requests)
         .set_qp_max_recv_wr(receives)
@@ -55,12 +55,12 @@ pub(crate) fn open(port: &AdapterPort, mtu: u8, round_trip: Duration) -> io::Res
         .build()
 }
 
-/// The MTU of the port's link as a number: 1 is 256 bytes, and each further one twice that, to 5. async-rdma knows it, and
-/// does not tell.
+/// The MTU of the port's link as a number: 1 is 256 bytes, and each further one twice that, to 5. async-rdma has it and
+/// does not expose it.
 ///
 /// # Errors
 ///
-/// When the kernel does not say which network interface it is.
+/// If the kernel does not name the network interface.
 pub(crate) fn link_mtu(port: &AdapterPort) -> io::Result<u8> {
     let interface = format!(
         "/sys/class/infiniband/{}/ports/{}/gid_attrs/ndevs/{}",
@@ -90,7 +90,7 @@ fn path_mtu(mtu: u8) -> MTU {
     }
 }
 
-/// When a packet without an answer is repeated, as an exponent: 4.096 µs times two to the power of it
+/// The retransmission timeout, as an exponent: 4.096 µs times two to this power
 /// (InfiniBand architecture 9.7.6.1.3). It is four round trips, and no less than 67 ms.
 fn timeout(round_trip: Duration) -> u8 {
     let wanted = (4 * round_trip).as_nanos();
@@ -99,7 +99,7 @@ fn timeout(round_trip: Duration) -> u8 {
         .unwrap_or(31)
 }
 
-/// What went wrong, without the essay that async-rdma has for each error.
+/// The underlying error, without async-rdma's advice.
 pub(crate) fn words(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(": ") {

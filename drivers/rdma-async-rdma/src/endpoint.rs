@@ -1,4 +1,4 @@
-//! One channel's queue pair, its memory, and the end of both.
+//! One channel's queue pair, its memory, and how both are released.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use gridhaul_stack::Detail;
 use tokio::runtime::Handle;
 use tokio::sync::RwLock;
 
-use crate::beside::{Beside, Peer};
+use crate::connection::{Peer, PeerConnection};
 use crate::device::{self, DEPTH, READS};
 use crate::lending::lend;
 use crate::queue_pair::{Event, QueuePair, Region};
@@ -25,26 +25,26 @@ const MAX_TRANSFER_BYTES: usize = 1 << 30;
 
 /// One channel's queue pair.
 ///
-/// There is one only: every queue pair that the two ends connect by themselves has a protection domain of its own in
-/// async-rdma, and so would need a ring of its own. For the same reason one that is lost is not replaced.
+/// A channel has only one: in async-rdma, every queue pair that the two ends connect themselves has its own protection
+/// domain and would need its own ring. For the same reason a lost queue pair is not replaced.
 #[derive(Debug)]
 pub(crate) struct AsyncRdmaEndpoint {
     // They are dropped in this order: the queue pair before the memory that it uses.
     state: State,
-    /// By their names; `None` for those that were given back.
+    /// By identifier; `None` for released ones.
     regions: Vec<Option<Region>>,
     mtu: u8,
     port: AdapterPort,
-    beside: Option<Beside>,
+    connection: Option<PeerConnection>,
     signal: Arc<Signal>,
     runtime: Handle,
-    /// Nothing more is to be sent, and the peer was told or will be.
+    /// The sending direction ends; the farewell is sent or will be.
     has_ended: bool,
-    /// The peer sends nothing more.
+    /// The peer has ended its sending direction.
     has_farewell: bool,
 }
 
-/// The life of the queue pair.
+/// The state of the queue pair.
 #[derive(Debug)]
 enum State {
     Unconnected(Box<Rdma>),
@@ -53,7 +53,7 @@ enum State {
 }
 
 impl AsyncRdmaEndpoint {
-    /// One that is not connected. `mtu` is a number as in [`PortRecord`].
+    /// A queue pair that is not connected. `mtu` is a number as in [`PortRecord`].
     pub(crate) fn new(
         rdma: Rdma,
         mtu: u8,
@@ -65,7 +65,7 @@ impl AsyncRdmaEndpoint {
             regions: Vec::new(),
             mtu,
             port: port.clone(),
-            beside: None,
+            connection: None,
             signal: Signal::new()?,
             runtime: runtime.clone(),
             has_ended: false,
@@ -73,14 +73,17 @@ impl AsyncRdmaEndpoint {
         })
     }
 
-    /// Why the queue pair is lost, if it is; `failure` is what the device says.
+    /// The reason why the queue pair failed, if it did; `failure` is the device's error.
     fn loss(&self, failure: Option<io::Error>) -> Option<Loss> {
-        let peer = self.beside.as_ref().map_or(Peer::There, Beside::peer);
+        let peer = self
+            .connection
+            .as_ref()
+            .map_or(Peer::There, PeerConnection::peer);
         if self.has_farewell || self.has_ended && peer >= Peer::Closed {
             return Some(Loss::Closed);
         }
         match (peer, failure) {
-            // The end of the connection is a better reason than a device's timeout.
+            // The end of the connection is a clearer reason than a device's timeout.
             (Peer::Lost, _) => Some(Loss::Reset),
             (_, Some(failure)) => Some(Loss::Failed(device::words(&failure))),
             _ => None,
@@ -119,7 +122,7 @@ impl Fabric for AsyncRdmaEndpoint {
                 mtu: self.mtu,
                 reads: READS,
             },
-            // async-rdma settles where packets begin to count before it knows the peer: for both at zero.
+            // async-rdma sets the first packet sequence numbers before it knows the peer: both are zero.
             queue_pairs: vec![QueuePairRecord {
                 number,
                 first_packet: 0,
@@ -127,13 +130,13 @@ impl Fabric for AsyncRdmaEndpoint {
         }
     }
 
-    fn connect(&mut self, peer: &FabricRecord, beside: OwnedFd) -> io::Result<()> {
+    fn connect(&mut self, peer: &FabricRecord, connection: OwnedFd) -> io::Result<()> {
         let [queue_pair] = peer.queue_pairs[..] else {
             return Err(io::Error::other(
                 "the other end has several queue pairs, and async-rdma one",
             ));
         };
-        // async-rdma settles it before it knows the peer.
+        // async-rdma sets it before it knows the peer.
         if peer.port.mtu != self.mtu {
             return Err(io::Error::other(
                 "the two ends' links have different MTUs, which async-rdma cannot bridge",
@@ -150,7 +153,7 @@ impl Fabric for AsyncRdmaEndpoint {
             .map_err(io::Error::other)?;
         self.runtime.block_on(rdma.ibv_connect(endpoint))?;
         self.state = State::Connected(QueuePair::new(*rdma, DEPTH, &self.signal)?);
-        self.beside = Some(Beside::new(beside)?);
+        self.connection = Some(PeerConnection::new(connection)?);
         Ok(())
     }
 }
@@ -183,7 +186,7 @@ impl Endpoint for AsyncRdmaEndpoint {
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<RegionName> {
         let rights = match access {
             Access::Local => Default::default(),
-            // The device writes there what we READ.
+            // The device writes the bytes of a READ there.
             Access::Sink => AccessFlag::LocalWrite.into(),
             // ibv_reg_mr(3): remote writing needs local writing.
             Access::RemoteWrite => AccessFlag::LocalWrite | AccessFlag::RemoteWrite,
@@ -247,8 +250,8 @@ impl Endpoint for AsyncRdmaEndpoint {
 
     fn poll(&mut self, completions: &mut Vec<Completion>) {
         self.signal.take();
-        if let Some(beside) = &mut self.beside {
-            beside.watch(&self.runtime, &self.signal);
+        if let Some(connection) = &mut self.connection {
+            connection.watch(&self.runtime, &self.signal);
         }
         let was_idle = self.is_idle();
         let failure = loop {
@@ -268,7 +271,7 @@ impl Endpoint for AsyncRdmaEndpoint {
                 Ok(Some(Event::Received(_))) => {}
                 Ok(Some(Event::FarewellSent)) => {
                     self.regions.fill_with(|| None);
-                    self.beside.iter().for_each(Beside::end);
+                    self.connection.iter().for_each(PeerConnection::end);
                 }
                 Ok(Some(Event::Farewell)) => self.has_farewell = true,
                 Ok(None) => break None,
@@ -306,8 +309,8 @@ impl Endpoint for AsyncRdmaEndpoint {
     }
 
     fn abort(&mut self) {
-        if let Some(beside) = self.beside.take() {
-            beside.reset();
+        if let Some(connection) = self.connection.take() {
+            connection.reset();
         }
         self.state = State::Gone;
     }

@@ -1,7 +1,7 @@
-//! Operations of async-rdma as a queue of a device: posted one after the other, and completed in that order.
+//! Operations of async-rdma as a work queue: posted in sequence, and completed in that order.
 //!
-//! async-rdma gives every operation a future and completes them in any order, each for itself. A future posts its request
-//! when it is polled first, so each is polled once where it is made; after that only the oldest one is asked,
+//! async-rdma returns a future for each operation, and the futures complete independently. A future posts its request with
+//! its first poll, so each is polled once where it is created. After that only the oldest one is polled,
 //! because a reliable connection completes requests in the order in which they were posted.
 
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ enum Operation<T> {
 }
 
 impl<T> InOrder<T> {
-    /// `signal` is given when [`InOrder::next`] should be asked.
+    /// `signal` becomes readable when [`InOrder::next`] should be called.
     pub(crate) fn new(signal: &Arc<Signal>) -> Self {
         Self {
             operations: VecDeque::new(),
@@ -35,7 +35,7 @@ impl<T> InOrder<T> {
         }
     }
 
-    /// Posts an operation; `id` comes back with its result.
+    /// Posts an operation; its result carries `id`.
     pub(crate) fn post(
         &mut self,
         id: u64,
@@ -48,7 +48,7 @@ impl<T> InOrder<T> {
         self.operations.push_back((id, operation));
     }
 
-    /// The oldest operation, if it is done.
+    /// The oldest operation, if it is complete.
     pub(crate) fn next(&mut self) -> Option<(u64, io::Result<T>)> {
         let (_, oldest) = self.operations.front_mut()?;
         if !oldest.is_done(&self.waker) {
@@ -60,7 +60,7 @@ impl<T> InOrder<T> {
         }
     }
 
-    /// Those that have not been returned by [`InOrder::next`].
+    /// Operations that [`InOrder::next`] has not returned yet.
     pub(crate) fn len(&self) -> usize {
         self.operations.len()
     }

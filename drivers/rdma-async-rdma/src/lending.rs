@@ -1,11 +1,11 @@
-//! Lends memory of ours to async-rdma, which registers only what it has allocated itself.
+//! Lends our memory to async-rdma, which registers only memory that it has allocated itself.
 //!
-//! Its *raw* strategy asks Rust's allocator for a region and registers what it gets. So this crate is the allocator of the
-//! program: memory that was lent before is what the next allocation of that size gets, on the same thread. Everything
-//! else comes from the system's allocator.
+//! Its *raw* strategy allocates a region with Rust's allocator and registers it. Therefore this crate is the program's
+//! allocator: after a call of `lend`, the next allocation of that size on the same thread returns the lent memory. All other
+//! allocations come from the system's allocator.
 //!
-//! Without this, a ring would have to lie in memory of async-rdma's: beside the pool that bounds the rings of the process
-//! and has huge pages for them, and registered files would be out of reach.
+//! Otherwise rings would be in async-rdma's memory, outside of the pool that bounds the rings of the process and has huge
+//! pages, and files could not be registered.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::any::Any;
@@ -14,37 +14,37 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The alignment of what is lent: that of pages. Few others ask for it, so few pay for looking.
+/// The alignment of lent memory: that of pages. Few other allocations have it, so few pay for the lookup.
 const ALIGNMENT: usize = 4096;
 
 #[global_allocator]
 static ALLOCATOR: Lending = Lending;
 
-/// The system's allocator, and what was lent.
+/// The system's allocator, and the lent memory.
 struct Lending;
 
 thread_local! {
-    /// What the next allocation gets.
+    /// The memory for the next allocation.
     static OFFERED: Cell<Option<(*mut u8, usize)>> = const { Cell::new(None) };
 }
 
-/// Memory that was lent and not given back, by where it begins.
+/// Memory that is lent, by its start.
 static LENT: Mutex<BTreeMap<usize, Lent>> = Mutex::new(BTreeMap::new());
 
 #[derive(Default)]
 struct Lent {
-    /// How many times it was lent.
+    /// The number of loans.
     times: usize,
-    /// Keeps it from going to another channel. A request that failed may keep a region registered for longer than the endpoint
-    /// lives; async-rdma gives the memory back only when nothing uses the registration.
+    /// Keeps it from other channels. A failed request may keep a region registered for longer than the endpoint
+    /// exists; async-rdma frees the memory only when the registration is unused.
     owner: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// Has `allocate` get `length` bytes from `start` when it asks for memory with the layout that it is passed.
+/// Calls `allocate`, whose allocation with the passed layout returns the `length` bytes from `start`.
 ///
 /// # Errors
 ///
-/// Those of `allocate`, and when the memory does not begin with a page or was not asked for.
+/// The errors of `allocate`; also if the memory is not page-aligned, or `allocate` did not allocate.
 ///
 /// # Safety
 ///
@@ -67,7 +67,7 @@ pub(crate) unsafe fn lend<T>(
                 lent.owner = Some(owner);
             }
             allocated.inspect_err(|_| {
-                // async-rdma forgets what it cannot register.
+                // async-rdma leaks memory that it cannot register.
                 take_back(start.addr());
             })
         }
@@ -77,15 +77,15 @@ pub(crate) unsafe fn lend<T>(
     }
 }
 
-// SAFETY: what is lent is memory of the size that was asked for, aligned as it was asked for, and used as `lend`
-// demands; the rest is the system's.
+// SAFETY: lent memory has the requested size and alignment, and is used as `lend` requires; all other memory is the
+// system's.
 unsafe impl GlobalAlloc for Lending {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
 
-    /// What is lent is not zeroed. It is for devices, and async-rdma does not look at it.
+    /// Lent memory is not zeroed. It is for devices, and async-rdma does not read it.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if layout.align() == ALIGNMENT
             && let Some((start, length)) = OFFERED.take()
@@ -96,13 +96,13 @@ unsafe impl GlobalAlloc for Lending {
             }
             OFFERED.set(Some((start, length)));
         }
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, length: usize) -> *mut u8 {
         debug_assert!(layout.align() != ALIGNMENT || !lent().contains_key(&start.addr()));
-        // SAFETY: the caller's promise is passed on; regions keep their size.
+        // SAFETY: the caller upholds the contract; regions keep their size.
         unsafe { System.realloc(start, layout, length) }
     }
 
@@ -110,12 +110,12 @@ unsafe impl GlobalAlloc for Lending {
         if layout.align() == ALIGNMENT && take_back(start.addr()) {
             return;
         }
-        // SAFETY: the caller's promise is passed on: it is not lent, so the system allocated it.
+        // SAFETY: the caller upholds the contract; the memory is not lent, so the system allocated it.
         unsafe { System.dealloc(start, layout) }
     }
 }
 
-/// Counts that memory was given back; `false` if it was not lent.
+/// Counts the end of a loan; `false` if the memory was not lent.
 fn take_back(start: usize) -> bool {
     let mut lent = lent();
     let Some(entry) = lent.get_mut(&start) else {
@@ -124,7 +124,7 @@ fn take_back(start: usize) -> bool {
     entry.times -= 1;
     let is_last = entry.times == 0;
     let given_back = is_last.then(|| lent.remove(&start));
-    // The owner may go with it, and gives memory back to others: not while this is locked.
+    // Dropping the owner may free memory, which must not happen under this lock.
     drop(lent);
     drop(given_back);
     true

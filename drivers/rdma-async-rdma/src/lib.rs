@@ -1,13 +1,13 @@
 //! The crate async-rdma as a provider of the driver `rdma`.
 //!
-//! It carries a channel's messages by RoCE v2, like the driver's own provider `verbs`, and exists to be compared with that:
+//! It carries a channel's messages over RoCE v2, like the driver's own provider `verbs`, and exists for comparison with it:
 //! see `docs/decisions/async-rdma.md`. Both ends of a channel must use it. It uses async-rdma as
-//! plain verbs: the two ends connect one queue pair by what they tell each other on the data connection, and of
-//! async-rdma's own ways to connect, to hand memory out and to send messages, nothing is used.
+//! plain verbs: the two ends exchange the parameters of one queue pair on the data connection. It does not use
+//! async-rdma's own connections, memory management and messages.
 //!
-//! A program that links it is under the GPL, version 3, and has its global allocator from `lending`.
+//! A program that links it is under the GPL, version 3, and has the global allocator of `lending`.
 
-mod beside;
+mod connection;
 mod device;
 mod endpoint;
 mod in_order;
@@ -24,8 +24,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::endpoint::AsyncRdmaEndpoint;
 
-/// The driver `rdma` with this provider, and no other. Its options are those of the driver but for `qps`, which is 1,
-/// and `provider`.
+/// The driver `rdma` with only this provider. It has the options of the driver except `provider`, and `qps` is 1.
 pub fn driver() -> RdmaBy {
     RdmaBy::new(Arc::new(AsyncRdma))
 }
@@ -52,7 +51,7 @@ impl Provider for AsyncRdma {
     }
 }
 
-/// Where async-rdma takes completions from devices: one thread for the process.
+/// The runtime in which async-rdma receives completions: one thread for the process.
 fn runtime() -> io::Result<&'static Runtime> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     if let Some(runtime) = RUNTIME.get() {

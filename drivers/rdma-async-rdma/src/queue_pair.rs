@@ -1,7 +1,7 @@
-//! A queue pair of async-rdma, with the messages that come and go.
+//! A queue pair of async-rdma, and its messages.
 //!
-//! async-rdma does not tell how long a message is that it has received, so messages carry their length in front; that is why
-//! both ends must use this provider. It allocates and registers memory for every message that may come.
+//! async-rdma does not report the length of a received message, so messages begin with their length; therefore
+//! both ends must use this provider. It allocates and registers memory for every message that may arrive.
 
 use std::alloc::Layout;
 use std::io;
@@ -19,55 +19,55 @@ use tokio::task::yield_now;
 use crate::in_order::InOrder;
 use crate::signal::Signal;
 
-/// A region of memory that is registered. A WRITE locks it as shared and a READ into it as exclusive, as async-rdma
-/// demands.
+/// A registered region of memory. A WRITE takes its lock shared and a READ into it exclusive, as async-rdma
+/// requires.
 pub(crate) type Region = Arc<RwLock<LocalMr>>;
 
-/// Messages that may come before they are taken out; the peer's device repeats what comes beyond them.
+/// Receive buffers; the peer's device retries a message without one.
 pub(crate) const RECEIVES: usize = 128;
 
 /// A message and its length.
 const SLOT_BYTES: usize = 1 + MAX_MESSAGE_BYTES;
 
-/// Stands for the length in the last message of all.
+/// The length field of the farewell, which is the last message.
 const FAREWELL: u8 = u8::MAX;
 
-/// The name of the farewell among requests; those of the engine are places in a stream.
+/// The identifier of the farewell; the identifiers of the engine are positions in a stream.
 const FAREWELL_ID: u64 = u64::MAX;
 
-/// A queue pair that is connected.
+/// A connected queue pair.
 #[derive(Debug)]
 pub(crate) struct QueuePair {
     requests: InOrder<()>,
     messages: InOrder<LocalMr>,
-    /// Where messages lie while they are sent.
+    /// The memory of messages in flight.
     slots: Arc<LocalMr>,
-    /// Messages that were posted.
+    /// Posted messages.
     sent: usize,
     depth: usize,
-    /// Why no message comes any more.
+    /// Why no further message arrives.
     failure: Option<io::Error>,
     rdma: Arc<Rdma>,
 }
 
-/// What happened on a queue pair.
+/// An event of a queue pair.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The request of this name is done.
+    /// The request with this identifier is complete.
     Done(u64),
     Received(Vec<u8>),
-    /// The peer sends nothing more.
+    /// The peer has ended its sending direction.
     Farewell,
-    /// The peer's device has heard that we send nothing more.
+    /// The peer's device has acknowledged our farewell.
     FarewellSent,
 }
 
 impl QueuePair {
-    /// Takes a queue pair that can send and receive, and makes room for messages.
+    /// Takes a queue pair that can send and receive, and registers memory for messages.
     ///
     /// # Errors
     ///
-    /// When memory for messages cannot be registered.
+    /// If memory for messages cannot be registered.
     pub(crate) fn new(rdma: Rdma, depth: usize, signal: &Arc<Signal>) -> io::Result<Self> {
         let bytes = (depth + 1) * SLOT_BYTES;
         let layout = Layout::from_size_align(bytes, 8).map_err(io::Error::other)?;
@@ -86,17 +86,17 @@ impl QueuePair {
         Ok(queue_pair)
     }
 
-    /// What registers memory.
+    /// The handle that registers memory.
     pub(crate) fn rdma(&self) -> &Rdma {
         &self.rdma
     }
 
-    /// Whether no further request may be posted. One more fits: the farewell.
+    /// Whether no further request may be posted. There is still room for the farewell.
     pub(crate) fn is_full(&self) -> bool {
         self.requests.len() >= self.depth
     }
 
-    /// Whether all requests are done.
+    /// Whether all requests are complete.
     pub(crate) fn is_idle(&self) -> bool {
         self.requests.len() == 0
     }
@@ -120,7 +120,7 @@ impl QueuePair {
             let sink = region.get_mut(span.offset..span.offset + span.length);
             let mut sink = sink.ok_or_else(outside)?;
             rdma.read(&mut sink, &remote(from, span.length)?).await?;
-            // Its own lock is released a little after the request is told as done.
+            // async-rdma releases its lock shortly after it reports the request as complete.
             while !sink.is_writeable() {
                 yield_now().await;
             }
@@ -135,20 +135,20 @@ impl QueuePair {
         self.send_slot(id, length, bytes);
     }
 
-    /// Tells the peer that nothing more comes.
+    /// Sends the farewell.
     pub(crate) fn bid_farewell(&mut self) {
         self.send_slot(FAREWELL_ID, FAREWELL, &[]);
     }
 
     fn send_slot(&mut self, id: u64, head: u8, bytes: &[u8]) {
-        // No more than `depth` and the farewell are under way, and they end in order: this slot is free.
+        // At most `depth` messages and the farewell are in flight, and they complete in order: this slot is free.
         let offset = self.sent % (self.depth + 1) * SLOT_BYTES;
         self.sent = self.sent.wrapping_add(1);
         let slot = ptr::with_exposed_provenance_mut::<u8>(self.slots.addr() + offset);
         let length = bytes.len().min(MAX_MESSAGE_BYTES);
-        // SAFETY: `slots` has `depth + 1` slots, and the device reads this one no more.
+        // SAFETY: `slots` has `depth + 1` slots, and the device no longer reads this one.
         unsafe { slot.write(head) };
-        // SAFETY: as above; a slot has room for the longest message behind the length.
+        // SAFETY: as above; a slot holds the length and the longest message.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), slot.add(1), length) };
         let (rdma, slots) = (Arc::clone(&self.rdma), Arc::clone(&self.slots));
         self.requests.post(id, async move {
@@ -157,11 +157,11 @@ impl QueuePair {
         });
     }
 
-    /// What happened next, if anything did.
+    /// The next event, if there is one.
     ///
     /// # Errors
     ///
-    /// When the queue pair is of no use any more.
+    /// If the queue pair has failed.
     pub(crate) fn next(&mut self) -> io::Result<Option<Event>> {
         if self.failure.is_none() {
             match self.messages.next() {
@@ -169,7 +169,7 @@ impl QueuePair {
                     self.expect_message();
                     return decode(&message).map(Some);
                 }
-                // A request that failed says more: the messages are flushed because of it.
+                // The error of a failed request is more exact: messages are flushed because of it.
                 Some((_, Err(error))) => self.failure = Some(error),
                 None => {}
             }
@@ -203,7 +203,7 @@ fn decode(message: &LocalMr) -> io::Result<Event> {
         .ok_or_else(|| io::Error::other(format!("the peer sent a message of {length} bytes")))
 }
 
-/// Names memory of the peer as async-rdma wants it. It checks neither time nor rights, the peer's device does.
+/// Describes memory of the peer for async-rdma, which checks neither lease time nor rights; the peer's device does.
 fn remote(at: Remote, length: usize) -> io::Result<RemoteMr> {
     Ok(RemoteMr::new(MrToken {
         addr: usize::try_from(at.address).map_err(io::Error::other)?,

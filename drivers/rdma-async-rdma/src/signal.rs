@@ -1,4 +1,4 @@
-//! Signals events of an endpoint through a descriptor.
+//! Signals events of an endpoint through a file descriptor.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,16 +12,16 @@ use rustix::event::{EventfdFlags, eventfd};
 #[derive(Debug)]
 pub(crate) struct Signal {
     descriptor: OwnedFd,
-    /// The descriptor is readable, or will be in a moment: many wakers cost one system call.
+    /// The descriptor is readable or about to be, so that many wake-ups cost one system call.
     is_given: AtomicBool,
 }
 
 impl Signal {
-    /// One that was not given.
+    /// A signal that is not set.
     ///
     /// # Errors
     ///
-    /// When the process has no descriptor left.
+    /// If the process has no descriptor left.
     pub(crate) fn new() -> io::Result<Arc<Self>> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Arc::new(Self {
@@ -34,19 +34,19 @@ impl Signal {
         self.descriptor.as_fd()
     }
 
-    /// Gives it.
+    /// Sets it: the descriptor becomes readable.
     pub(crate) fn give(&self) {
         if !self.is_given.swap(true, Ordering::AcqRel) {
-            // It can only fail while the descriptor is readable already.
+            // It can fail only if the descriptor is readable already.
             let _ = rustix::io::write(&self.descriptor, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Takes it back. What happened before is to be looked for now, and what happens from now on gives it again.
+    /// Clears it. The caller then checks for earlier events; later events set it again.
     pub(crate) fn take(&self) {
-        // There may be nothing to read yet: then the event causes one more, spurious, wake-up.
+        // There may be no byte to read yet; then the event causes one spurious wake-up.
         let _ = rustix::io::read(&self.descriptor, &mut [0_u8; 8]);
-        // An event signalled in between was not written, and the caller, who checks after this, finds it.
+        // An event between the two steps was not written to the descriptor; the caller checks for it after this.
         self.is_given.swap(false, Ordering::AcqRel);
     }
 }

@@ -178,7 +178,7 @@ settings! {
     #[arg(long, value_name = "SECONDS")]
     broker_idle_timeout: u64 => restart(accounts.brokers.idle),
 
-    /// The account to run as when started as root. Default: nobody
+    /// The account to run as when started as root. Default: `nobody`
     #[arg(long, value_name = "NAME")]
     user: String => restart(user),
 

@@ -27,7 +27,7 @@ pub(crate) fn program() -> Command {
     command
 }
 
-/// A server that is killed when the test is done with it.
+/// A server that is killed when the value is dropped.
 pub(crate) struct Running {
     child: Child,
     pub(crate) stdout: BufReader<ChildStdout>,

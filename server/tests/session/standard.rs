@@ -149,7 +149,7 @@ fn sizes_and_restarts_count_bytes_of_files_and_so_not_in_type_a() {
     assert_eq!(client.get("RETR text"), b"one\r\ntwo\r\n");
     client.expect("REST 4", 350);
     assert_eq!(client.get("NLST"), b"text\r\n");
-    // Blocks carry the bytes of the file, whatever the type is.
+    // Blocks carry the bytes of the file, with any type.
     client.expect("MODE E", 200);
     assert_eq!(client.expect("SIZE text", 213), "213 8\r\n");
 }

@@ -1,8 +1,8 @@
-//! The data connection, which stays beside the queue pair: it tells how the peer went.
+//! The data connection, which stays open beside the queue pair and shows how the peer ended.
 //!
-//! async-rdma tells nothing of a peer that went away, and its completions come by way of a task of its own: the end of the
-//! connection may be heard before the last of them. So an end that is done sends a farewell behind its last
-//! message, and the connection counts only where none comes.
+//! async-rdma does not report a peer that disconnected. Its completions arrive through a task of its own, so the end of the
+//! connection may be seen before the last completion. Therefore an end that finishes in order sends a farewell behind its last
+//! message, and the end of the connection counts only without a farewell.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -19,41 +19,41 @@ use tokio::time::sleep;
 
 use crate::signal::Signal;
 
-/// How long a farewell may take that was sent before the connection was closed.
+/// The time limit for a farewell that was sent before the connection was closed.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The data connection.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct PeerConnection {
     socket: TcpStream,
-    /// `None` only while it changes.
+    /// `None` only during a change of state.
     watch: Option<Watch>,
     peer: Arc<AtomicU8>,
 }
 
 #[derive(Debug)]
 enum Watch {
-    /// Only the handshake of the channel reads from it so far.
+    /// Only the handshake of the channel reads from it.
     Later(TcpStream),
     Task(JoinHandle<()>),
 }
 
-/// What the connection says of the peer.
+/// The state of the peer, as the connection shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Peer {
     There,
-    /// It has closed the connection; its farewell may still come.
+    /// It has closed the connection; its farewell may still arrive.
     Closed,
-    /// It has closed it without a farewell, or it gave up, or its host did.
+    /// It closed the connection without a farewell, reset it, or its host failed.
     Lost,
 }
 
-impl Beside {
-    /// Takes a connection that does not block.
+impl PeerConnection {
+    /// Takes a non-blocking connection.
     ///
     /// # Errors
     ///
-    /// When the process has no descriptor left.
+    /// If the process has no descriptor left.
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
         let socket = TcpStream::from(socket);
         Ok(Self {
@@ -63,7 +63,7 @@ impl Beside {
         })
     }
 
-    /// Begins to watch the connection, when all that had to be said there was said.
+    /// Begins to watch the connection, after the handshake.
     pub(crate) fn watch(&mut self, runtime: &Handle, signal: &Arc<Signal>) {
         let watched = match self.watch.take() {
             Some(Watch::Later(watched)) => watched,
@@ -83,7 +83,7 @@ impl Beside {
         })));
     }
 
-    /// What it says at this moment.
+    /// The present state.
     pub(crate) fn peer(&self) -> Peer {
         let peer = self.peer.load(Ordering::Acquire);
         [Peer::There, Peer::Closed]
@@ -92,20 +92,20 @@ impl Beside {
             .unwrap_or(Peer::Lost)
     }
 
-    /// Tells the peer that nothing more comes.
+    /// Closes the sending direction.
     pub(crate) fn end(&self) {
-        // A connection that is gone needs no end.
+        // A connection that is closed already needs no shutdown.
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 
-    /// Closes it so that the peer notices that something went wrong.
+    /// Resets the connection, so that the peer sees a failure.
     pub(crate) fn reset(self) {
         // Without a linger time a close is a reset (socket(7)).
         let _ = sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 }
 
-impl Drop for Beside {
+impl Drop for PeerConnection {
     fn drop(&mut self) {
         if let Some(Watch::Task(watcher)) = &self.watch {
             watcher.abort();
@@ -113,7 +113,7 @@ impl Drop for Beside {
     }
 }
 
-/// Waits for the end of a connection; `false` if it is not an orderly one.
+/// Waits for the end of a connection; `false` if it was reset or the peer sent data.
 async fn is_closed(socket: TcpStream) -> bool {
     let Ok(socket) = tokio::net::TcpStream::from_std(socket) else {
         return false;
@@ -125,7 +125,7 @@ async fn is_closed(socket: TcpStream) -> bool {
         match socket.try_read(&mut [0; 1]) {
             Ok(0) => return true,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Nothing is to be said there any more.
+            // After the handshake, data is a protocol error.
             Ok(_) | Err(_) => return false,
         }
     }
