@@ -17,11 +17,13 @@ mod exchanges;
 pub(crate) mod fuzzing;
 #[cfg(test)]
 mod grants;
+mod host_certificates;
 mod host_key;
 mod messages;
 mod office;
 mod process;
 mod readable;
+mod sockets;
 mod verdicts;
 
 use std::fmt;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use gridhaul_accounts::{AccountRequest, BrokerSource};
 use gridhaul_sandbox::Confinement;
@@ -16,15 +16,15 @@ use tracing::{error, info, warn};
 use crate::config::{Config, ServeArguments};
 use crate::passwords::CheckPassword as _;
 use crate::sandbox;
-use crate::security::{Authorized, Opener, chain};
+use crate::security::{Authorized, Opener};
 use crate::telemetry::Logging;
 use crate::wire::{receive_message, send_message};
 
 use super::desk::{Desk, Stepped};
 use super::exchanges::Exchanges;
-use super::host_key::{schemes_of, sign_for_handshake};
+use super::host_certificates::HostCertificates;
 use super::messages::{
-    Account, Answer, Asked, Asker, Authorization, Claimed, Delegated, Established, Granted, Host,
+    Account, Answer, Asked, Asker, Authorization, Claimed, Delegated, Established, Granted,
     Question,
 };
 use super::verdicts::Verdicts;
@@ -38,8 +38,7 @@ pub(super) struct Office<'a> {
     brokers: Option<Arc<dyn BrokerSource>>,
     pub(super) exchanges: Exchanges,
     verdicts: Verdicts,
-    /// The credentials that can sign: the newest, and the one before it.
-    host: Mutex<Hosts>,
+    host: HostCertificates,
     state: RwLock<State>,
 }
 
@@ -58,12 +57,6 @@ struct State {
     desk: Arc<Desk>,
 }
 
-#[derive(Debug, Default)]
-struct Hosts {
-    last: u64,
-    held: Vec<(u64, Arc<Credential>)>,
-}
-
 impl<'a> Office<'a> {
     /// Keeps up to `most` exchanges. It cannot be reloaded.
     pub(super) fn new(
@@ -77,7 +70,7 @@ impl<'a> Office<'a> {
             brokers,
             exchanges: Exchanges::new(most),
             verdicts: Verdicts::new(most),
-            host: Mutex::default(),
+            host: HostCertificates::default(),
             state: RwLock::new(State {
                 config: Arc::new(config),
                 desk: Arc::new(desk),
@@ -156,12 +149,15 @@ impl<'a> Office<'a> {
                     Err(errno) => (Answer::Broker(Err(errno.raw_os_error())), None),
                 };
             }
-            Question::Host { known } => Answer::Host(self.host(known)),
+            Question::Host { known } => {
+                let credential = self.state().desk.host();
+                Answer::Host(credential.map(|credential| self.host.current(credential, known)))
+            }
             Question::Sign {
                 host,
                 scheme,
                 message,
-            } => match self.sign(host, SignatureScheme::from(scheme), message) {
+            } => match self.host.sign(host, SignatureScheme::from(scheme), message) {
                 Ok(signature) => Answer::Signature(signature),
                 Err(reason) => Answer::Failed(reason),
             },
@@ -290,44 +286,6 @@ impl<'a> Office<'a> {
             let authorized = desk.authorize(&holder.peer, holder.requested.as_deref());
             authorized.is_ok_and(|authorized| account_of(&authorized, &config) == *account)
         })
-    }
-
-    fn host(&self, known: Option<u64>) -> Option<Host> {
-        let credential = self.state().desk.host()?;
-        // Every change is complete, so a panic elsewhere leaves no partial state.
-        let mut hosts = self.host.lock().unwrap_or_else(PoisonError::into_inner);
-        let newest = hosts.held.last();
-        let host = match newest.filter(|(_, newest)| Arc::ptr_eq(newest, &credential)) {
-            Some((host, _)) => *host,
-            None => {
-                hosts.last += 1;
-                let host = hosts.last;
-                if hosts.held.len() > 1 {
-                    hosts.held.remove(0);
-                }
-                hosts.held.push((host, Arc::clone(&credential)));
-                host
-            }
-        };
-        if known == Some(host) {
-            return Some(Host::Same);
-        }
-        let schemes = schemes_of(&*credential.key().signing_key());
-        Some(Host::New {
-            host,
-            chain: chain(&credential).iter().map(|der| der.to_vec()).collect(),
-            schemes: schemes.into_iter().map(u16::from).collect(),
-        })
-    }
-
-    fn sign(&self, host: u64, scheme: SignatureScheme, message: &[u8]) -> Result<Vec<u8>, String> {
-        let credential = {
-            let hosts = self.host.lock().unwrap_or_else(PoisonError::into_inner);
-            let held = hosts.held.iter().find(|(number, _)| *number == host);
-            held.map(|(_, credential)| Arc::clone(credential))
-        };
-        let credential = credential.ok_or("the host has another certificate now")?;
-        sign_for_handshake(&*credential.key().signing_key(), scheme, message)
     }
 
     /// Opens the configuration file for the serving process, whose account may not be allowed to read it.
