@@ -27,7 +27,7 @@ use tracing::{error, info, warn};
 
 use crate::config::{Config, ServeArguments};
 use crate::handover::{self, Arrived, Link, Serving, ToFront};
-use crate::login::{Decides, LoginClient};
+use crate::login::{LoginBackend, LoginClient};
 use crate::machine;
 use crate::privileges;
 use crate::sandbox;
@@ -120,8 +120,8 @@ fn run(config: &Config, arguments: &ServeArguments, logging: &Logging, parts: Pa
     // For process listings only, so a failure does not matter.
     let _ = rustix::thread::set_name(c"gridhaul-front");
     let socket = Arc::new(parts.link);
-    let decides = Decides::Front(Arc::new(LoginClient::new(parts.logins, false)));
-    let prepared = PreparedServer::in_front(config.clone(), decides, parts.listeners, parts.counts)
+    let backend = LoginBackend::Front(Arc::new(LoginClient::new(parts.logins, false)));
+    let prepared = PreparedServer::in_front(config.clone(), backend, parts.listeners, parts.counts)
         .map_err(|error| error.to_string())
         .and_then(|server| {
             privileges::drop_root(&config.user).map_err(|error| error.to_string())?;

@@ -1,11 +1,56 @@
 //! The GridFTP server: sessions, configuration and the program `gridhaul-server`.
 //!
-//! A session is a control channel. It speaks FTP with the extensions of GridFTP to its client, in the types
-//! of `gridhaul-protocol`, and moves files by asking a data node of `gridhaul-transfer`; it never touches
-//! a data socket or a file's bytes. tokio runs what is many and mostly idle: control channels, listeners
-//! and timers.
+//! A session is a control channel. It speaks FTP with the extensions of GridFTP (RFC 959, GFD.20) to its client, in the types
+//! of `gridhaul-protocol`, and moves files through a data node of `gridhaul-transfer`; it never touches a data socket or the
+//! bytes of a file. tokio runs control channels, listeners and timers, which are many and mostly idle.
 //!
-//! [`serve`](serve::serve) is the program; [`Server`] is a server inside another one, for tests.
+//! ```text
+//! main ──▶ check   serve, ssh          the commands of the program
+//!                    │
+//!                  front               the process that listens; clients before login
+//!                    │
+//!                  server              starts, reloads and ends
+//!                    │
+//!                  session             one control channel: commands, replies, transfers
+//!                    │
+//!                  shared              the state of all sessions: settings, limits, the data node
+//!                  ┌─┴──────┐
+//!             handover    storages     clients between two processes; the roots of accounts
+//!                  │
+//!                login                 the process that decides logins, and its clients
+//!                  │
+//!       security  passwords  admission certificates and rules; users with passwords; limits before login
+//!                  │
+//!               telemetry              log, transfer log, metrics
+//!                  │
+//!                config                settings from flags and file
+//! ```
+//!
+//! [`serve`](serve::serve) is the program; [`Server`] is a server inside another one, for tests:
+//!
+//! ```no_run
+//! use gridhaul_server::PreparedServer;
+//! use gridhaul_server::config::{Config, ServeArguments, Settings};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = Config::load(&ServeArguments {
+//!     config: None,
+//!     settings: Settings {
+//!         root: Some("/srv/data".into()),
+//!         listen: Some(vec!["127.0.0.1:0".parse()?]),
+//!         anonymous: Some(true),
+//!         ..Settings::default()
+//!     },
+//! })?;
+//! let runtime = tokio::runtime::Runtime::new()?;
+//! runtime.block_on(async {
+//!     let server = PreparedServer::new(config)?.start()?;
+//!     println!("{:?}", server.addresses());
+//!     server.shut_down(std::future::pending()).await;
+//!     Ok(())
+//! })
+//! # }
+//! ```
 
 mod admission;
 pub mod check;
@@ -47,7 +92,7 @@ mod wire;
 pub use checksum_key::ChecksumKeyError;
 pub use drivers::DriversError;
 pub use front::FrontProcessError;
-pub use login::{DeskError, LoginProcessError};
+pub use login::{AuthenticatorError, LoginProcessError};
 pub use security::{HostError, SecurityError};
 pub use server::{PreparedServer, Server, StartError};
 pub use shared::SettingsError;

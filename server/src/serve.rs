@@ -19,7 +19,7 @@ use tracing::{error, info, warn};
 use crate::config::{Config, ConfigError, ServeArguments};
 use crate::front::{FrontProcess, FrontProcessError};
 use crate::helpers::{self, Helper};
-use crate::login::{ConfigurationFile, Decides, LoginProcess, LoginProcessError, Started};
+use crate::login::{ConfigurationFile, LoginBackend, LoginProcess, LoginProcessError, Started};
 use crate::machine;
 use crate::privileges::{self, PrivilegeError};
 use crate::sandbox::{self, LocalFiles, Sandbox};
@@ -100,8 +100,8 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         (serving, watched),
     )?;
     watched.extend(helpers::watched(Helper::Front, process::watch(pid)));
-    let decides = Decides::Apart(Arc::clone(&logins));
-    let server = PreparedServer::behind_front(config.clone(), decides, addresses, link)?;
+    let backend = LoginBackend::Serving(Arc::clone(&logins));
+    let server = PreparedServer::behind_front(config.clone(), backend, addresses, link)?;
     // While the process still has root's rights: the account that serves may not be allowed to search the directories above.
     let prepared = sandbox::Prepared::new(&config, server.grants(), &process);
     let identity = privileges::drop_root(&config.user)?;

@@ -26,9 +26,9 @@ use crate::fuzz_input::Input;
 use crate::security::Opener;
 use crate::wire::{receive_message, send_message};
 
-use super::desk::Desk;
+use super::authenticator::Authenticator;
 use super::messages::{self, Account, Answer, Asked, Established, Question};
-use super::office::Office;
+use super::service::LoginService;
 
 /// The limit of exchanges here.
 const MOST: usize = 6;
@@ -130,10 +130,11 @@ impl BrokerSource for Brokers {
 /// Asks the questions in the input, one after another.
 pub fn questions(input: &[u8]) {
     let mut input = Input(input);
-    let desk = Desk::load(&SITE.config, &Opener::default(), None).expect("a sound site");
+    let authenticator =
+        Authenticator::load(&SITE.config, &Opener::default(), None).expect("a sound site");
     let brokers = Arc::new(Brokers::default());
     let source = Arc::clone(&brokers) as Arc<dyn BrokerSource>;
-    let office = Office::new(SITE.config.clone(), desk, Some(source), MOST);
+    let service = LoginService::new(SITE.config.clone(), authenticator, Some(source), MOST);
     let mut asker = Asker {
         brokers,
         ended: Vec::new(),
@@ -148,10 +149,10 @@ pub fn questions(input: &[u8]) {
         thread::scope(|scope| {
             let answers = scope.spawn(|| {
                 let theirs = theirs;
-                office.answer(&theirs, role);
+                service.answer(&theirs, role);
             });
             while !input.is_empty() && asker.next(&mut input, &ours).is_some() {
-                assert!(office.exchanges.count() <= MOST);
+                assert!(service.exchanges.count() <= MOST);
             }
             drop(ours);
             // The end of the scope would not wait until the thread has freed its memory, and a fuzzer would report a leak.

@@ -8,10 +8,10 @@ use gridhaul_security::certificate::Certificate;
 use gridhaul_security::trust::Peer;
 use rustix::io::Errno;
 
-use super::Desk;
+use super::Authenticator;
 use super::fuzzing::{Brokers, SITE};
 use super::messages::{Account, Answer, Asker};
-use super::office::Office;
+use super::service::LoginService;
 use crate::security::Opener;
 
 /// A client with one of the sample certificates, whose proof expires in an hour or has expired an hour ago.
@@ -42,19 +42,20 @@ const ALICE: &[u8] = include_bytes!("../security/samples/alice.pem");
 
 /// Whether a client that was granted the account gets a broker for it.
 fn gets_broker(peer: Peer) -> bool {
-    let desk = Desk::load(&SITE.config, &Opener::default(), None).expect("a sound site");
+    let authenticator =
+        Authenticator::load(&SITE.config, &Opener::default(), None).expect("a sound site");
     let brokers = Arc::new(Brokers::default());
     let source = Arc::clone(&brokers) as Arc<dyn BrokerSource>;
-    let office = Office::new(SITE.config.clone(), desk, Some(source), 10);
-    let exchange = office.exchanges.begin().expect("room");
-    office
+    let service = LoginService::new(SITE.config.clone(), authenticator, Some(source), 10);
+    let exchange = service.exchanges.begin().expect("room");
+    service
         .exchanges
         .establish(exchange, peer, Err(String::new()));
-    office.exchanges.claim(exchange).expect("established");
-    office
+    service.exchanges.claim(exchange).expect("established");
+    service
         .exchanges
         .grant(exchange, Asker::Serving, pool(), None);
-    match office.broker(pool()) {
+    match service.broker(pool()) {
         Ok(_) => {
             assert_eq!(brokers.take().len(), 1);
             true
@@ -81,14 +82,15 @@ fn a_client_whom_the_maps_do_not_name_any_more_gets_no_broker() {
 #[test]
 fn an_expired_proof_is_granted_no_account() {
     for (expired, granted) in [(false, true), (true, false)] {
-        let desk = Desk::load(&SITE.config, &Opener::default(), None).expect("a sound site");
-        let office = Office::new(SITE.config.clone(), desk, None, 10);
-        let exchange = office.exchanges.begin().expect("room");
+        let authenticator =
+            Authenticator::load(&SITE.config, &Opener::default(), None).expect("a sound site");
+        let service = LoginService::new(SITE.config.clone(), authenticator, None, 10);
+        let exchange = service.exchanges.begin().expect("room");
         let proof = peer(HOST, expired);
-        office
+        service
             .exchanges
             .establish(exchange, proof, Err(String::new()));
-        match office.authorize(exchange, None, Asker::Front) {
+        match service.authorize(exchange, None, Asker::Front) {
             Answer::Authorized(authorization) => {
                 assert!(granted, "{authorization:?}");
                 assert_eq!(authorization.account, "pool");
@@ -103,12 +105,13 @@ fn an_expired_proof_is_granted_no_account() {
 
 #[test]
 fn a_reload_that_allows_more_connections_makes_room_for_their_exchanges() {
-    let desk = || Desk::load(&SITE.config, &Opener::default(), None).expect("a sound site");
-    let office = Office::new(SITE.config.clone(), desk(), None, 1);
-    office.exchanges.begin().expect("room for one");
-    office.exchanges.begin().expect_err("for no more");
-    office.take_over(SITE.config.clone(), desk());
+    let authenticator =
+        || Authenticator::load(&SITE.config, &Opener::default(), None).expect("a sound site");
+    let service = LoginService::new(SITE.config.clone(), authenticator(), None, 1);
+    service.exchanges.begin().expect("room for one");
+    service.exchanges.begin().expect_err("for no more");
+    service.take_over(SITE.config.clone(), authenticator());
     for _ in 0..SITE.config.limits.connections {
-        office.exchanges.begin().expect("room");
+        service.exchanges.begin().expect("room");
     }
 }

@@ -6,12 +6,12 @@
 //! and is the only process for which the monitor starts brokers. The other processes ask it over sockets ([`client`]), each
 //! only the questions that it needs. They get the keys of an established context, never the host's key.
 //!
-//! The decisions are made in [`desk`]. A server inside another program, and one that sshd started, decide in their only
+//! The decisions are made in [`authenticator`]. A server inside another program, and one that sshd started, decide in their only
 //! process.
 
+mod authenticator;
 mod client;
 mod configuration;
-mod desk;
 mod exchanges;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
@@ -20,9 +20,9 @@ mod grants;
 mod host_certificates;
 mod host_key;
 mod messages;
-mod office;
 mod process;
 mod readable;
+mod service;
 mod sockets;
 mod verdicts;
 
@@ -37,10 +37,10 @@ use rustls::ServerConfig;
 use crate::passwords::{CheckPassword, Grant};
 use crate::security::Authorized;
 
+pub(crate) use authenticator::Authenticator;
+pub use authenticator::AuthenticatorError;
 pub(crate) use client::LoginClient;
 pub(crate) use configuration::ConfigurationFile;
-pub(crate) use desk::Desk;
-pub use desk::DeskError;
 pub use process::LoginProcessError;
 pub(crate) use process::{LoginProcess, Started};
 
@@ -151,21 +151,21 @@ pub(crate) enum ExchangeError {
 
 /// The process that decides logins, and the part of this process.
 #[derive(Debug, Clone)]
-pub(crate) enum Decides {
-    /// In this process.
-    Here,
+pub(crate) enum LoginBackend {
+    /// This process decides.
+    InProcess,
     /// The login process decides, and this is the serving process.
-    Apart(Arc<LoginClient>),
+    Serving(Arc<LoginClient>),
     /// The login process decides, and this is the front process.
     Front(Arc<LoginClient>),
 }
 
-impl Decides {
+impl LoginBackend {
     /// The source of brokers, if local accounts have any.
     pub(crate) fn brokers(&self) -> Option<Arc<dyn BrokerSource>> {
         match self {
-            Self::Here | Self::Front(_) => None,
-            Self::Apart(client) => client
+            Self::InProcess | Self::Front(_) => None,
+            Self::Serving(client) => client
                 .starts_brokers()
                 .then(|| Arc::clone(client) as Arc<dyn BrokerSource>),
         }

@@ -21,11 +21,11 @@ use crate::security::Opener;
 use crate::telemetry::Logging;
 use crate::wire::{NotReady, tell_ready, wait_until_ready};
 
+use super::authenticator::Authenticator;
 use super::client::{LoginClient, SIGNING_SOCKETS};
-use super::desk::Desk;
 use super::messages::Asker;
-use super::office::{Office, Sources, most_exchanges};
 use super::readable::tell_unreadable;
+use super::service::{LoginService, Sources, most_exchanges};
 
 /// Threads for questions that wait for files, beside those for handshakes and passwords.
 const THREADS_FOR_FILES: usize = 8;
@@ -136,16 +136,17 @@ fn run(
     let _ = rustix::thread::set_name(c"gridhaul-login");
     let monitor = monitor.map(Arc::new);
     let opener = Opener::new(monitor.clone());
-    let desk = Desk::load(config, &opener, None).map_err(|error| error.to_string());
-    let prepared = desk.and_then(|desk| {
+    let authenticator =
+        Authenticator::load(config, &opener, None).map_err(|error| error.to_string());
+    let prepared = authenticator.and_then(|authenticator| {
         // While the process still has root's rights: its account may not be allowed to search the directories above.
         let files = sandbox::files_of_logins(config, arguments.config.as_deref());
         privileges::drop_root(&config.user).map_err(|error| error.to_string())?;
         let confinement = sandbox::confine_logins(files).map_err(|error| error.to_string())?;
-        desk.start().map_err(|error| error.to_string())?;
-        Ok((desk, confinement))
+        authenticator.start().map_err(|error| error.to_string())?;
+        Ok((authenticator, confinement))
     });
-    let (desk, confinement) = match prepared {
+    let (authenticator, confinement) = match prepared {
         Ok(prepared) => prepared,
         Err(reason) => {
             tell_ready(&tell, Some(&reason));
@@ -155,17 +156,18 @@ fn run(
     tell_unreadable(config, arguments, &opener);
     let most = most_exchanges(config);
     let brokers = monitor.map(|monitor| monitor as Arc<dyn BrokerSource>);
-    let office = Office::new(config.clone(), desk, brokers, most).reading(Sources {
-        arguments,
-        confinement,
-        logging,
-        opener,
-    });
-    let office = &office;
+    let service =
+        LoginService::new(config.clone(), authenticator, brokers, most).reading(Sources {
+            arguments,
+            confinement,
+            logging,
+            opener,
+        });
+    let service = &service;
     thread::scope(|scope| {
         for (socket, asker) in sockets {
             // The socket closes when its thread ends, so that the other process does not wait for an answer.
-            let answer = move || office.answer(&socket, asker);
+            let answer = move || service.answer(&socket, asker);
             let thread = thread::Builder::new().name("gridhaul-login".to_owned());
             if let Err(error) = thread.spawn_scoped(scope, answer) {
                 tell_ready(&tell, Some(&error.to_string()));

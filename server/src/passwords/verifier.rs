@@ -111,7 +111,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::login::Desk;
+    use crate::login::Authenticator;
     use crate::passwords::Passwords;
 
     fn network(last: u8) -> Network {
@@ -121,7 +121,7 @@ mod tests {
     fn logins() -> Arc<dyn CheckPassword> {
         let text = format!("ann:{}\n", super::super::tests::cheap_hash());
         let passwords = Passwords::parse(&text).expect("valid");
-        Arc::new(Arc::new(Desk::of_passwords(passwords)))
+        Arc::new(Arc::new(Authenticator::of_passwords(passwords)))
     }
 
     #[tokio::test]

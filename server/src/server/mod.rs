@@ -13,7 +13,7 @@ use crate::checksum_key;
 use crate::config::Config;
 use crate::drivers;
 use crate::handover::{Front, Kept, Link, Serving};
-use crate::login::Decides;
+use crate::login::LoginBackend;
 use crate::passwords::Grant;
 use crate::session::{LocalUser, Session};
 use crate::shared::{Settings, Shared};
@@ -55,7 +55,7 @@ impl PreparedServer {
     /// When one of these cannot be opened.
     pub fn new(config: Config) -> Result<Self, StartError> {
         let (listeners, addresses) = listen_everywhere(&config)?;
-        let mut server = Self::with(config, Decides::Here, addresses, None)?;
+        let mut server = Self::with(config, LoginBackend::InProcess, addresses, None)?;
         server.listeners = listeners;
         Ok(server)
     }
@@ -68,12 +68,12 @@ impl PreparedServer {
     /// As those of [`PreparedServer::new`].
     pub(crate) fn behind_front(
         config: Config,
-        decides: Decides,
+        backend: LoginBackend,
         addresses: Vec<SocketAddr>,
         serving: Serving,
     ) -> Result<Self, StartError> {
         let counts = serving.counts;
-        let mut server = Self::with(config, decides, addresses, Some(counts))?;
+        let mut server = Self::with(config, backend, addresses, Some(counts))?;
         server.serving = Some(serving);
         Ok(server)
     }
@@ -85,15 +85,15 @@ impl PreparedServer {
     /// When the configuration cannot be used.
     pub(crate) fn in_front(
         config: Config,
-        decides: Decides,
+        backend: LoginBackend,
         listeners: Vec<TcpListener>,
         counts: FrontCounts,
     ) -> Result<Self, StartError> {
         let registry = drivers::registry();
         let storages = Arc::new(Storages::closed(&config));
-        let settings = Settings::load(config, &registry, &decides, None)?;
+        let settings = Settings::load(config, &registry, &backend, None)?;
         let journal = Journal::of_front(counts);
-        let shared = Shared::new(settings, None, registry, storages, decides, journal);
+        let shared = Shared::new(settings, None, registry, storages, backend, journal);
         shared.connections.tell(counts);
         Ok(Self {
             shared: Arc::new(shared),
@@ -113,14 +113,14 @@ impl PreparedServer {
 
     fn with(
         config: Config,
-        decides: Decides,
+        backend: LoginBackend,
         addresses: Vec<SocketAddr>,
         counts: Option<FrontCounts>,
     ) -> Result<Self, StartError> {
         let registry = drivers::registry();
         let metrics = config.metrics_listen.map(listen_and_tell).transpose()?;
         let storages =
-            Storages::open(&config, decides.brokers()).map_err(|error| StartError::Root {
+            Storages::open(&config, backend.brokers()).map_err(|error| StartError::Root {
                 root: config.root.clone(),
                 error,
             })?;
@@ -140,13 +140,13 @@ impl PreparedServer {
             .as_deref()
             .map(checksum_key::read)
             .transpose()?;
-        let settings = Settings::load(config, &registry, &decides, None)?;
+        let settings = Settings::load(config, &registry, &backend, None)?;
         let shared = Shared::new(
             settings,
             checksum_key,
             registry,
             Arc::new(storages),
-            decides,
+            backend,
             Journal::new(transfer_log, counts),
         );
         Ok(Self {

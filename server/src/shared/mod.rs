@@ -14,7 +14,7 @@ use crate::admission::{Connections, Room, Workers};
 use crate::config::{Config, Limits};
 use crate::handover::Link;
 use crate::in_place::InPlace;
-use crate::login::Decides;
+use crate::login::LoginBackend;
 use crate::machine;
 use crate::own_addresses::OwnAddresses;
 use crate::passwords::Verifier;
@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     pub(crate) node: Arc<dyn DataNode>,
     pub(crate) own_addresses: OwnAddresses,
     storages: Arc<Storages>,
-    decides: Decides,
+    backend: LoginBackend,
     pub(crate) connections: Arc<Connections>,
     pub(crate) transfers: Arc<TransferLimit>,
     pub(crate) in_place: InPlace,
@@ -60,7 +60,7 @@ impl Shared {
         checksum_key: Option<ChecksumKey>,
         registry: Registry,
         storages: Arc<Storages>,
-        decides: Decides,
+        backend: LoginBackend,
         journal: Journal,
     ) -> Self {
         let limits = &settings.config.limits;
@@ -93,7 +93,7 @@ impl Shared {
             node: Arc::new(node),
             own_addresses: OwnAddresses::default(),
             storages,
-            decides,
+            backend,
             journal,
             link: OnceLock::new(),
             host: machine::host_name(),
@@ -139,7 +139,7 @@ impl Shared {
         Settings::load(
             config,
             &self.registry,
-            &self.decides,
+            &self.backend,
             Some(&self.settings()),
         )
     }

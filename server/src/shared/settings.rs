@@ -10,7 +10,7 @@ use gridhaul_stack::Registry;
 
 use crate::config::Config;
 use crate::drivers::{self, DriversError};
-use crate::login::{Decides, Desk, DeskError, Logins};
+use crate::login::{Authenticator, AuthenticatorError, LoginBackend, Logins};
 use crate::security::{Opener, Security, SecurityError};
 
 /// A configuration that cannot take effect.
@@ -21,7 +21,7 @@ pub enum SettingsError {
     Security(#[from] SecurityError),
     /// A file that decides logins is wrong.
     #[error(transparent)]
-    Desk(#[from] DeskError),
+    Authenticator(#[from] AuthenticatorError),
     /// The login process has not read the configuration again.
     #[error(
         "logins are still decided by the users, passwords, maps and rules from before, because what decides them cannot \
@@ -40,7 +40,7 @@ pub(crate) struct Settings {
     /// Decides who may log in.
     pub(crate) logins: Arc<dyn Logins>,
     /// The same object, if this process decides.
-    desk: Option<Arc<Desk>>,
+    authenticator: Option<Arc<Authenticator>>,
     /// `None` without a certificate: then there is neither GSI nor TLS.
     pub(crate) security: Option<Arc<Security>>,
     /// The stack of data channels, unless a client names another.
@@ -53,10 +53,10 @@ impl Settings {
     pub(crate) fn load(
         config: Config,
         registry: &Registry,
-        decides: &Decides,
+        backend: &LoginBackend,
         previous: Option<&Self>,
     ) -> Result<Self, SettingsError> {
-        let has_data_channels = !matches!(decides, Decides::Front(_));
+        let has_data_channels = !matches!(backend, LoginBackend::Front(_));
         let security = Security::load(
             &config.security,
             has_data_channels,
@@ -65,24 +65,25 @@ impl Settings {
         let stack = drivers::configured_stack(&config, registry)?;
         drivers::check_client_options(&config, registry)?;
         // The last step, because the login process keeps the configuration that it has read.
-        let (logins, desk): (Arc<dyn Logins>, _) = match decides {
-            Decides::Here => {
-                let previous = previous.and_then(|previous| previous.desk.as_deref());
-                let desk = Arc::new(Desk::load(&config, &Opener::default(), previous)?);
-                (Arc::new(Arc::clone(&desk)), Some(desk))
+        let (logins, authenticator): (Arc<dyn Logins>, _) = match backend {
+            LoginBackend::InProcess => {
+                let previous = previous.and_then(|previous| previous.authenticator.as_deref());
+                let authenticator =
+                    Arc::new(Authenticator::load(&config, &Opener::default(), previous)?);
+                (Arc::new(Arc::clone(&authenticator)), Some(authenticator))
             }
-            Decides::Apart(client) => {
+            LoginBackend::Serving(client) => {
                 if previous.is_some() {
                     client.reload().map_err(SettingsError::Login)?;
                 }
                 (Arc::new(Arc::clone(client)), None)
             }
-            Decides::Front(client) => (Arc::new(Arc::clone(client)), None),
+            LoginBackend::Front(client) => (Arc::new(Arc::clone(client)), None),
         };
         Ok(Self {
             config: Arc::new(config),
             logins,
-            desk,
+            authenticator,
             security,
             stack: Arc::new(stack),
             registry: registry.clone(),
@@ -94,8 +95,8 @@ impl Settings {
         if let Some(security) = &self.security {
             security.start();
         }
-        match &self.desk {
-            Some(desk) => desk.start(),
+        match &self.authenticator {
+            Some(authenticator) => authenticator.start(),
             None => Ok(()),
         }
     }

@@ -20,7 +20,7 @@ use crate::security::{Authorized, Opener};
 use crate::telemetry::Logging;
 use crate::wire::{receive_message, send_message};
 
-use super::desk::{Desk, Stepped};
+use super::authenticator::{Authenticator, Stepped};
 use super::exchanges::Exchanges;
 use super::host_certificates::HostCertificates;
 use super::messages::{
@@ -31,7 +31,7 @@ use super::verdicts::Verdicts;
 use super::{ExchangeError, Logins as _};
 
 /// The state that the threads of the process share.
-pub(super) struct Office<'a> {
+pub(super) struct LoginService<'a> {
     /// Without them a reload is refused.
     sources: Option<Sources<'a>>,
     /// The monitor, if there are brokers.
@@ -54,14 +54,14 @@ pub(super) struct Sources<'a> {
 #[derive(Debug, Clone)]
 struct State {
     config: Arc<Config>,
-    desk: Arc<Desk>,
+    authenticator: Arc<Authenticator>,
 }
 
-impl<'a> Office<'a> {
+impl<'a> LoginService<'a> {
     /// Keeps up to `most` exchanges. It cannot be reloaded.
     pub(super) fn new(
         config: Config,
-        desk: Desk,
+        authenticator: Authenticator,
         brokers: Option<Arc<dyn BrokerSource>>,
         most: usize,
     ) -> Self {
@@ -73,7 +73,7 @@ impl<'a> Office<'a> {
             host: HostCertificates::default(),
             state: RwLock::new(State {
                 config: Arc::new(config),
-                desk: Arc::new(desk),
+                authenticator: Arc::new(authenticator),
             }),
         }
     }
@@ -129,18 +129,21 @@ impl<'a> Office<'a> {
                 exchange,
                 requested,
             } => self.authorize(exchange, requested, asker),
-            Question::WithoutPassword(name) => {
-                Answer::Granted(self.state().desk.without_password(name).map(Granted::from))
-            }
+            Question::WithoutPassword(name) => Answer::Granted(
+                self.state()
+                    .authenticator
+                    .without_password(name)
+                    .map(Granted::from),
+            ),
             Question::Password { name, password } => {
-                let grant = self.state().desk.password(name, password);
+                let grant = self.state().authenticator.password(name, password);
                 if let Some(grant) = &grant {
                     self.verdicts.add(name, grant.clone());
                 }
                 Answer::Granted(grant.map(Granted::from))
             }
             Question::Grants => {
-                let grants = self.state().desk.grants().into_iter();
+                let grants = self.state().authenticator.grants().into_iter();
                 Answer::Grants(grants.map(Granted::from).collect())
             }
             Question::Broker(account) => {
@@ -150,7 +153,7 @@ impl<'a> Office<'a> {
                 };
             }
             Question::Host { known } => {
-                let credential = self.state().desk.host();
+                let credential = self.state().authenticator.host();
                 Answer::Host(credential.map(|credential| self.host.current(credential, known)))
             }
             Question::Sign {
@@ -186,9 +189,9 @@ impl<'a> Office<'a> {
                 Err(_) => return Answer::Failed("too many clients log in".to_owned()),
             },
         };
-        let desk = self.state().desk;
+        let authenticator = self.state().authenticator;
         // A panic ends only the exchange of this token.
-        let stepped = catch_unwind(AssertUnwindSafe(|| desk.step(&mut context, token)));
+        let stepped = catch_unwind(AssertUnwindSafe(|| authenticator.step(&mut context, token)));
         let failed = || ExchangeError::Server("the server failed".to_owned());
         match stepped.unwrap_or_else(|_| Err(failed())) {
             Ok(Stepped::Continue(token)) => {
@@ -234,11 +237,14 @@ impl<'a> Office<'a> {
     }
 
     pub(super) fn authorize(&self, exchange: u64, requested: Option<&str>, asker: Asker) -> Answer {
-        let State { config, desk } = self.state();
+        let State {
+            config,
+            authenticator,
+        } = self.state();
         let Some(peer) = self.exchanges.peer(exchange, asker) else {
             return Answer::Refused("The server failed.".to_owned());
         };
-        let authorized = match desk.authorize(&peer, requested) {
+        let authorized = match authenticator.authorize(&peer, requested) {
             Ok(authorized) => authorized,
             Err(reason) => {
                 // Rules and maps may have changed since the last grant.
@@ -280,10 +286,13 @@ impl<'a> Office<'a> {
     /// Whether a connected client was granted this account, and would be granted it again now: proofs expire, and maps and
     /// rules change.
     fn is_granted(&self, account: &Account) -> bool {
-        let State { config, desk } = self.state();
+        let State {
+            config,
+            authenticator,
+        } = self.state();
         let holders = self.exchanges.holders(account);
         holders.iter().any(|holder| {
-            let authorized = desk.authorize(&holder.peer, holder.requested.as_deref());
+            let authorized = authenticator.authorize(&holder.peer, holder.requested.as_deref());
             authorized.is_ok_and(|authorized| account_of(&authorized, &config) == *account)
         })
     }
@@ -311,20 +320,21 @@ impl<'a> Office<'a> {
         if let Err(error) = sources.logging.reload(&config.log) {
             error!(%error, "the login process's log was not reloaded");
         }
-        let desk = Desk::load(&config, &sources.opener, Some(&running.desk))
-            .map_err(|error| error.to_string())?;
-        desk.start().map_err(|error| error.to_string())?;
-        self.take_over(config, desk);
+        let authenticator =
+            Authenticator::load(&config, &sources.opener, Some(&running.authenticator))
+                .map_err(|error| error.to_string())?;
+        authenticator.start().map_err(|error| error.to_string())?;
+        self.take_over(config, authenticator);
         info!("the login process has read the configuration again");
         Ok(())
     }
 
     /// Uses this configuration from now on.
-    pub(super) fn take_over(&self, config: Config, desk: Desk) {
+    pub(super) fn take_over(&self, config: Config, authenticator: Authenticator) {
         self.exchanges.set_most(most_exchanges(&config));
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = State {
             config: Arc::new(config),
-            desk: Arc::new(desk),
+            authenticator: Arc::new(authenticator),
         };
     }
 

@@ -17,7 +17,7 @@ use super::{Accepted, Exchange, ExchangeError, Logins, Progress, Proof};
 
 /// The configuration of logins, and the files that it names.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Authenticator {
     anonymous: Option<config::Anonymous>,
     passwords: Passwords,
     /// Memory for hashing that is free: at most one block for each thread.
@@ -27,7 +27,7 @@ pub(crate) struct Desk {
 
 /// A file that decides logins and cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum DeskError {
+pub enum AuthenticatorError {
     /// The password file is wrong.
     #[error(transparent)]
     Passwords(#[from] PasswordsError),
@@ -54,14 +54,14 @@ pub(super) struct Established {
     pub(super) delegated: Result<Credential, String>,
 }
 
-impl Desk {
+impl Authenticator {
     /// Reads the files that a configuration names. Files that `previous` has read may not be readable any more, so they are
     /// not read again here, but when they are needed.
     pub(crate) fn load(
         config: &Config,
         opener: &Opener,
         previous: Option<&Self>,
-    ) -> Result<Self, DeskError> {
+    ) -> Result<Self, AuthenticatorError> {
         let passwords = match &config.passwords {
             Some(path) => Passwords::read_with(path, opener)?,
             None => Passwords::default(),
@@ -169,7 +169,7 @@ fn refused(error: impl std::fmt::Display) -> ExchangeError {
     ExchangeError::Client(error.to_string())
 }
 
-impl CheckPassword for Arc<Desk> {
+impl CheckPassword for Arc<Authenticator> {
     fn password(&self, name: &str, password: &[u8]) -> Option<Grant> {
         let memory = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let mut own = memory().pop().unwrap_or_default();
@@ -180,10 +180,10 @@ impl CheckPassword for Arc<Desk> {
 }
 
 /// Without a login process.
-impl Logins for Arc<Desk> {
+impl Logins for Arc<Authenticator> {
     fn exchange(&self) -> Box<dyn Exchange> {
         Box::new(HereExchange {
-            desk: Self::clone(self),
+            authenticator: Self::clone(self),
             context: None,
         })
     }
@@ -214,13 +214,13 @@ impl Logins for Arc<Desk> {
 
 #[derive(Debug)]
 struct HereExchange {
-    desk: Arc<Desk>,
+    authenticator: Arc<Authenticator>,
     context: Option<Context>,
 }
 
 impl Exchange for HereExchange {
     fn step(&mut self, token: &[u8]) -> Result<Progress, ExchangeError> {
-        let established = match self.desk.step(&mut self.context, token)? {
+        let established = match self.authenticator.step(&mut self.context, token)? {
             Stepped::Continue(token) => return Ok(Progress::Continue(token)),
             Stepped::Established(established) => *established,
         };
@@ -231,7 +231,7 @@ impl Exchange for HereExchange {
             identity: established.peer.identity.one_line().to_owned(),
             delegated: established.delegated.map(Arc::new).map(Some),
             proof: Arc::new(HereProof {
-                desk: Arc::clone(&self.desk),
+                authenticator: Arc::clone(&self.authenticator),
                 peer: established.peer,
             }),
         })))
@@ -240,12 +240,12 @@ impl Exchange for HereExchange {
 
 #[derive(Debug)]
 struct HereProof {
-    desk: Arc<Desk>,
+    authenticator: Arc<Authenticator>,
     peer: Peer,
 }
 
 impl Proof for HereProof {
     fn authorize(&self, requested: Option<&str>) -> Result<Authorized, String> {
-        self.desk.authorize(&self.peer, requested)
+        self.authenticator.authorize(&self.peer, requested)
     }
 }
