@@ -3,8 +3,9 @@
 use gridhaul_stack::options::{Audience, OptionDoc, OptionKind};
 
 /// The audience of options that choose devices of this end.
-const DEVICES: Audience =
-    Audience::Administrator("it chooses devices of the server, and the networks that they reach");
+const DEVICES: Audience = Audience::Administrator(
+    "it chooses which devices of the server are used, and the networks that they reach",
+);
 
 /// The audience of options that choose how networks treat packets.
 const PRIORITY: Audience =
