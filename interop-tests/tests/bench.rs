@@ -91,7 +91,7 @@ fn an_unknown_row_is_an_error_with_all_names() {
         .unwrap();
     assert!(!output.status.success());
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    let (_, names) = errors.split_once("the rows are ").unwrap();
+    let (_, names) = errors.split_once("there are ").unwrap();
     assert!(names.contains("get-p1, "), "{errors}");
     for name in names.trim().split(", ") {
         let mut parts = [FILES, MANY, DISTANT].into_iter().flatten();

@@ -293,8 +293,8 @@ fn direction(verb: TransferVerb) -> &'static str {
     use TransferVerb::{Appe, Eret, Esto, List, Mlsd, Mlsr, Nlst, Retr, Rrtr, Rstr, Stor, Stou};
 
     match verb {
-        Stor | Appe | Esto | Rstr => "received",
-        Retr | Eret | Rrtr | Stou | List | Nlst | Mlsd | Mlsr => "sent",
+        Stor | Stou | Appe | Esto | Rstr => "received",
+        Retr | Eret | Rrtr | List | Nlst | Mlsd | Mlsr => "sent",
     }
 }
 
