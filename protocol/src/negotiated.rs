@@ -7,6 +7,7 @@
 mod port;
 mod refusal;
 mod security;
+mod setting;
 mod settings;
 mod transfer;
 
@@ -14,8 +15,8 @@ use std::mem;
 
 use crate::address::StripeAddresses;
 use crate::command::{
-    AlgorithmName, BufferSide, Checksum, Command, EpsvRequest, Representation, Restart,
-    SiteCommand, StackRequest, StoreAttributes, TransferMode,
+    AlgorithmName, BufferSide, Checksum, Command, Representation, Restart, SiteCommand,
+    StackRequest, StoreAttributes, TransferMode,
 };
 use crate::path::{PathArgument, RemotePath};
 use crate::ranges::RangeSet;
@@ -24,6 +25,7 @@ use crate::reply::Reply;
 pub use port::{Channels, Direction, Passive, PassiveRequest, TransferEnd};
 pub use refusal::Refusal;
 pub use security::{DataPolicy, DataSecurity, Mechanism, PeerDemand};
+pub use setting::{ProtectionSetting, Setting};
 pub use settings::{MAX_PARALLELISM, Settings};
 pub use transfer::{NextTransfer, Terms};
 
@@ -79,56 +81,60 @@ impl Negotiated {
         }
     }
 
-    /// Executes a command that only changes this state: `TYPE`, `MODE`, `STRU`, `SBUF`, `TREV`, `ALLO`, `REST`, `EPSV ALL`, `DCAU`,
-    /// `PBSZ`, `PROT`, `SITE RETRBUFSIZE` and its synonyms, and `OPTS`. The replies are those of globus-gridftp-server 13.24. `None`
-    /// for other commands.
-    pub fn settle(&mut self, command: &Command) -> Option<Settled> {
+    /// Executes a command that only changes this state. The replies are those of globus-gridftp-server 13.24.
+    pub fn settle(&mut self, setting: Setting) -> Settled {
         let mut channels = Channels::Keep;
-        let reply = match command {
-            Command::Type(representation) => {
-                self.settings.representation = *representation;
+        let reply = match setting {
+            Setting::Type(representation) => {
+                self.settings.representation = representation;
                 Reply::new(
                     200,
-                    format!("Type set to {}.", letter_of_type(*representation)),
+                    format!("Type set to {}.", letter_of_type(representation)),
                 )
             }
-            Command::Mode(mode) => {
-                channels = self.set_mode(*mode);
-                Reply::new(200, format!("Mode set to {}.", letter_of_mode(*mode)))
+            Setting::Mode(mode) => {
+                channels = self.set_mode(mode);
+                Reply::new(200, format!("Mode set to {}.", letter_of_mode(mode)))
             }
-            Command::Stru => Reply::new(200, "STRU F ok."),
-            Command::Sbuf(bytes) => {
-                self.settings.set_buffer(BufferSide::Both, *bytes);
+            Setting::Structure => Reply::new(200, "STRU F ok."),
+            Setting::Buffers(bytes) => {
+                self.settings.set_buffer(BufferSide::Both, bytes);
                 Reply::new(200, "SBUF Command Successful.")
             }
-            Command::Site(SiteCommand::BufferSize { verb, bytes }) => {
-                self.settings.set_buffer(verb.side(), *bytes);
+            Setting::SiteBuffers { verb, bytes } => {
+                self.settings.set_buffer(verb.side(), bytes);
                 Reply::new(200, "Site Command Successful.")
             }
-            Command::Trev { event, seconds } => {
-                self.settings.set_interval(*event, *seconds);
+            Setting::Markers { event, seconds } => {
+                self.settings.set_interval(event, seconds);
                 Reply::new(200, "Command Successful.")
             }
-            Command::Allo { bytes, .. } => {
-                self.next.promised = Some(*bytes);
+            Setting::Allocation(bytes) => {
+                self.next.promised = Some(bytes);
                 Reply::new(200, "ALLO command successful.")
             }
-            Command::Rest(restart) => self.set_restart(restart),
-            Command::Epsv(EpsvRequest::All) => {
+            Setting::Restart(restart) => self.set_restart(&restart),
+            Setting::OnlyEpsv => {
                 self.settings.epsv_only = true;
                 Reply::new(229, "EPSV ALL Successful.")
             }
-            Command::Opts(options) => self.settings.set_options(options),
-            Command::Dcau(_) | Command::Pbsz(_) | Command::Prot(_) => {
-                let (reply, changed) = self.security.settle(command)?;
+            Setting::Options(options) => self.settings.set_options(&options),
+            Setting::Authentication(authentication) => {
+                let (reply, changed) = self.security.authenticate_channels(&authentication);
                 if changed {
                     channels = self.security_changed();
                 }
                 reply
             }
-            _ => return None,
+            Setting::Protection(protection) => {
+                let (reply, changed) = self.security.set_protection(protection);
+                if changed {
+                    channels = self.security_changed();
+                }
+                reply
+            }
         };
-        Some(Settled { reply, channels })
+        Settled { reply, channels }
     }
 
     /// `SITE SETNETSTACK`. The caller has checked the stack.

@@ -4,7 +4,7 @@
 
 use gridhaul_protocol::command::Command;
 use gridhaul_protocol::line::{LineDecoder, MAX_LINE_BYTES, encode_command_line};
-use gridhaul_protocol::negotiated::{Direction, Negotiated};
+use gridhaul_protocol::negotiated::{Direction, Negotiated, Setting};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -17,7 +17,9 @@ fuzz_target!(|input: &[u8]| {
         match Command::parse(&line) {
             Ok(command) => {
                 state.observe(&command);
-                let _ = state.settle(&command);
+                if let Some(setting) = Setting::of(&command) {
+                    let _ = state.settle(setting);
+                }
                 assert_survives(command);
             }
             Err(error) => assert!(error.reply().is_error()),

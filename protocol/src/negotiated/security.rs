@@ -3,7 +3,8 @@
 //! The session holds the credentials.
 
 use super::refusal::Refusal;
-use crate::command::{Command, DataChannelAuthentication, ProtectionLevel, Text};
+use super::setting::ProtectionSetting;
+use crate::command::{DataChannelAuthentication, ProtectionLevel, Text};
 use crate::reply::Reply;
 
 /// The protection of the control channel.
@@ -98,17 +99,24 @@ impl Security {
         self.own_credential = own;
     }
 
-    /// `DCAU`, `PBSZ` and `PROT`: the reply, and whether the security of data channels has changed.
-    pub(super) fn settle(&mut self, command: &Command) -> Option<(Reply, bool)> {
-        let before = (self.authentication.clone(), self.protection);
-        let reply = match command {
-            Command::Dcau(authentication) => self.authenticate(authentication),
-            Command::Pbsz(bytes) => self.set_block(*bytes),
-            Command::Prot(level) => self.protect(*level),
-            _ => return None,
+    /// `DCAU`: the reply, and whether the security of data channels has changed.
+    pub(super) fn authenticate_channels(
+        &mut self,
+        authentication: &DataChannelAuthentication,
+    ) -> (Reply, bool) {
+        let before = self.authentication.clone();
+        let reply = self.authenticate(authentication);
+        (reply, self.authentication != before)
+    }
+
+    /// `PBSZ` and `PROT`: the reply, and whether the security of data channels has changed.
+    pub(super) fn set_protection(&mut self, setting: ProtectionSetting) -> (Reply, bool) {
+        let before = self.protection;
+        let reply = match setting {
+            ProtectionSetting::BlockBytes(bytes) => self.set_block(bytes),
+            ProtectionSetting::Level(level) => self.protect(level),
         };
-        let changed = before != (self.authentication.clone(), self.protection);
-        Some((reply, changed))
+        (reply, self.protection != before)
     }
 
     fn authenticate(&mut self, authentication: &DataChannelAuthentication) -> Reply {
@@ -204,10 +212,15 @@ impl Security {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::Command;
 
     fn send(security: &mut Security, line: &str) -> (u16, bool) {
-        let command = Command::parse(line.as_bytes()).expect("a command");
-        let (reply, changed) = security.settle(&command).expect("a command of security");
+        let (reply, changed) = match Command::parse(line.as_bytes()).expect("a command") {
+            Command::Dcau(authentication) => security.authenticate_channels(&authentication),
+            Command::Pbsz(bytes) => security.set_protection(ProtectionSetting::BlockBytes(bytes)),
+            Command::Prot(level) => security.set_protection(ProtectionSetting::Level(level)),
+            command => panic!("{command} is not about security"),
+        };
         (reply.code(), changed)
     }
 

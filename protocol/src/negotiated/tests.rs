@@ -19,8 +19,8 @@ impl Session {
     fn send(&mut self, line: &str) -> u16 {
         let command = Command::parse(line.as_bytes()).unwrap();
         self.state.observe(&command);
-        if let Some(settled) = self.state.settle(&command) {
-            return settled.reply.code();
+        if let Some(setting) = Setting::of(&command) {
+            return self.state.settle(setting).reply.code();
         }
         if let Some(request) = PassiveRequest::of(&command) {
             return match self.state.passive(request) {
@@ -161,7 +161,7 @@ fn another_mode_stack_or_protection_closes_channels() {
         session.transfer(Direction::Receive).unwrap();
         session.state
     };
-    let mode = |state: &mut Negotiated, mode| state.settle(&Command::Mode(mode)).unwrap().channels;
+    let mode = |state: &mut Negotiated, mode| state.settle(Setting::Mode(mode)).channels;
     assert_eq!(mode(&mut used(), TransferMode::Extended), Channels::Keep);
     let mut state = used();
     assert_eq!(mode(&mut state, TransferMode::Stream), Channels::Release);
@@ -360,17 +360,13 @@ fn recorded_answers() {
         ("OPTS UTF8 ON", "200 OPTS Command Successful.\r\n"),
         ("EPSV ALL", "229 EPSV ALL Successful.\r\n"),
     ] {
-        let settled = state
-            .settle(&Command::parse(line.as_bytes()).unwrap())
-            .unwrap();
+        let command = Command::parse(line.as_bytes()).unwrap();
+        let settled = state.settle(Setting::of(&command).unwrap());
         assert_eq!(settled.reply.encode(), answer.as_bytes(), "{line}");
     }
     for line in ["PASV", "RETR a", "SITE WHOAMI", "EPSV"] {
-        assert_eq!(
-            state.settle(&Command::parse(line.as_bytes()).unwrap()),
-            None,
-            "{line}"
-        );
+        let command = Command::parse(line.as_bytes()).unwrap();
+        assert_eq!(Setting::of(&command), None, "{line}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use gridhaul_protocol::command::{Command, Text};
 use gridhaul_protocol::help;
-use gridhaul_protocol::negotiated::Mechanism;
+use gridhaul_protocol::negotiated::{Mechanism, Setting};
 use gridhaul_protocol::reply::Reply;
 
 use super::call::Call;
@@ -86,11 +86,12 @@ impl Session {
             }
             SecurityCommand::Wrapped => return Ok(Some(security.refuse())),
             SecurityCommand::ClearChannel => return Ok(Some(security.refuse_clear_channel())),
-            SecurityCommand::DataProtection(command) if is_logged_in => {
-                return self.execute_for_user(UserGroup::Setting(command)).await;
+            SecurityCommand::DataProtection(setting) if is_logged_in => {
+                let setting = UserGroup::Setting(Setting::Protection(setting));
+                return self.execute_for_user(setting).await;
             }
-            SecurityCommand::DataProtection(command) => {
-                let reply = self.security.agree(&mut self.negotiated, &command);
+            SecurityCommand::DataProtection(setting) => {
+                let reply = self.security.agree(&mut self.negotiated, setting);
                 return Ok(Some(reply));
             }
         };
@@ -118,7 +119,7 @@ impl Session {
         };
         let call = &mut call;
         Ok(Some(match command {
-            UserGroup::Setting(command) => set(call, &command),
+            UserGroup::Setting(setting) => set(call, setting),
             UserGroup::Server(command) => answer(call, command),
             UserGroup::DataPort(command) => match self.data_port.execute(call, command).await {
                 Ok(reply) | Err(reply) => reply,
@@ -193,10 +194,8 @@ impl Session {
 }
 
 /// A command that only changes what was negotiated.
-fn set(call: &mut Call<'_>, command: &Command) -> Reply {
-    let Some(settled) = call.negotiated.settle(command) else {
-        return Reply::new(502, "Command not implemented.");
-    };
+fn set(call: &mut Call<'_>, setting: Setting) -> Reply {
+    let settled = call.negotiated.settle(setting);
     call.user.settle(settled.channels);
     settled.reply
 }

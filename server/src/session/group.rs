@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use gridhaul_protocol::address::StripeAddresses;
 use gridhaul_protocol::command::{Command, EpsvRequest, ListPath, RdmaCommand, SiteCommand, Text};
-use gridhaul_protocol::negotiated::PassiveRequest;
+use gridhaul_protocol::negotiated::{PassiveRequest, ProtectionSetting, Setting};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_transfer::Placement;
 
@@ -31,8 +31,8 @@ pub(super) enum Group {
 
 #[derive(Debug)]
 pub(super) enum UserGroup {
-    /// A command that only changes what was negotiated: [`gridhaul_protocol::negotiated::Negotiated::settle`].
-    Setting(Command),
+    /// A command that only changes what was negotiated: [`Setting`].
+    Setting(Setting),
     Server(ServerCommand),
     DataPort(DataPortCommand),
     Transfer(TransferCommand),
@@ -108,20 +108,19 @@ impl From<Command> for Group {
                 Self::Security(SecurityCommand::Wrapped)
             }
             Command::Ccc => Self::Security(SecurityCommand::ClearChannel),
-            Command::Pbsz(_) | Command::Prot(_) => {
-                Self::Security(SecurityCommand::DataProtection(command))
-            }
+            Command::Pbsz(bytes) => protection(ProtectionSetting::BlockBytes(bytes)),
+            Command::Prot(level) => protection(ProtectionSetting::Level(level)),
 
-            Command::Dcau(_)
-            | Command::Opts(_)
-            | Command::Type(_)
-            | Command::Mode(_)
-            | Command::Stru
-            | Command::Sbuf(_)
-            | Command::Trev { .. }
-            | Command::Allo { .. }
-            | Command::Rest(_)
-            | Command::Epsv(EpsvRequest::All) => Self::User(UserGroup::Setting(command)),
+            Command::Dcau(peer) => setting(Setting::Authentication(peer)),
+            Command::Opts(options) => setting(Setting::Options(options)),
+            Command::Type(representation) => setting(Setting::Type(representation)),
+            Command::Mode(mode) => setting(Setting::Mode(mode)),
+            Command::Stru => setting(Setting::Structure),
+            Command::Sbuf(bytes) => setting(Setting::Buffers(bytes)),
+            Command::Trev { event, seconds } => setting(Setting::Markers { event, seconds }),
+            Command::Allo { bytes, .. } => setting(Setting::Allocation(bytes)),
+            Command::Rest(restart) => setting(Setting::Restart(restart)),
+            Command::Epsv(EpsvRequest::All) => setting(Setting::OnlyEpsv),
 
             Command::Abor => server(ServerCommand::Abor),
             Command::Syst => server(ServerCommand::Syst),
@@ -220,7 +219,7 @@ fn of_rdma(command: RdmaCommand) -> Group {
 fn of_site(command: SiteCommand) -> Group {
     match command {
         SiteCommand::Help(topic) => Group::Session(SessionCommand::Help(topic)),
-        SiteCommand::BufferSize { .. } => Group::User(UserGroup::Setting(Command::Site(command))),
+        SiteCommand::BufferSize { verb, bytes } => setting(Setting::SiteBuffers { verb, bytes }),
 
         SiteCommand::Whoami => server(ServerCommand::Whoami),
         SiteCommand::Version => server(ServerCommand::Version),
@@ -253,6 +252,14 @@ fn of_site(command: SiteCommand) -> Group {
         | SiteCommand::Http(_)
         | SiteCommand::Fault(_) => foreign(ForeignCommand::NotSupported),
     }
+}
+
+fn protection(setting: ProtectionSetting) -> Group {
+    Group::Security(SecurityCommand::DataProtection(setting))
+}
+
+fn setting(setting: Setting) -> Group {
+    Group::User(UserGroup::Setting(setting))
 }
 
 fn server(command: ServerCommand) -> Group {
@@ -305,41 +312,4 @@ fn list_path(path: Option<ListPath>) -> Option<PathArgument> {
 
 fn parent() -> PathArgument {
     PathArgument::new("..").expect("two dots are a path")
-}
-
-#[cfg(test)]
-mod tests {
-    use gridhaul_protocol::negotiated::Negotiated;
-
-    use super::*;
-
-    #[test]
-    fn every_setting_is_one_that_the_negotiated_state_carries_out() {
-        for line in [
-            "DCAU N",
-            "OPTS RETR Parallelism=2,2,2;",
-            "OPTS MLST Type;",
-            "TYPE I",
-            "MODE E",
-            "STRU F",
-            "SBUF 1",
-            "TREV PERF 1",
-            "ALLO 1",
-            "REST 1",
-            "EPSV ALL",
-            "SITE BUFSIZE 1",
-            "PBSZ 0",
-            "PROT C",
-        ] {
-            let command = Command::parse(line.as_bytes()).expect("a command");
-            let group = Group::from(command.clone());
-            let is_setting = matches!(
-                group,
-                Group::User(UserGroup::Setting(_))
-                    | Group::Security(SecurityCommand::DataProtection(_))
-            );
-            assert!(is_setting, "{line}");
-            assert!(Negotiated::default().settle(&command).is_some(), "{line}");
-        }
-    }
 }

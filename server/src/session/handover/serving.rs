@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use gridhaul_protocol::command::Command;
-use gridhaul_protocol::negotiated::Mechanism;
+use gridhaul_protocol::negotiated::{Mechanism, ProtectionSetting, Setting};
 use gridhaul_security::context::MessageProtection;
 use tokio::net::TcpStream;
 
@@ -85,11 +85,12 @@ impl Session {
     /// Repeats `PBSZ` and `PROT` from before the login.
     fn agree_again(&mut self, agreed: &[String]) {
         for line in agreed {
-            if let Ok(command @ (Command::Pbsz(_) | Command::Prot(_))) =
-                Command::parse(line.as_bytes())
-            {
-                self.negotiated.settle(&command);
-            }
+            let setting = match Command::parse(line.as_bytes()) {
+                Ok(Command::Pbsz(bytes)) => ProtectionSetting::BlockBytes(bytes),
+                Ok(Command::Prot(level)) => ProtectionSetting::Level(level),
+                _ => continue,
+            };
+            self.negotiated.settle(Setting::Protection(setting));
         }
     }
 

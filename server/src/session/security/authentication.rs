@@ -1,7 +1,7 @@
 //! `AUTH` and `ADAT`.
 
-use gridhaul_protocol::command::{Base64, Command, Text};
-use gridhaul_protocol::negotiated::Mechanism;
+use gridhaul_protocol::command::{Base64, Text};
+use gridhaul_protocol::negotiated::{Mechanism, ProtectionSetting};
 use gridhaul_protocol::reply::Reply;
 
 use super::attempt::{refuse_client, unknown_mechanism};
@@ -21,7 +21,7 @@ pub(crate) enum SecurityCommand {
     /// `CCC`.
     ClearChannel,
     /// `PBSZ` or `PROT`.
-    DataProtection(Command),
+    DataProtection(ProtectionSetting),
 }
 
 impl ControlSecurity {

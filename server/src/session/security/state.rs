@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use gridhaul_protocol::command::Command;
-use gridhaul_protocol::negotiated::Negotiated;
+use gridhaul_protocol::negotiated::{Negotiated, ProtectionSetting, Setting};
 use gridhaul_protocol::reply::Reply;
 
 use crate::login;
 use crate::security::HandshakePermit;
 use crate::session::initiator::Initiator;
-use crate::session::replies;
 
 /// The protection of one control channel.
 #[derive(Debug, Default)]
@@ -79,18 +78,20 @@ impl ControlSecurity {
     }
 
     /// Carries out `PBSZ` or `PROT` before login.
-    pub(crate) fn agree(&mut self, negotiated: &mut Negotiated, command: &Command) -> Reply {
+    pub(crate) fn agree(
+        &mut self,
+        negotiated: &mut Negotiated,
+        setting: ProtectionSetting,
+    ) -> Reply {
         /// Clients send each of them once. No more are handed to the process that serves the client.
         const MOST: usize = 16;
 
         if !self.is_protected() {
             return self.refuse();
         }
-        let Some(settled) = negotiated.settle(command) else {
-            return replies::login_required();
-        };
+        let settled = negotiated.settle(Setting::Protection(setting));
         if self.agreed.len() < MOST {
-            self.agreed.push(command.to_string());
+            self.agreed.push(Command::from(setting).to_string());
         }
         settled.reply
     }
