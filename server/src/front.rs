@@ -52,7 +52,7 @@ pub enum FrontProcessError {
 }
 
 /// The time in which clients can take their last reply.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const LAST_REPLIES: Duration = Duration::from_secs(2);
 
 /// The descriptors and memory of the front process.
 struct Parts {
@@ -208,7 +208,7 @@ async fn follow(
     }
     // The serving process has ended, so sessions here cannot be handed over any more.
     let ended = server.shut_down(std::future::pending());
-    if tokio::time::timeout(LAST_WORDS, ended).await.is_err() {
+    if tokio::time::timeout(LAST_REPLIES, ended).await.is_err() {
         warn!("some clients that had not logged in do not take their last reply");
     }
     Ok(())

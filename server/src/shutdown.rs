@@ -25,21 +25,21 @@ pub(crate) struct Shutdown {
     gone: mpsc::Receiver<()>,
 }
 
-/// The view of a session, or of the listener, on the shutdown.
+/// Tells a session, or the listener, the phase of the shutdown, which waits until all of these are dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct PhaseWatch {
     phase: watch::Receiver<Phase>,
     _alive: mpsc::Sender<()>,
 }
 
-/// Makes views for new sessions. It does not keep the server from ending.
+/// Creates a [`PhaseWatch`] for each new session. The shutdown does not wait for it.
 #[derive(Debug, Clone)]
-pub(crate) struct Entrance {
+pub(crate) struct WeakShutdown {
     phase: watch::Receiver<Phase>,
     alive: mpsc::WeakSender<()>,
 }
 
-impl Entrance {
+impl WeakShutdown {
     /// `None` when no session may begin any more.
     pub(crate) fn watch(&self) -> Option<PhaseWatch> {
         Some(PhaseWatch {
@@ -66,9 +66,9 @@ impl Shutdown {
         }
     }
 
-    /// For the thread that brings sessions from the front process.
-    pub(crate) fn entrance(&self) -> Entrance {
-        Entrance {
+    /// For the thread that takes over sessions from the front process.
+    pub(crate) fn downgrade(&self) -> WeakShutdown {
+        WeakShutdown {
             phase: self.phase.subscribe(),
             alive: self.alive.downgrade(),
         }
@@ -79,24 +79,28 @@ impl Shutdown {
         self.phase.send_replace(Phase::Draining);
     }
 
-    /// Gives transfers `grace` to finish, or less if `hurry` completes; then cancels them. Returns
+    /// Gives transfers `grace` to finish, or less if `cut_short` completes; then cancels them. Returns
     /// whether all sessions ended.
-    pub(crate) async fn run(mut self, grace: Duration, hurry: impl Future<Output = ()>) -> bool {
+    pub(crate) async fn run(
+        mut self,
+        grace: Duration,
+        cut_short: impl Future<Output = ()>,
+    ) -> bool {
         /// Cancelled transfers end within 100 ms; the rest is for the last replies.
-        const LAST_WORDS: Duration = Duration::from_secs(5);
+        const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
         self.phase.send_replace(Phase::Draining);
         drop(self.alive);
         let ended = tokio::select! {
             _ = self.gone.recv() => true,
             () = tokio::time::sleep(grace) => false,
-            () = hurry => false,
+            () = cut_short => false,
         };
         if ended {
             return true;
         }
         self.phase.send_replace(Phase::Cancelling);
-        tokio::time::timeout(LAST_WORDS, self.gone.recv())
+        tokio::time::timeout(CANCEL_TIMEOUT, self.gone.recv())
             .await
             .is_ok()
     }
@@ -140,14 +144,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_others_are_cancelled_after_the_grace_time_or_in_a_hurry() {
-        for (grace, hurry) in [(5, 3600), (3600, 5)] {
+    async fn the_others_are_cancelled_after_the_grace_time_or_in_a_cut_short() {
+        for (grace, cut_short) in [(5, 3600), (3600, 5)] {
             let started = tokio::time::Instant::now();
             let shutdown = Shutdown::new();
             let mut watch = shutdown.watch();
             let session = tokio::spawn(async move { watch.reached(Phase::Cancelling).await });
-            let hurry = tokio::time::sleep(Duration::from_secs(hurry));
-            assert!(shutdown.run(Duration::from_secs(grace), hurry).await);
+            let cut_short = tokio::time::sleep(Duration::from_secs(cut_short));
+            assert!(shutdown.run(Duration::from_secs(grace), cut_short).await);
             session.await.expect("no panic");
             assert_eq!(started.elapsed().as_secs(), 5);
         }

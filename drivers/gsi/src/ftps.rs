@@ -54,7 +54,7 @@ impl Driver for Ftps {
 }
 
 impl Transform for Ftps {
-    /// RFC 4217 7: the FTP server is the TLS server, also of connections that it makes.
+    /// RFC 4217 7: the FTP server is the TLS server, also on connections that it opens.
     fn wrap(
         &self,
         mut channel: Box<dyn Channel>,
@@ -69,7 +69,7 @@ impl Transform for Ftps {
     }
 }
 
-/// A rustls connection that gets complete records.
+/// A rustls connection that is given complete records.
 pub(crate) struct Rustls {
     connection: rustls::Connection,
     is_closed_by_peer: bool,
@@ -77,7 +77,7 @@ pub(crate) struct Rustls {
 
 impl Rustls {
     pub(crate) fn new(mut connection: rustls::Connection) -> Self {
-        // Its output is removed after every write.
+        // No limit is needed: its output is removed after every write.
         connection.set_buffer_limit(None);
         Self {
             connection,
@@ -87,7 +87,7 @@ impl Rustls {
 
     /// The channel after its handshake.
     pub(crate) fn protect(self, channel: Box<dyn Channel>) -> Box<dyn Channel> {
-        // Clients may treat an end without close_notify as an attack, though many do not send it themselves.
+        // Clients may treat a close without close_notify as an attack, though many do not send it themselves.
         Box::new(TlsChannel::new(channel, self, NAME, End::Notified))
     }
 
@@ -96,7 +96,7 @@ impl Rustls {
         while !record.is_empty() {
             let count = self.connection.read_tls(&mut record).map_err(text)?;
             if count == 0 {
-                return Err("the peer ended the connection before".to_owned());
+                return Err("the peer has closed the connection already".to_owned());
             }
         }
         let state = self.connection.process_new_packets();

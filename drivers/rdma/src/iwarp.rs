@@ -25,9 +25,9 @@ pub(crate) struct SoftEndpoint {
 }
 
 impl SoftEndpoint {
-    /// An endpoint without queue pairs. Inline payloads are bounded in bytes, equally at both ends,
-    /// however many segments an adapter makes of them. The peer has up to `messages` in flight, and
-    /// each announces one written piece at most.
+    /// An endpoint without queue pairs. Both ends have the same limit in bytes for inline payloads, which
+    /// does not depend on how an adapter segments them. The peer has up to `messages` in flight; each
+    /// announces at most one WRITE.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ fn remote(remote: Remote) -> iwarp::Remote {
 
 fn message(message: &Message) -> iwarp::Message {
     const { assert!(crate::provider::MAX_MESSAGE_BYTES <= iwarp::MAX_MESSAGE_BYTES) };
-    iwarp::Message::new(message.as_bytes()).expect("messages of both have the same bound")
+    iwarp::Message::new(message.as_bytes()).expect("both crates have the same limit")
 }
 
 /// Immediate data is not supported; see [`Limits::immediate`].

@@ -14,7 +14,7 @@ static POOL: Mutex<Pool> = Mutex::new(Pool {
     channels: 0,
 });
 
-/// The most idle pipes. Each takes two descriptors, and counts towards the pipe memory of the account
+/// The maximum number of idle pipes. Each takes two descriptors, and counts towards the pipe memory of the account
 /// (`fs.pipe-user-pages-soft`).
 const MAX_IDLE: usize = 32;
 
@@ -32,12 +32,12 @@ pub(crate) struct Pipe {
     held: usize,
 }
 
-/// Registers a channel that may take pipes. The pool keeps idle pipes while a channel exists, because a channel takes one for
-/// each mebibyte.
+/// Registers a channel that may take pipes. The pool keeps idle pipes while any channel exists, because a channel takes
+/// one for each mebibyte.
 #[derive(Debug)]
 pub(crate) struct PipeUser(());
 
-/// Without channels it is empty, so an idle server holds no descriptors of pipes.
+/// The idle pipes. The pool is emptied when the last channel closes, so an idle server holds no descriptors of pipes.
 #[derive(Debug)]
 struct Pool {
     /// Idle pipes.
@@ -121,8 +121,8 @@ impl Drop for Pipe {
 }
 
 impl Empty {
-    /// The pipe, if it is empty. The kernel is asked (`FIONREAD`), because bytes that a wrong count left in it would be
-    /// written to another session's file.
+    /// The pipe, if it is empty. The kernel is asked (`FIONREAD`): if our count were wrong, the remaining bytes would be
+    /// written to the file of another session.
     fn new(ends: Ends) -> Option<Self> {
         (ioctl_fionread(&ends.reader) == Ok(0)).then_some(Self(ends))
     }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_with_bytes_is_not_empty_for_any_count() {
+    fn a_pipe_with_bytes_is_never_reused() {
         let ends = Ends::open().unwrap();
         assert_eq!(rustix::io::write(&ends.writer, b"a"), Ok(1));
         assert!(Empty::new(ends).is_none());

@@ -62,7 +62,7 @@ pub enum FileError {
         /// The operating system's error.
         error: io::Error,
     },
-    /// Other accounts have permissions on the file of a private key.
+    /// The mode of a private key gives permissions to other accounts.
     #[error("{}: the private key may be read by others (mode {mode:04o}): chmod 0600 it", path.display())]
     Permissions {
         /// The file.

@@ -32,7 +32,7 @@ pub struct LastGood(HashMap<String, TrustFile>);
 pub struct Built {
     /// The store.
     pub store: TrustStore,
-    /// The problems, grave ones first.
+    /// The problems, serious ones first.
     pub problems: Vec<TrustProblem>,
     /// The input for the next build.
     pub last_good: LastGood,
@@ -74,9 +74,8 @@ impl TrustBuilder {
         }
     }
 
-    /// Adds a file, whose kind its name determines (`HASH.0`, `HASH.signing_policy`, `HASH.r0`, or plain names such as
-    /// `ca.pem`, `ca.signing_policy`, `ca.crl`). Other files are ignored, and so is content that was added under another
-    /// name.
+    /// Adds a file. Its name determines its kind: `HASH.0`, `HASH.signing_policy`, `HASH.r0`, or plain names such as
+    /// `ca.pem`, `ca.signing_policy`, `ca.crl`. Other files are ignored. Content that was added under another name is skipped.
     pub fn add(&mut self, file: &str, content: &[u8]) {
         if let Some(kind) = TrustFileKind::of(file) {
             self.add_parsed(file, kind, TrustFile::parse(kind, content));

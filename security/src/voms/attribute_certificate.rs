@@ -18,7 +18,7 @@ const MAX_FQANS: usize = 1000;
 const MAX_CERTIFICATES: usize = 16;
 const MAX_TARGETS: usize = 100;
 
-/// A well-formed attribute certificate, which is not verified.
+/// A well-formed attribute certificate whose signature is not verified yet.
 #[derive(Debug)]
 pub(super) struct AttributeCertificate<'a> {
     /// The signed bytes.
@@ -66,7 +66,9 @@ pub(super) fn split(extension: &[u8], limit: usize) -> Result<Vec<&[u8]>, Malfor
     let mut found = Vec::new();
     while !elements.is_empty() {
         if found.len() == limit {
-            return Err(malformed(format!("there are more than {limit} of them")));
+            return Err(malformed(format!(
+                "there are more than {limit} certificates"
+            )));
         }
         found.push(elements.expect(Tag::Sequence)?.encoding());
     }
@@ -91,7 +93,9 @@ impl<'a> AttributeCertificate<'a> {
         let issuer = issuer(&fields.next()?)?;
         // RFC 5755 4.2.4
         if fields.expect(Tag::Sequence)?.encoding() != signature_algorithm.encoding() {
-            return Err(malformed("it names two signature algorithms"));
+            return Err(malformed(
+                "its two fields for the signature algorithm differ",
+            ));
         }
         fields.expect(Tag::Integer)?;
         let validity = validity(&fields.expect(Tag::Sequence)?)?;
@@ -124,13 +128,13 @@ impl<'a> AttributeCertificate<'a> {
 }
 
 /// Issuer and serial number of the certificate that the attributes belong to.
-// RFC 5755 4.2.2: of three ways to name the holder, VOMS uses this one.
+// RFC 5755 4.2.2: of three fields that may name the holder, VOMS uses baseCertificateID.
 fn holder<'a>(sequence: &Element<'a>) -> Result<(Name, &'a [u8]), Malformed> {
-    let mut ways = sequence.children();
-    let certificate = ways
+    let mut fields = sequence.children();
+    let certificate = fields
         .optional_context(0)?
         .ok_or_else(|| malformed("the holder is not named by issuer and serial number"))?;
-    ways.finish()?;
+    fields.finish()?;
     let mut fields = certificate.children();
     let issuer = directory_name(&fields.expect(Tag::Sequence)?)?;
     let serial = fields.expect(Tag::Integer)?;
@@ -156,7 +160,9 @@ fn directory_name(names: &Element<'_>) -> Result<Name, Malformed> {
     let name = names.next()?;
     names.finish()?;
     if !name.is_context(4) {
-        return Err(malformed("a name in it is no distinguished name"));
+        return Err(malformed(
+            "the name of the holder or issuer is not a distinguished name",
+        ));
     }
     Ok(Name::from_der(name.content())?)
 }
@@ -218,7 +224,7 @@ fn fqans(value: &Element<'_>) -> Result<Memberships, Malformed> {
         }
         let text = values.expect(Tag::OctetString)?.content();
         let fqan = str::from_utf8(text).ok().and_then(Fqan::new);
-        let fqan = fqan.ok_or_else(|| malformed("an attribute is no FQAN"))?;
+        let fqan = fqan.ok_or_else(|| malformed("an attribute is not an FQAN"))?;
         // A server may assert memberships of its own organization only.
         if fqan.organization() != vo {
             return Err(malformed(format!(

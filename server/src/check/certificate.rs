@@ -12,10 +12,10 @@ use crate::config::HostFiles;
 
 const ABOUT: &str = "certificate";
 
-/// Enough time to get another one.
+/// How long before the end of the validity a warning is due: enough time to get a new certificate.
 const SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Checks whether clients will accept the certificate. `trust` is taken for the clients' trust.
+/// Checks whether clients will accept the certificate. It assumes that clients trust the same authorities as `trust`.
 pub(super) fn check(
     report: &mut Report,
     files: &HostFiles,
@@ -98,7 +98,7 @@ fn covers(name: &str, host: &str) -> bool {
     }
 }
 
-/// The state of a validity, as the end of a sentence.
+/// The verdict on a validity period, with a text that follows a subject (`the certificate ...`).
 pub(super) fn lifetime(validity: Validity, now: SystemTime) -> (Verdict, String) {
     let Validity {
         not_before,

@@ -132,7 +132,7 @@ impl Passwords {
     fn of(users: HashMap<String, User>, key: Vec<u8>) -> Self {
         let mut decoys: Vec<Secret> = users.values().map(|user| user.secret.clone()).collect();
         if decoys.is_empty() {
-            decoys.push(Secret::of_nobody());
+            decoys.push(Secret::decoy());
         }
         decoys.sort_by_key(Secret::work);
         Self { users, decoys, key }
@@ -152,7 +152,7 @@ impl Passwords {
     /// Blocks for some 10 ms.
     pub(crate) fn check(&self, name: &str, password: &[u8], memory: &mut Memory) -> Option<Grant> {
         let (secret, grant) = self.look_up(name);
-        let is_right = secret.is_of(password, memory);
+        let is_right = secret.matches(password, memory);
         grant.filter(|_| is_right).cloned()
     }
 

@@ -1,11 +1,11 @@
-//! The secret of a user: a salt, a hash, and the cost between them.
+//! The password hash of a user: salt, cost parameters and digest (Argon2id, PHC string format).
 
 use argon2::password_hash::phc::{Output, PasswordHash, Salt};
 use argon2::{Algorithm, Argon2, Params, Version};
 
 use super::memory::Memory;
 
-/// A parsed hash of the file.
+/// A parsed password hash.
 #[derive(Clone)]
 pub(super) struct Secret {
     version: Version,
@@ -38,8 +38,9 @@ impl Secret {
         })
     }
 
-    /// The decoy of a file without users.
-    pub(super) fn of_nobody() -> Self {
+    /// The hash that unknown names are checked against where the file has no users, so that the time of a check does not tell
+    /// whether a name exists.
+    pub(super) fn decoy() -> Self {
         const BYTES: [u8; Params::DEFAULT_OUTPUT_LEN] = [0; Params::DEFAULT_OUTPUT_LEN];
         let salt = Salt::new(&BYTES[..16]);
         let output = Output::new(&BYTES);
@@ -62,7 +63,7 @@ impl Secret {
     }
 
     /// Whether this is the password. Takes some 10 ms and some MB ([`Secret::work`]).
-    pub(super) fn is_of(&self, password: &[u8], memory: &mut Memory) -> bool {
+    pub(super) fn matches(&self, password: &[u8], memory: &mut Memory) -> bool {
         let argon2 = Argon2::new(Algorithm::Argon2id, self.version, self.params.clone());
         let found = memory.lend(self.params.block_count(), |blocks| {
             Output::init_with(self.output.len(), |found| {

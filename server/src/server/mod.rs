@@ -201,7 +201,11 @@ impl PreparedServer {
             tokio::spawn(respond(in_runtime(listener)?, page, shutdown.watch()));
         }
         let front = match self.serving {
-            Some(serving) => Some(takeover::start(serving, &self.shared, shutdown.entrance())?),
+            Some(serving) => Some(takeover::start(
+                serving,
+                &self.shared,
+                shutdown.downgrade(),
+            )?),
             None => None,
         };
         Ok(Server {
@@ -300,13 +304,13 @@ impl Server {
         Session::new(Arc::clone(&self.shared), phase, peer, local)
     }
 
-    /// Stops accepting, closes idle sessions, and gives transfers the configured time to finish, or less when `hurry`
+    /// Stops accepting, closes idle sessions, and gives transfers the configured time to finish, or less when `cut_short`
     /// completes; then cancels them. Returns whether all sessions ended.
-    pub async fn shut_down(self, hurry: impl Future<Output = ()>) -> bool {
+    pub async fn shut_down(self, cut_short: impl Future<Output = ()>) -> bool {
         if let Some(front) = &self.front {
             front.drain();
         }
         let grace = self.config().limits.grace;
-        self.shutdown.run(grace, hurry).await
+        self.shutdown.run(grace, cut_short).await
     }
 }

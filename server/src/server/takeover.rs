@@ -10,7 +10,7 @@ use tracing::{error, warn};
 use crate::handover::{Arrived, Front, Guest, Handed, Serving};
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::shutdown::{Entrance, PhaseWatch};
+use crate::shutdown::{PhaseWatch, WeakShutdown};
 
 /// Begins to serve the clients that the front process hands over. Must be called in a runtime.
 ///
@@ -20,14 +20,14 @@ use crate::shutdown::{Entrance, PhaseWatch};
 pub(super) fn start(
     serving: Serving,
     shared: &Arc<Shared>,
-    entrance: Entrance,
+    shutdown: WeakShutdown,
 ) -> io::Result<Front> {
     let (runtime, limited) = (Handle::current(), Arc::clone(shared));
     let most = move || limited.settings().config.limits.connections;
     let shared = Arc::clone(shared);
     serving.start(most, move |handed, descriptors, guest| {
         // A server that is shutting down accepts no more clients.
-        if let Some(phase) = entrance.watch() {
+        if let Some(phase) = shutdown.watch() {
             let _inside = runtime.enter();
             take_over(&shared, phase, handed, descriptors, guest);
         }

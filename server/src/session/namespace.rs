@@ -60,7 +60,7 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    /// Notes a command before it is carried out: only `NOOP` may come between `RNFR` and `RNTO`.
+    /// Call it before each command: only `NOOP` may come between `RNFR` and `RNTO`.
     pub(super) fn observe(&mut self, command: &Command) {
         if !matches!(command, Command::Rnto(_) | Command::Noop) {
             self.rename_refusal = None;
@@ -239,7 +239,7 @@ async fn set_modified(
 }
 
 /// The answer to `MFMT` (draft-somers-ftp-mfxx 3.1): the fact that was set, and the path as the client wrote it.
-/// rclone 1.60 takes any other code than 213 for an error; globus-gridftp-server 13.24 answers `250 OK.`
+/// rclone 1.60 treats any code other than 213 as an error; globus-gridftp-server 13.24 answers `250 OK.`
 fn modified_reply(modified: Timestamp, path: &PathArgument) -> Reply {
     let fact = format!("Modify={}; ", TimeValue(modified));
     Reply::new(213, [fact.as_bytes(), path.as_bytes()].concat())
@@ -259,7 +259,7 @@ async fn truncate(call: &mut Call<'_>, length: u64, path: &PathArgument) -> Resu
     .await
 }
 
-/// The link gets the target as the client wrote it. Where it leads is checked when it is used.
+/// The link gets the target as the client wrote it. The target is checked when the link is followed.
 async fn symlink(call: &mut Call<'_>, link: &PathArgument) -> Result<Reply, End> {
     let target = match call.negotiated.take_symlink_from() {
         Ok(target) => target,

@@ -1,8 +1,8 @@
 //! Keeps checksums while this process changes the name, times or permissions of a file for a client.
 //!
-//! Such a change moves ctime, which also detects writes. So the file's version is read right before and right after: a
+//! Such a change updates ctime, which also detects writes. So the file's version is read right before and right after: a
 //! write in between changes size or mtime. A program that writes in between and restores mtime to the nanosecond is not
-//! detected, nor is one that writes while a client has mtime set. Therefore nothing is kept if the change took long.
+//! detected, nor is a write while a client sets mtime. Therefore checksums are dropped if the change took long.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,7 +11,7 @@ use super::seal::Sums;
 use super::version::{FileId, Version, facts};
 use crate::{OpenedFile, StorageError, StoredFile};
 
-/// The longest duration of a change. Most take microseconds; the margin is for a busy machine.
+/// Checksums are kept only if the change took at most this long. Most changes take microseconds; the margin is for a busy machine.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// The checksums of a file before it is changed.
@@ -37,7 +37,7 @@ impl ChecksumMemory {
         let known = self.known_before(file, stored);
         stored.storage.set_modified(stored.path, modified)?;
         if !known.is_some_and(|known| self.keep_after(file, stored, known, |_| true)) {
-            // The stored value may be one for the new modification time and an earlier content.
+            // The stored checksum may have the new modification time and belong to an earlier content.
             self.remove_stored(stored);
         }
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! A non-blocking socket may accept plaintext, make a record of it, and have no space for the whole record. The rest of the
 //! record is sent when there is space, but dropped if the socket is shut down or closed before. So a send ends only when TCP
-//! has as many bytes as the records are long.
+//! has queued the full length of all records.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -22,7 +22,7 @@ pub(crate) struct KernelSender {
     cipher: RecordCipher,
     /// The bytes that protection adds to a record.
     overhead: u64,
-    /// The progress of TCP at the beginning.
+    /// The bytes that TCP had queued before kernel TLS began.
     start: u64,
     /// The content of all records since then, in bytes.
     content: u64,
@@ -33,7 +33,7 @@ pub(crate) struct KernelSender {
 }
 
 impl KernelSender {
-    /// Gives the kernel the keys. All bytes before must have been handed to TCP.
+    /// Gives the kernel the keys. TCP must have queued all earlier bytes.
     pub(crate) fn begin(socket: BorrowedFd<'_>, keys: &RecordKeys<'_>) -> io::Result<Self> {
         socket::attach(socket)?;
         let start = socket::tcp_progress(socket)?.bytes;

@@ -147,7 +147,7 @@ impl Path {
     }
 
     /// Whether the slot at `slot` has expired. A sender that is scheduled a little late keeps its slot
-    /// and so the rate; after a pause it would send one message more than the burst.
+    /// and so its rate. After a long pause it must not, or it would exceed the burst by one message.
     pub(super) fn is_over(&self, slot: Duration, bytes: u64, now: Duration) -> bool {
         let state = self.state();
         now.saturating_sub(slot) > state.bucket.time_of(bytes) || state.pause() > now
@@ -173,8 +173,8 @@ impl Path {
         state.learn(|search| search.completed(bytes, posted_at, now));
     }
 
-    /// This many bytes in messages sent from `posted_at` on were lost: their queue pair broke, or
-    /// they timed out.
+    /// `bytes` in messages sent since `posted_at` were lost: their queue pair broke, or they timed
+    /// out.
     pub(super) fn lost(&self, bytes: u64, posted_at: Duration) {
         let mut state = self.state();
         state.gone(bytes);
@@ -266,7 +266,7 @@ impl State {
         self.search.as_ref().map_or(Duration::ZERO, Search::pause)
     }
 
-    /// This many bytes left the flight.
+    /// These bytes are no longer in flight.
     fn gone(&mut self, bytes: u64) {
         if let Some(flight) = &mut self.flight {
             flight.gone(bytes);

@@ -1,7 +1,7 @@
 //! One direction of a path between two hosts.
 //!
-//! A message crosses the path as one *train* of consecutive packets, which needs one calculation
-//! and not one for each packet. It leaves the port of its host, waits in the queue of a bottleneck,
+//! A message crosses the path as one *train* of consecutive packets, so the simulator does one
+//! calculation for each train, not for each packet. It leaves the port of its host, waits in the queue of a bottleneck,
 //! passes a policer or is dropped, may lose packets at random, and arrives after the delay. Trains
 //! do not overtake each other.
 
@@ -24,7 +24,7 @@ pub struct Link {
     pub queue: Option<Queue>,
     /// A policer.
     pub policer: Option<Policer>,
-    /// The policer judges each packet, as tc-police(8) does.
+    /// Whether the policer judges packets one by one, as tc-police(8) does.
     pub polices_packets: bool,
     /// The share of packets that is lost at random.
     pub loss: f64,
@@ -43,7 +43,7 @@ pub struct Queue {
 
 /// Drops what exceeds its rate once its burst is used up.
 ///
-/// A real policer drops most packets of a train at full speed from the first non-conforming one on,
+/// Once a train at full speed exceeds the burst, a real policer drops most of its remaining packets,
 /// and the sender retransmits almost the whole message. So a train passes whole or not at all, unless
 /// [`Link::polices_packets`] is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub(crate) struct Passage {
 struct Policed {
     /// The leading packets that pass.
     packets: u64,
-    /// The next one is dropped, and later ones pass.
+    /// Whether packets pass after the first one that is dropped.
     has_gap: bool,
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct Arrival {
     pub(crate) at: Duration,
     /// The leading packets that arrive.
     pub(crate) packets: u64,
-    /// The next one is missing, and later ones arrive.
+    /// Whether packets arrive after the first one that is missing.
     pub(crate) has_gap: bool,
 }
 
@@ -136,7 +136,7 @@ impl Wire {
         self.free_at
     }
 
-    /// Trains that lost packets.
+    /// The number of trains that lost packets.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -176,14 +176,14 @@ impl Wire {
         Some(self.last_control)
     }
 
-    /// The arrival of a sender that retries until the path works, such as TCP.
+    /// When data arrives whose sender retries until the path works, such as TCP.
     pub(crate) fn carry_reliably(&self, now: Duration) -> Duration {
         let is_down = self.link.down.contains(&now);
         let leaves = if is_down { self.link.down.end } else { now };
         leaves + self.link.delay + self.link.jitter
     }
 
-    /// When a train has left the queue, if there is room for it.
+    /// When a train has left the queue; `None` if it does not fit.
     fn wait(&mut self, bytes: u64, begins: Duration, leaves: Duration) -> Option<Duration> {
         let Some(queue) = self.link.queue else {
             return Some(leaves);

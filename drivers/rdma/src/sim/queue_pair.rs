@@ -39,8 +39,8 @@ pub(crate) struct QueuePair {
     /// Everything before this number is acknowledged by the responder, except for READs, which are
     /// acknowledged by their responses.
     acknowledged_by_peer: u64,
-    /// The response of a READ has a gap and was requested again: once, because packets in flight have
-    /// the same gap.
+    /// Whether a READ response with a gap was requested again. That happens once, because packets in
+    /// flight have the same gap.
     requested_again: bool,
     /// The next number that the responder takes.
     expected: u64,
@@ -176,7 +176,7 @@ impl QueuePair {
     }
 
     /// The responder has taken everything before `packet`, or the response to a READ up to there
-    /// has arrived. Moves completed requests to `done`; returns `false` if it acknowledges no further packet.
+    /// has arrived. Moves completed requests to `done`; returns whether the acknowledgement advanced.
     pub(crate) fn acknowledge(&mut self, packet: u64, done: &mut Vec<u64>) -> bool {
         self.acknowledged_by_peer = self.acknowledged_by_peer.max(packet);
         let first_read = self.requests.iter().find_map(|pending| {
@@ -242,7 +242,7 @@ impl QueuePair {
         self.sent = packet.clamp(self.acknowledged, self.sent.max(self.acknowledged));
     }
 
-    /// The responder's verdict on a train after `packets` of it have arrived.
+    /// The responder's verdict on the first `packets` packets of a train.
     pub(crate) fn arrive(&mut self, first: u64, packets: u64) -> Verdict {
         if first > self.expected || packets == 0 {
             return Verdict::Gap {

@@ -5,16 +5,18 @@ use super::cost::Tally;
 /// The bytes that each method moves before the methods are compared.
 pub(super) const TRIAL_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The same between programs on one machine. There each method runs as a whole, and the sockets, which buffer some
-/// mebibytes, show how fast the receiver is.
+/// The same between programs on one machine. There each method is timed as one run, which is long enough that socket
+/// buffers of some mebibytes do not hide the speed of the receiver.
 pub(super) const LOCAL_TRIAL_BYTES: u64 = 256 * 1024 * 1024;
 
-/// How much cheaper copying must be, since copies also take caches and memory bandwidth from other threads; and how much
-/// slower the cheaper method may be.
+/// Copying is chosen only if its cost is below this part of the other method's, since copies also take caches and memory
+/// bandwidth from other threads.
 const CLEARLY_CHEAPER: f64 = 0.9;
+
+/// The cheaper method is chosen only if it takes at most this many times as long.
 const MUCH_SLOWER: f64 = 1.5;
 
-/// How much less time the other method must take between programs on one machine.
+/// Between programs on one machine, the other method is chosen only if it takes at most this part of the time.
 const CLEARLY_FASTER: f64 = 0.95;
 
 /// A method of moving a range of a file.
@@ -58,7 +60,7 @@ pub(super) struct Route {
 pub(crate) struct Peer {
     /// The peer is on this machine.
     pub(crate) is_local: bool,
-    /// The kernel does TLS on the connection.
+    /// The kernel encrypts the connection (kernel TLS).
     pub(crate) is_protected: bool,
 }
 

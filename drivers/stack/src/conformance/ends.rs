@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Body, Channel, ChannelError, Received};
 
-/// More than all buffers of a network.
+/// More than a network path can buffer.
 pub(super) const ENDLESS: usize = 64 << 20;
 
 /// After one end has finished, the other end receives all bytes and the end, and may still send.
@@ -80,7 +80,7 @@ pub fn abort_before_any_byte(subject: &Subject) {
     }
 }
 
-/// After an abort bytes in flight may be lost, but the stream has no end.
+/// After an abort bytes in flight may be lost, but the peer never sees a regular end of the stream.
 pub fn abort_with_bytes_in_flight(subject: &Subject) {
     for side in SIDES {
         for then_drop in [false, true] {
@@ -134,7 +134,7 @@ pub fn abort_while_the_peer_sends(subject: &Subject) {
     }
 }
 
-/// Receives until the channel fails, which must be with an abort, also for further receives.
+/// Receives until the channel fails. The error must be an abort, and so must that of further receives.
 fn expect_abort(channel: &mut dyn Channel) {
     let patience = Patience::new();
     let mut buffer = [0; 1000];

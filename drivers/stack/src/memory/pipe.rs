@@ -30,7 +30,7 @@ impl Pipe {
         }
     }
 
-    /// Writes all bytes, and calls `moved` with the number of bytes of each step.
+    /// Writes all bytes, and calls `moved` with the number of bytes that it has queued each time.
     pub(super) fn write(
         &self,
         mut bytes: &[u8],
@@ -116,7 +116,7 @@ impl State {
         }
     }
 
-    /// Fills `buffer`, which must not be longer than the queue.
+    /// Fills `buffer`, which must not be longer than the queued bytes.
     fn take(&mut self, buffer: &mut [u8]) {
         let (first, second) = self.bytes.as_slices();
         let split = first.len().min(buffer.len());

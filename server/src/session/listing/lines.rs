@@ -31,10 +31,10 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Whether a directory's listing contains `.` and `..`. globus-gridftp-server 13.24 sends them in all forms.
+    /// Whether a directory's listing contains `.` and `..`. globus-gridftp-server 13.24 lists them for every command.
     ///
     /// Clients pass the names of `NLST` to the commands that transfer files (RFC 1123 4.1.2.7). The entries are optional in
-    /// `MLSD` (RFC 3659 7.5.1), and arccp 6.17 -r takes them for files. Only the clients of Globus use `MLSC` and `MLSR`.
+    /// `MLSD` (RFC 3659 7.5.1), and `arccp -r` 6.17 treats them as files. Only the clients of Globus use `MLSC` and `MLSR`.
     pub(crate) fn has_current_and_parent(self) -> bool {
         match self {
             Self::AllFacts | Self::Tree | Self::Long => true,
@@ -51,7 +51,7 @@ pub(crate) struct Style {
     pub(crate) facts: FactSelection,
 }
 
-/// Finished lines, each ended by CRLF.
+/// Formatted lines in chunks. Each line ends with CRLF.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces(VecDeque<Vec<u8>>);
 
@@ -64,7 +64,7 @@ impl Pieces {
         self.0.is_empty()
     }
 
-    /// Whether the first piece is complete.
+    /// Whether the first piece is complete: a second one has begun.
     pub(crate) fn has_whole(&self) -> bool {
         self.0.len() > 1
     }

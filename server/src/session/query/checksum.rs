@@ -50,7 +50,7 @@ pub(super) async fn answer_checksum(
     })
 }
 
-/// Computes a checksum. The number of checksums at a time is limited, because each occupies a core for long. The client
+/// Computes a checksum. Concurrent checksums are limited, because each occupies a core for a long time. The client
 /// gets markers at the interval that it asked for.
 pub(crate) async fn compute_checksum(
     call: &mut Call<'_>,
