@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::machine::{ALICE, BOB, CAROL, TestAccount};
 use crate::{
-    ACCOUNTS, BROKERS, BROKERS_DESCRIPTORS, PATIENCE, Served, accounts, accounts_within, content,
+    ACCOUNTS, BROKERS, BROKERS_DESCRIPTORS, Served, TIME_LIMIT, accounts, accounts_within, content,
     directory_of, errno, monitored, names, own, path, request, status, wait_for_few_descriptors,
     write,
 };
@@ -35,11 +35,11 @@ fn pid(process: u32) -> Pid {
 
 /// Waits until a process has ended.
 fn wait_for_end(process: u32) {
-    let patience = Timespec::try_from(PATIENCE).unwrap();
+    let time_limit = Timespec::try_from(TIME_LIMIT).unwrap();
     match pidfd_open(pid(process), PidfdFlags::empty()) {
         Ok(process) => {
             let mut polled = [PollFd::new(&process, PollFlags::IN)];
-            assert_eq!(poll(&mut polled, Some(&patience)), Ok(1), "it runs still");
+            assert_eq!(poll(&mut polled, Some(&time_limit)), Ok(1), "it runs still");
         }
         Err(errno) => assert_eq!(errno, Errno::SRCH),
     }
@@ -76,7 +76,7 @@ fn calls_of_a_broker_that_hangs_fail_in_time_and_then_at_once() {
     }
     let begun = Instant::now();
     assert_eq!(errno(storage.stat(path("f"))), Some(Errno::TIMEDOUT));
-    assert!(begun.elapsed() < PATIENCE);
+    assert!(begun.elapsed() < TIME_LIMIT);
     let begun = Instant::now();
     for _ in 0..50 {
         assert_eq!(errno(storage.stat(path("f"))), Some(Errno::TIMEDOUT));
@@ -86,7 +86,7 @@ fn calls_of_a_broker_that_hangs_fail_in_time_and_then_at_once() {
     // Its late answer shows that it works again.
     let begun = Instant::now();
     while storage.stat(path("f")).is_err() {
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < TIME_LIMIT);
         std::thread::yield_now();
     }
     assert_eq!(storage.broker(), Some(broker));
@@ -302,7 +302,7 @@ fn read_calls_survive_the_death_of_brokers() {
             let behind =
                 |(done, before): (&AtomicUsize, &usize)| done.load(Ordering::Relaxed) < before + 3;
             while done.iter().zip(&before).any(behind) {
-                assert!(begun.elapsed() < PATIENCE, "the threads make no progress");
+                assert!(begun.elapsed() < TIME_LIMIT, "the threads make no progress");
                 std::thread::yield_now();
             }
             kill(storage.broker().unwrap());
@@ -426,7 +426,7 @@ fn the_monitor_limits_the_brokers_of_an_account_itself() {
         if children.unwrap().trim() == broker.to_string() {
             break;
         }
-        assert!(begun.elapsed() < PATIENCE, "they are still there");
+        assert!(begun.elapsed() < TIME_LIMIT, "they are still there");
         std::thread::yield_now();
     }
     monitor.broker(&alice).unwrap();

@@ -28,7 +28,7 @@ static ACCOUNTS: LazyLock<Accounts> = LazyLock::new(|| accounts(BROKERS, Duratio
 const BROKERS: usize = 64;
 
 /// The time after which an operation is taken for stuck.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// Above the uid of `daemon`, which every machine has.
 const LEAST_UID: u32 = 2;
@@ -159,7 +159,7 @@ fn wait_for_few_descriptors(process: u32, few: usize) {
         if held <= few {
             break;
         }
-        assert!(begun.elapsed() < PATIENCE, "{held} descriptors");
+        assert!(begun.elapsed() < TIME_LIMIT, "{held} descriptors");
         std::thread::yield_now();
     }
 }

@@ -140,19 +140,19 @@ impl Subject {
 
     /// Connects while `listener` accepts; returns the connecting end first.
     fn meet(&self, listener: &mut StackListener) -> (Box<dyn Channel>, Box<dyn Channel>) {
-        let patience = Patience::new();
+        let time_limit = TimeLimit::new();
         let address = listener.address();
         thread::scope(|scope| {
             let connecting = scope.spawn(|| self.connect(address));
-            let incoming = listener.accept(&patience.operation()).unwrap();
-            let acceptor = incoming.establish(&patience.operation()).unwrap();
+            let incoming = listener.accept(&time_limit.operation()).unwrap();
+            let acceptor = incoming.establish(&time_limit.operation()).unwrap();
             (connecting.join().unwrap(), acceptor)
         })
     }
 
     fn connect(&self, address: SocketAddr) -> Box<dyn Channel> {
         self.stack
-            .connect(address, &self.sockets, &Patience::new().operation())
+            .connect(address, &self.sockets, &TimeLimit::new().operation())
             .unwrap()
     }
 
@@ -169,12 +169,12 @@ impl Subject {
 const SIDES: [Side; 2] = [Side::Connector, Side::Acceptor];
 
 /// The time after which a driver is considered hung.
-struct Patience {
+struct TimeLimit {
     cancel: Cancel,
     deadline: Instant,
 }
 
-impl Patience {
+impl TimeLimit {
     fn new() -> Self {
         Self {
             cancel: Cancel::new(),
@@ -276,18 +276,18 @@ fn reopened(file: &OwnedFd, access: OFlags) -> Option<OwnedFd> {
 /// Sends bytes without a head, with a timeout.
 fn send(channel: &mut dyn Channel, bytes: &[u8]) {
     channel
-        .send(&[], Body::Memory(bytes), &Patience::new().operation())
+        .send(&[], Body::Memory(bytes), &TimeLimit::new().operation())
         .unwrap();
 }
 
 /// Receives exactly `length` bytes, in pieces of at most `piece`.
 fn receive(channel: &mut dyn Channel, length: usize, piece: usize) -> Vec<u8> {
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     let mut bytes = vec![0; length];
     let mut done = 0;
     while done < length {
         let end = length.min(done + piece);
-        match channel.receive(&mut bytes[done..end], &patience.operation()) {
+        match channel.receive(&mut bytes[done..end], &time_limit.operation()) {
             Ok(Received::Bytes(count)) => done += count.get(),
             other => panic!("{other:?} after {done} of {length} bytes"),
         }
@@ -296,11 +296,11 @@ fn receive(channel: &mut dyn Channel, length: usize, piece: usize) -> Vec<u8> {
 }
 
 fn finish(channel: &mut dyn Channel) {
-    channel.finish(&Patience::new().operation()).unwrap();
+    channel.finish(&TimeLimit::new().operation()).unwrap();
 }
 
 fn expect_end_of_stream(channel: &mut dyn Channel) {
-    let outcome = channel.receive(&mut [0; 16], &Patience::new().operation());
+    let outcome = channel.receive(&mut [0; 16], &TimeLimit::new().operation());
     assert_eq!(outcome.unwrap(), Received::EndOfStream);
 }
 

@@ -315,8 +315,8 @@ fn reset_by(peer: OwnedFd, channel: &dyn Channel) {
     let socket = channel.tcp_socket().unwrap();
     // poll reports errors for any requested events.
     let mut polled = [PollFd::new(&socket, PollFlags::empty())];
-    let patience = Timespec::try_from(Duration::from_secs(60)).unwrap();
-    assert_eq!(poll(&mut polled, Some(&patience)), Ok(1));
+    let time_limit = Timespec::try_from(Duration::from_secs(60)).unwrap();
+    assert_eq!(poll(&mut polled, Some(&time_limit)), Ok(1));
 }
 
 #[test]

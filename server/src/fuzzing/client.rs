@@ -16,7 +16,7 @@ use crate::fuzz_input::Input;
 use super::lines::line;
 
 /// An upper bound, on a busy machine with sanitizers.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// The content of a file outside of the root. No name contains it.
 pub(super) const SECRET: &[u8] = b"not for anybody who is not told";
@@ -73,7 +73,7 @@ impl Client {
         }
         drop(self.control);
         // The server closes all data connections with the session.
-        while let Some(done) = timeout(PATIENCE, self.connections.join_next())
+        while let Some(done) = timeout(TIME_LIMIT, self.connections.join_next())
             .await
             .expect("a data connection stays when its session ends")
         {
@@ -112,7 +112,7 @@ impl Client {
 
     async fn say(&mut self, line: &[u8]) -> Option<()> {
         let line = [line, b"\r\n"].concat();
-        let sent = timeout(PATIENCE, self.control.write_all(&line)).await;
+        let sent = timeout(TIME_LIMIT, self.control.write_all(&line)).await;
         self.owed += 1;
         sent.expect("the session reads no more").ok()
     }
@@ -149,7 +149,7 @@ impl Client {
                 return Some(reply.expect("a reply is well-formed"));
             }
             let mut buffer = [0; 4096];
-            let read = timeout(PATIENCE, self.control.read(&mut buffer)).await;
+            let read = timeout(TIME_LIMIT, self.control.read(&mut buffer)).await;
             let count = read.expect("a command has no reply").ok()?;
             if count == 0 {
                 assert!(self.unread.is_empty(), "the last reply is cut short");

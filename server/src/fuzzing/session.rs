@@ -18,7 +18,7 @@ use crate::fuzz_input::Input;
 use crate::server::{PreparedServer, Server};
 use crate::session::Stream;
 
-use super::client::{Client, PATIENCE, SECRET};
+use super::client::{Client, SECRET, TIME_LIMIT};
 
 /// Runs one session of a client with these commands and data.
 pub fn session(input: &[u8]) {
@@ -90,7 +90,7 @@ impl Served {
         assert_eq!(self.outside(), outside);
         let begun = Instant::now();
         while self.tasks() > tasks {
-            assert!(begun.elapsed() < PATIENCE, "a task stays");
+            assert!(begun.elapsed() < TIME_LIMIT, "a task stays");
             std::thread::yield_now();
         }
     }
@@ -110,7 +110,7 @@ impl Served {
         let session = tokio::spawn(session.run(stream));
         let client = Client::new(ours, input).await.expect("a listener");
         client.run(input).await;
-        let ended = timeout(PATIENCE, session).await;
+        let ended = timeout(TIME_LIMIT, session).await;
         ended
             .expect("the session ends with its stream")
             .expect("no panic");

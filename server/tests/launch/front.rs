@@ -16,7 +16,7 @@ use crate::processes::{Client, child, kill, sample, site};
 use crate::program::{Running, public_directory};
 
 /// What takes longer never happens.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 fn write(client: &mut Client, bytes: &[u8]) {
     client.stream.write_all(bytes).expect("sent");
@@ -183,7 +183,7 @@ fn clients_who_are_served_keep_their_places() {
     assert!(first.send("QUIT").starts_with("221"));
     let begun = Instant::now();
     while !Client::connect(&server).1.starts_with("220") {
-        assert!(begun.elapsed() < PATIENCE, "the place is not there again");
+        assert!(begun.elapsed() < TIME_LIMIT, "the place is not there again");
         std::thread::yield_now();
     }
 }
@@ -254,7 +254,7 @@ fn a_server_without_descriptors_serves_again_when_there_are_some() {
     drop(clients);
     let begun = Instant::now();
     while !log_in().1.starts_with("230") {
-        assert!(begun.elapsed() < PATIENCE, "it serves no client any more");
+        assert!(begun.elapsed() < TIME_LIMIT, "it serves no client any more");
         std::thread::yield_now();
     }
 }
@@ -305,7 +305,7 @@ fn without_the_process_that_listens_the_server_ends_with_an_error() {
     assert_eq!(client.reply(), "");
     let begun = Instant::now();
     while TcpStream::connect(server.address).is_ok() {
-        assert!(begun.elapsed() < PATIENCE, "it listens");
+        assert!(begun.elapsed() < TIME_LIMIT, "it listens");
         std::thread::yield_now();
     }
     let (status, log) = server.ended();
@@ -337,7 +337,7 @@ fn a_reload_reaches_the_process_that_listens() {
     server.signal(Signal::HUP);
     let begun = Instant::now();
     while !Client::connect(&server).1.contains("two") {
-        assert!(begun.elapsed() < PATIENCE, "it greets as before");
+        assert!(begun.elapsed() < TIME_LIMIT, "it greets as before");
         std::thread::yield_now();
     }
     // Its log goes on in the new file.
@@ -347,7 +347,7 @@ fn a_reload_reaches_the_process_that_listens() {
         .unwrap_or_default()
         .contains("session opened")
     {
-        assert!(begun.elapsed() < PATIENCE, "nothing is logged");
+        assert!(begun.elapsed() < TIME_LIMIT, "nothing is logged");
         std::thread::yield_now();
     }
 }

@@ -144,11 +144,11 @@ impl Drop for Running {
 /// Fails when nothing more is logged for long.
 fn wait_for_bytes(stderr: impl AsFd, log: &str) {
     let mut polled = [PollFd::new(&stderr, PollFlags::IN)];
-    let patience = Timespec {
+    let time_limit = Timespec {
         tv_sec: 60,
         tv_nsec: 0,
     };
-    let ready = poll(&mut polled, Some(&patience)).expect("polled");
+    let ready = poll(&mut polled, Some(&time_limit)).expect("polled");
     assert!(ready > 0, "nothing more after {log}");
 }
 

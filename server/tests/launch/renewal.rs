@@ -18,7 +18,7 @@ use crate::processes::child;
 use crate::program::{Running, public_directory};
 
 /// What takes longer never happens.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 fn sample(name: &str) -> PathBuf {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/security/samples");
@@ -76,7 +76,7 @@ impl Site {
 /// What a client of `AUTH TLS` is shown.
 fn shown(server: &Running) -> CertificateDer<'static> {
     let mut stream = TcpStream::connect(server.address).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.set_read_timeout(Some(TIME_LIMIT)).expect("set");
     let mut replies = BufReader::new(stream.try_clone().expect("a handle"));
     stream.write_all(b"AUTH TLS\r\n").expect("sent");
     for code in ["220 ", "234 "] {
@@ -105,7 +105,7 @@ fn shown_after_renewal(server: &Running) -> CertificateDer<'static> {
     let begun = Instant::now();
     loop {
         let certificate = shown(server);
-        if certificate != self::certificate("host.pem") || begun.elapsed() > PATIENCE {
+        if certificate != self::certificate("host.pem") || begun.elapsed() > TIME_LIMIT {
             return certificate;
         }
         std::thread::yield_now();
@@ -184,7 +184,7 @@ fn a_key_that_others_could_exchange_is_not_used_and_the_log_says_why() {
     let begun = Instant::now();
     while !site.log().contains("let only root write") {
         assert_eq!(shown(&server), certificate("host.pem"));
-        assert!(begun.elapsed() < PATIENCE, "{}", site.log());
+        assert!(begun.elapsed() < TIME_LIMIT, "{}", site.log());
     }
     assert_eq!(shown(&server), certificate("host.pem"));
 }

@@ -12,7 +12,7 @@ use gridhaul_security::context::Context;
 use rustls::ClientConnection;
 
 /// No test waits longer for anything.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// The client's end of a control channel.
 pub(crate) struct Client {
@@ -35,7 +35,7 @@ impl Client {
     }
 
     pub(crate) fn over(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.set_read_timeout(Some(TIME_LIMIT)).expect("set");
         stream.set_nodelay(true).expect("set");
         Self {
             stream,
@@ -146,7 +146,7 @@ impl Client {
 
     pub(crate) fn connect_data(&self, reply: &Reply) -> TcpStream {
         let data = TcpStream::connect(self.data_address(reply)).expect("connected");
-        data.set_read_timeout(Some(PATIENCE)).expect("set");
+        data.set_read_timeout(Some(TIME_LIMIT)).expect("set");
         data
     }
 

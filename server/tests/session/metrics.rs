@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::served::Served;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 fn served() -> Served {
     Served::with(|settings| {
@@ -22,7 +22,7 @@ fn address(served: &Served) -> SocketAddr {
 /// Sends a request, and returns the status line and the body.
 fn ask(served: &Served, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address(served)).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.set_read_timeout(Some(TIME_LIMIT)).expect("set");
     stream.write_all(request.as_bytes()).expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
@@ -72,7 +72,7 @@ pub(crate) fn scrape(served: &Served) -> BTreeMap<String, f64> {
 fn wait_for(served: &Served, key: &str, value: f64) {
     let begun = Instant::now();
     while scrape(served).get(key) != Some(&value) {
-        assert!(begun.elapsed() < PATIENCE, "{key} never was {value}");
+        assert!(begun.elapsed() < TIME_LIMIT, "{key} never was {value}");
     }
 }
 

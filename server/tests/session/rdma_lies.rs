@@ -53,8 +53,8 @@ impl Liar {
     /// `mode` is 0 where the sender writes the bytes, 1 where the receiver READs them.
     fn connect(address: SocketAddr, mode: u8) -> Self {
         let mut socket = TcpStream::connect(address).expect("connected");
-        let patience = Some(Duration::from_secs(20));
-        socket.set_read_timeout(patience).expect("set");
+        let time_limit = Some(Duration::from_secs(20));
+        socket.set_read_timeout(time_limit).expect("set");
         // An offer: the ring, queue pairs, pieces, the mode, no immediates, nothing inline, and the way `soft`.
         let mut offer = RING_BYTES.to_be_bytes().to_vec();
         offer.extend([0, 1, 0, 64, mode, 0, 0, 0, 1]);

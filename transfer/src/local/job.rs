@@ -22,7 +22,7 @@ use crate::error::TransferError;
 use crate::node::{Plan, SyncPolicy, Task};
 
 /// How long the session's thread waits for a small file: enough for a peer on the same network.
-const PATIENCE: Duration = Duration::from_micros(500);
+const TIME_LIMIT: Duration = Duration::from_micros(500);
 
 /// A transfer with everything that it needs.
 pub(super) struct Job {
@@ -147,7 +147,7 @@ impl Held {
     pub(super) fn resume_here(mut self) {
         let running = self.job.context.running.clone();
         let operation = Operation {
-            deadline: Some(Instant::now() + PATIENCE),
+            deadline: Some(Instant::now() + TIME_LIMIT),
             cancel: &running.cancel,
         };
         let only = self.job.channels.only_kept_mut();

@@ -6,7 +6,7 @@
 //! with another one until the window is full; then it stops reading, and TCP flow control stops its peer. A
 //! worker with the next bytes never waits for memory, because it has them in a buffer already.
 //!
-//! The order must not block a transfer: bytes that do not arrive within [`PATIENCE`] while others wait are
+//! The order must not block a transfer: bytes that do not arrive within [`TIME_LIMIT`] while others wait are
 //! skipped, and are written out of order when they arrive. The ledger detects bytes that never arrive.
 
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ pub(super) struct Gatherer {
     write: Box<Write>,
     /// The maximum number of queued pieces.
     window: usize,
-    patience: Duration,
+    time_limit: Duration,
     state: Mutex<State>,
     /// Signalled after a write.
     changed: Condvar,
@@ -75,7 +75,7 @@ struct State {
 const WINDOW_BYTES: usize = 64 * 1024 * 1024;
 
 /// How long other pieces wait for the next bytes of the file.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// How often a waiting worker checks for cancellation.
 const CANCEL_CHECK: Duration = Duration::from_millis(50);
@@ -100,7 +100,7 @@ impl Gatherer {
             source: source.clone(),
             write,
             window: (WINDOW_BYTES / pool.buffer_bytes()).max(1),
-            patience: PATIENCE,
+            time_limit: TIME_LIMIT,
             state: Mutex::new(state),
             changed: Condvar::new(),
         }
@@ -142,11 +142,11 @@ impl Gatherer {
             }
             if state.next != seen {
                 (seen, since) = (state.next, Instant::now());
-            } else if !state.writing && since.elapsed() >= self.patience {
+            } else if !state.writing && since.elapsed() >= self.time_limit {
                 state.skip_gap(piece.range.start);
                 continue;
             }
-            let interval = CANCEL_CHECK.min(self.patience);
+            let interval = CANCEL_CHECK.min(self.time_limit);
             (state, _) = ignore_poison(self.changed.wait_timeout(state, interval));
         }
     }
@@ -230,7 +230,7 @@ mod tests {
         channels: Vec<Vec<u64>>,
         present: &RangeSet,
         buffers: usize,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Vec<u64> {
         let pool = BufferPool::new(4096, 4096 * buffers);
         let written = Arc::new(Mutex::new(Vec::new()));
@@ -242,7 +242,7 @@ mod tests {
         };
         let gatherer = Gatherer {
             window: 8,
-            patience,
+            time_limit,
             ..Gatherer::new((&pool, &client(0)), present, Box::new(write))
         };
         let cancel = Cancel::new();
@@ -288,8 +288,8 @@ mod tests {
     #[test]
     fn a_file_that_is_sent_backwards_is_written_out_of_order() {
         let backwards = vec![(0..50).rev().collect()];
-        let patience = Duration::from_millis(1);
-        let mut written = gather(backwards, &RangeSet::new(), 4, patience);
+        let time_limit = Duration::from_millis(1);
+        let mut written = gather(backwards, &RangeSet::new(), 4, time_limit);
         assert_ne!(written[0], 0, "the first bytes were skipped");
         written.sort_unstable();
         assert_eq!(written, (0..50).collect::<Vec<_>>());

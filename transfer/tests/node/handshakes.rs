@@ -15,7 +15,7 @@ use gridhaul_stack::{
 };
 use gridhaul_transfer::{ConnectRequest, ListenRequest, Outcome, TransferError};
 
-use crate::site::{PATIENCE, Settings, Site, image, receive, send};
+use crate::site::{Settings, Site, TIME_LIMIT, image, receive, send};
 
 /// A driver of one session: each end sends its password, and refuses another one.
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +94,7 @@ fn listen(site: &Site) -> SocketAddr {
 
 fn with_operation<T>(run: impl FnOnce(&Operation<'_>) -> T) -> T {
     run(&Operation {
-        deadline: Some(Instant::now() + PATIENCE),
+        deadline: Some(Instant::now() + TIME_LIMIT),
         cancel: &Cancel::new(),
     })
 }
@@ -222,7 +222,7 @@ fn a_peer_with_another_identity_ends_the_transfer_with_the_reason() {
                 call(address, b"and later another one");
                 let reason = refused(receiver.finish());
                 assert_eq!(reason, "password: the password is not pail");
-                assert!(start.elapsed() < PATIENCE / 2);
+                assert!(start.elapsed() < TIME_LIMIT / 2);
             });
         }
     });

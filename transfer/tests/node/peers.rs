@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::site::{PATIENCE, Settings, Site, image, receive, send};
+use crate::site::{Settings, Site, TIME_LIMIT, image, receive, send};
 use gridhaul_protocol::block::{Descriptor, Header};
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
@@ -374,7 +374,7 @@ fn a_port_stays_open_if_the_file_cannot_be_opened() {
 #[test]
 fn a_second_transfer_in_a_session_is_refused() {
     let site = Site::new(Settings {
-        data_timeout: PATIENCE,
+        data_timeout: TIME_LIMIT,
         ..Settings::default()
     });
     site.listen(1);

@@ -19,7 +19,7 @@ use gridhaul_transfer::{
 use tempfile::TempDir;
 
 /// The time limit for an expected event: long enough for a slow machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A node with one session.
 pub(crate) struct Site {
@@ -40,7 +40,7 @@ impl Default for Settings {
         Self {
             workers: 64,
             block_bytes: 64 * 1024,
-            data_timeout: PATIENCE,
+            data_timeout: TIME_LIMIT,
             admission: Admission::Anyone,
         }
     }
@@ -146,7 +146,7 @@ impl Started {
     /// Waits for [`Event::Started`] and returns whether channels were reused.
     pub(crate) fn wait_started(&self) -> bool {
         loop {
-            match self.events.recv_timeout(PATIENCE).expect("it starts") {
+            match self.events.recv_timeout(TIME_LIMIT).expect("it starts") {
                 Event::Started { reused } => return reused,
                 Event::Queued { .. } => {}
                 Event::Finished(outcome) => panic!("it ended before it began: {outcome:?}"),
@@ -156,7 +156,8 @@ impl Started {
 
     pub(crate) fn finish(&self) -> Outcome {
         loop {
-            if let Event::Finished(outcome) = self.events.recv_timeout(PATIENCE).expect("an end") {
+            if let Event::Finished(outcome) = self.events.recv_timeout(TIME_LIMIT).expect("an end")
+            {
                 return *outcome;
             }
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use super::{
-    Part, Patience, SIDES, Subject, expect_end_of_stream, file_of, finish, pattern, receive, send,
+    Part, SIDES, Subject, TimeLimit, expect_end_of_stream, file_of, finish, pattern, receive, send,
 };
 use crate::{Body, BufferSize, Received, Side, SocketOptions};
 
@@ -24,9 +24,9 @@ pub fn keeps_the_order_of_bytes(subject: &Subject) {
                     let body = (step * 977 % 9001).min(rest.len() - head);
                     let (message, later) = rest.split_at(head + body);
                     let (head, body) = message.split_at(head);
-                    let patience = Patience::new();
+                    let time_limit = TimeLimit::new();
                     sender
-                        .send(head, Body::Memory(body), &patience.operation())
+                        .send(head, Body::Memory(body), &time_limit.operation())
                         .unwrap();
                     rest = later;
                     if rest.is_empty() {
@@ -58,7 +58,7 @@ pub fn sends_every_extent(subject: &Subject) {
         scope.spawn(|| {
             let moved = AtomicU64::new(0);
             for case in cases() {
-                let patience = Patience::new();
+                let time_limit = TimeLimit::new();
                 let head = pattern(0, case.head);
                 if case.from_file {
                     moved.store(0, Ordering::Release);
@@ -69,12 +69,12 @@ pub fn sends_every_extent(subject: &Subject) {
                         scratch: 10_000,
                         moved: &moved,
                     };
-                    part.send(&mut *sender, &head, &patience.operation())
+                    part.send(&mut *sender, &head, &time_limit.operation())
                         .unwrap();
                     assert_eq!(moved.load(Ordering::Acquire), part.length);
                 } else {
                     let body = Body::Memory(&content[case.offset..][..case.length]);
-                    sender.send(&head, body, &patience.operation()).unwrap();
+                    sender.send(&head, body, &time_limit.operation()).unwrap();
                 }
             }
         });
@@ -130,7 +130,7 @@ pub fn sends_bodies_larger_than_every_buffer(subject: &Subject) {
         let moved = AtomicU64::new(0);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let patience = Patience::new();
+                let time_limit = TimeLimit::new();
                 if from_file {
                     let part = Part {
                         file: &file,
@@ -139,11 +139,11 @@ pub fn sends_bodies_larger_than_every_buffer(subject: &Subject) {
                         scratch: 70_001,
                         moved: &moved,
                     };
-                    part.send(&mut *sender, b"head", &patience.operation())
+                    part.send(&mut *sender, b"head", &time_limit.operation())
                         .unwrap();
                 } else {
                     let body = Body::Memory(&content);
-                    sender.send(b"head", body, &patience.operation()).unwrap();
+                    sender.send(b"head", body, &time_limit.operation()).unwrap();
                 }
                 drop(sender);
             });
@@ -181,16 +181,16 @@ pub fn carries_empty_messages(subject: &Subject) {
         scratch: 5,
         moved: &moved,
     };
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     send(&mut *sender, &[]);
     nothing
-        .send(&mut *sender, &[], &patience.operation())
+        .send(&mut *sender, &[], &time_limit.operation())
         .unwrap();
     // An empty buffer returns at once, although the stream is empty.
-    let count = nothing.receive(&mut *receiver, &patience.operation());
+    let count = nothing.receive(&mut *receiver, &time_limit.operation());
     assert_eq!(count.unwrap(), 0);
     assert_eq!(moved.load(Ordering::Acquire), 0);
-    let into_nothing = receiver.receive(&mut [], &patience.operation());
+    let into_nothing = receiver.receive(&mut [], &time_limit.operation());
     assert_eq!(into_nothing.unwrap(), Received::EndOfStream);
     send(&mut *sender, b"x");
     assert_eq!(receive(&mut *receiver, 1, 1), b"x");

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::{
-    Patience, SIDES, Subject, expect_end_of_stream, finish, pattern, receive, send,
+    SIDES, Subject, TimeLimit, expect_end_of_stream, finish, pattern, receive, send,
     wait_until_asleep,
 };
 use crate::{Body, Channel, ChannelError, Received};
@@ -56,9 +56,9 @@ pub fn notices_a_closed_peer(subject: &Subject) {
     for side in SIDES {
         let (mut sender, receiver) = subject.pair(side);
         drop(receiver);
-        let patience = Patience::new();
+        let time_limit = TimeLimit::new();
         let outcome = (0..ENDLESS / 1000)
-            .try_for_each(|_| sender.send(&[], Body::Memory(&[0; 1000]), &patience.operation()));
+            .try_for_each(|_| sender.send(&[], Body::Memory(&[0; 1000]), &time_limit.operation()));
         assert!(
             matches!(
                 outcome,
@@ -123,8 +123,8 @@ pub fn abort_while_the_peer_sends(subject: &Subject) {
             let endless = &endless;
             let sending = scope.spawn(move || {
                 tell.send(rustix::thread::gettid()).unwrap();
-                let patience = Patience::new();
-                other.send(b"head", Body::Memory(endless), &patience.operation())
+                let time_limit = TimeLimit::new();
+                other.send(b"head", Body::Memory(endless), &time_limit.operation())
             });
             wait_until_asleep(told.recv().unwrap());
             one.abort();
@@ -136,16 +136,16 @@ pub fn abort_while_the_peer_sends(subject: &Subject) {
 
 /// Receives until the channel fails. The error must be an abort, and so must that of further receives.
 fn expect_abort(channel: &mut dyn Channel) {
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     let mut buffer = [0; 1000];
     let error = loop {
-        match channel.receive(&mut buffer, &patience.operation()) {
+        match channel.receive(&mut buffer, &time_limit.operation()) {
             Ok(Received::Bytes(_)) => {}
             Ok(Received::EndOfStream) => panic!("an abort looks like the end of the stream"),
             Err(error) => break error,
         }
     };
     assert!(matches!(error, ChannelError::Aborted), "{error:?}");
-    let again = channel.receive(&mut buffer, &patience.operation());
+    let again = channel.receive(&mut buffer, &time_limit.operation());
     assert!(again.is_err(), "an abort was forgotten: {again:?}");
 }

@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::data::EXTENTS;
 use super::{
-    Part, Patience, Subject, content_of, expect_end_of_stream, file_of, finish, pattern, receive,
+    Part, Subject, TimeLimit, content_of, expect_end_of_stream, file_of, finish, pattern, receive,
     send,
 };
 use crate::{ChannelError, Side};
@@ -44,8 +44,8 @@ pub fn receives_every_extent_into_a_file(subject: &Subject) {
                 scratch: 20_000,
                 moved: &moved,
             };
-            let patience = Patience::new();
-            let count = part.receive(&mut *receiver, &patience.operation());
+            let time_limit = TimeLimit::new();
+            let count = part.receive(&mut *receiver, &time_limit.operation());
             assert_eq!(count.unwrap(), u64::from(length));
             assert_eq!(moved.into_inner(), u64::from(length));
             expected[start..end].copy_from_slice(&pattern(offset.into(), length.into()));
@@ -67,8 +67,8 @@ pub fn receive_into_stops_at_its_length(subject: &Subject) {
         scratch: 4096,
         moved: &moved,
     };
-    let patience = Patience::new();
-    let count = part.receive(&mut *receiver, &patience.operation());
+    let time_limit = TimeLimit::new();
+    let count = part.receive(&mut *receiver, &time_limit.operation());
     assert_eq!(count.unwrap(), 60);
     assert_eq!(moved.into_inner(), 1060);
     assert_eq!(content_of(&file), pattern(0, 60));
@@ -90,8 +90,8 @@ pub fn receive_into_stops_at_the_end_of_the_stream(subject: &Subject) {
             scratch: 99,
             moved: &moved,
         };
-        let patience = Patience::new();
-        let count = part.receive(&mut *receiver, &patience.operation());
+        let time_limit = TimeLimit::new();
+        let count = part.receive(&mut *receiver, &time_limit.operation());
         assert_eq!(count.unwrap(), length as u64);
         assert_eq!(moved.into_inner(), length as u64);
         assert_eq!(content_of(&file), pattern(0, length));
@@ -113,12 +113,12 @@ pub fn counts_bytes_of_a_failed_receive(subject: &Subject) {
                 scratch: 99,
                 moved: &moved,
             };
-            part.receive(&mut *receiver, &Patience::new().operation())
+            part.receive(&mut *receiver, &TimeLimit::new().operation())
         });
         send(&mut *sender, &pattern(0, 5000));
-        let patience = Patience::new();
+        let time_limit = TimeLimit::new();
         while moved.load(std::sync::atomic::Ordering::Acquire) < 5000 {
-            patience.operation().check().unwrap();
+            time_limit.operation().check().unwrap();
             thread::yield_now();
         }
         sender.abort();
@@ -142,8 +142,8 @@ pub fn reports_the_end_of_a_short_file(subject: &Subject) {
             scratch: 64,
             moved: &moved,
         };
-        let patience = Patience::new();
-        let outcome = part.send(&mut *sender, b"head", &patience.operation());
+        let time_limit = TimeLimit::new();
+        let outcome = part.send(&mut *sender, b"head", &time_limit.operation());
         assert!(
             matches!(outcome, Err(ChannelError::FileTooShort { end: 100 })),
             "{offset} + {length}: {outcome:?}"
@@ -159,7 +159,7 @@ pub fn file_errors_differ_from_network_errors(subject: &Subject) {
     let directory = rustix::fs::open("/", flags, Mode::empty()).unwrap();
     let moved = AtomicU64::new(0);
     send(&mut *sender, &[0; 10]);
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     let part = Part {
         file: &directory,
         offset: 0,
@@ -167,9 +167,9 @@ pub fn file_errors_differ_from_network_errors(subject: &Subject) {
         scratch: 64,
         moved: &moved,
     };
-    let outcome = part.receive(&mut *receiver, &patience.operation());
+    let outcome = part.receive(&mut *receiver, &time_limit.operation());
     assert!(matches!(outcome, Err(ChannelError::File(_))), "{outcome:?}");
-    let outcome = part.send(&mut *sender, &[], &patience.operation());
+    let outcome = part.send(&mut *sender, &[], &time_limit.operation());
     assert!(matches!(outcome, Err(ChannelError::File(_))), "{outcome:?}");
     assert_eq!(moved.into_inner(), 0);
 }

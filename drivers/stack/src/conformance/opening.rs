@@ -1,13 +1,13 @@
 //! Opening channels, many times, and with invalid options.
 
-use super::{Patience, Subject, expect_end_of_stream, finish, receive, send};
+use super::{Subject, TimeLimit, expect_end_of_stream, finish, receive, send};
 use crate::options::Audience;
 use crate::{ConnectError, Driver, OptionRules, StackError};
 
 /// Several peers may connect before the first one is accepted; none is lost or confused with another.
 pub fn accepts_all_pending_connections(subject: &Subject) {
     const COUNT: u8 = 20;
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     let mut listener = subject.listen();
     let address = listener.address();
     std::thread::scope(|scope| {
@@ -21,9 +21,9 @@ pub fn accepts_all_pending_connections(subject: &Subject) {
         }
         let mut seen: Vec<u8> = (0..COUNT)
             .map(|_| {
-                let incoming = listener.accept(&patience.operation()).unwrap();
+                let incoming = listener.accept(&time_limit.operation()).unwrap();
                 assert_eq!(incoming.peer().ip(), address.ip());
-                let mut channel = incoming.establish(&patience.operation()).unwrap();
+                let mut channel = incoming.establish(&time_limit.operation()).unwrap();
                 let number = receive(&mut *channel, 1, 1)[0];
                 send(&mut *channel, &[number + 100]);
                 number
@@ -37,10 +37,10 @@ pub fn accepts_all_pending_connections(subject: &Subject) {
 /// Connecting to a port without a listener fails at once with an error of the peer.
 pub fn refuses_ports_without_a_listener(subject: &Subject) {
     let address = subject.listen().address();
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     let outcome = subject
         .stack
-        .connect(address, &subject.sockets, &patience.operation());
+        .connect(address, &subject.sockets, &time_limit.operation());
     assert!(
         matches!(outcome, Err(ConnectError::Peer { peer, .. }) if peer == address),
         "{outcome:?}"

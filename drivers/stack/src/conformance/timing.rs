@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::ends::ENDLESS;
-use super::{Part, Patience, Subject, file_of, wait_until_asleep};
+use super::{Part, Subject, TimeLimit, file_of, wait_until_asleep};
 use crate::{
     AcceptError, Body, Cancel, Channel, ChannelError, ConnectError, Operation, Received, Side,
     StackListener,
@@ -115,7 +115,7 @@ fn time_to_cancel_a_busy_call(subject: &Subject) -> Duration {
     thread::scope(|scope| {
         let sending = scope.spawn(|| {
             let operation = Operation {
-                deadline: Patience::new().operation().deadline,
+                deadline: TimeLimit::new().operation().deadline,
                 cancel: &cancel,
             };
             // Small pieces, so that the receiver always keeps up.
@@ -124,15 +124,15 @@ fn time_to_cancel_a_busy_call(subject: &Subject) -> Duration {
             (Instant::now(), outcome)
         });
         scope.spawn(|| {
-            let patience = Patience::new();
+            let time_limit = TimeLimit::new();
             let mut buffer = vec![0; 1 << 16];
-            while let Ok(Received::Bytes(_)) = receiver.receive(&mut buffer, &patience.operation())
-            {
-            }
+            while let Ok(Received::Bytes(_)) =
+                receiver.receive(&mut buffer, &time_limit.operation())
+            {}
         });
-        let patience = Patience::new();
+        let time_limit = TimeLimit::new();
         while moved.load(Ordering::Acquire) < 10_000 {
-            patience.operation().check().unwrap();
+            time_limit.operation().check().unwrap();
             thread::yield_now();
         }
         let thrown = Instant::now();

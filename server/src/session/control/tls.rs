@@ -262,7 +262,7 @@ mod tests {
     const SAMPLE: &[u8] = include_bytes!("../../security/samples/host.pem");
 
     /// A test that takes longer has failed.
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIME_LIMIT: Duration = Duration::from_secs(60);
 
     /// A key whose signatures take long, as if the login process did not answer.
     #[derive(Debug)]
@@ -379,14 +379,16 @@ mod tests {
                 tokio::task::yield_now().await;
                 answer.send(()).expect("waited for");
             });
-            answered.recv_timeout(PATIENCE).expect("the runtime works");
+            answered
+                .recv_timeout(TIME_LIMIT)
+                .expect("the runtime works");
             thread::yield_now();
         }
         assert!(told.try_recv().is_err(), "no handshake has ended");
         drop(opener);
         for _ in 0..CLIENTS {
             assert!(
-                told.recv_timeout(PATIENCE).expect("it ends"),
+                told.recv_timeout(TIME_LIMIT).expect("it ends"),
                 "without a signature"
             );
         }

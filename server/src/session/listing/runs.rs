@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_listing_that_is_not_read_holds_no_thread() {
-        const PATIENCE: Duration = Duration::from_secs(20);
+        const TIME_LIMIT: Duration = Duration::from_secs(20);
         let (_directory, storage) = large();
         let mut runs = runs(&storage, Form::Facts);
         let first = names(runs.next_run().expect("a run").expect("listed")).len();
@@ -304,7 +304,7 @@ mod tests {
         let shared = Arc::clone(shared);
         let begun = Instant::now();
         while shared.lock().helpers > 0 {
-            assert!(begun.elapsed() < PATIENCE, "helpers wait for the reader");
+            assert!(begun.elapsed() < TIME_LIMIT, "helpers wait for the reader");
             thread::yield_now();
         }
         let rest = std::iter::from_fn(|| runs.next_run());
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn helpers_leave_when_a_listing_is_given_up() {
-        const PATIENCE: Duration = Duration::from_secs(20);
+        const TIME_LIMIT: Duration = Duration::from_secs(20);
         let (_directory, storage) = large();
         let mut runs = runs(&storage, Form::Facts);
         assert!(matches!(runs.next_run(), Some(Ok(_))));
@@ -343,7 +343,10 @@ mod tests {
         drop(runs);
         let begun = Instant::now();
         while lines.strong_count() > 0 {
-            assert!(begun.elapsed() < PATIENCE, "helpers work without a reader");
+            assert!(
+                begun.elapsed() < TIME_LIMIT,
+                "helpers work without a reader"
+            );
             thread::yield_now();
         }
     }

@@ -22,7 +22,7 @@ const CONNECTIONS: usize = 16;
 const REQUEST_BYTES: usize = 8 * 1024;
 
 /// The time limit for a request and its response.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// The pause while the process has no free descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -49,7 +49,7 @@ pub(crate) async fn respond(
                 let page = Arc::clone(&page);
                 tokio::spawn(async move {
                     // A client that is too slow or has disconnected gets no response.
-                    let _ = timeout(PATIENCE, answer(stream, &*page)).await;
+                    let _ = timeout(TIME_LIMIT, answer(stream, &*page)).await;
                     drop(permit);
                 });
             }
