@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::transfers::{get, put, third_party};
+use super::transfers::{get, get_with, put, third_party, third_party_with};
 use crate::cases::{Case, Context, Observation, Role};
 use crate::support::{Failure, check, content, url};
 
@@ -186,15 +186,10 @@ fn every_direction(name: &str, options: &[&'static str]) -> Vec<Case> {
 
 /// The source gets PASV and the destination PORT, the reverse of the default.
 fn source_listens(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
-    let expected = context.remote_sample("source", SIZE)?;
-    context
+    let client = context
         .globus_url_copy(options)
-        .args([context.from("source"), context.to("copy")])
-        .env("GLOBUS_FTP_CLIENT_SOURCE_PASV", "1")
-        .run()?
-        .succeeded()?;
-    content::same(&expected, &context.remote("copy"))?;
-    Ok(Observation::none())
+        .env("GLOBUS_FTP_CLIENT_SOURCE_PASV", "1");
+    third_party_with(context, client, SIZE)
 }
 
 /// The server's root is `/`, and its paths are those of the host.
@@ -222,15 +217,10 @@ fn whole_machine(context: &Context<'_>, options: &[&str]) -> Result<Observation,
 
 /// The server gets PORT in a plain get.
 fn server_connects(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
-    let expected = context.remote_sample("source", SIZE)?;
-    context
+    let client = context
         .globus_url_copy(options)
-        .args([context.from("source"), context.local_url("copy")])
-        .env("GLOBUS_FTP_CLIENT_NO_SERVER_PASV", "1")
-        .run()?
-        .succeeded()?;
-    content::same(&expected, &context.local("copy"))?;
-    Ok(Observation::none())
+        .env("GLOBUS_FTP_CLIENT_NO_SERVER_PASV", "1");
+    get_with(context, client, SIZE)
 }
 
 fn ipv6_get(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {

@@ -1,7 +1,7 @@
 //! `globus-url-copy`: every size in every mode, in every direction.
 
 use crate::cases::{Case, Context, Observation};
-use crate::support::{Failure, content};
+use crate::support::{Client, Failure, content};
 
 /// An empty file, one byte, and sizes around the block sizes of the client and the real server (256 KiB, 1 MiB).
 const SIZES: [u64; 8] = [
@@ -47,9 +47,17 @@ pub(super) fn get(
     options: &[&str],
     size: u64,
 ) -> Result<Observation, Failure> {
+    get_with(context, context.globus_url_copy(options), size)
+}
+
+/// The same with a client that has all options except for the URLs.
+pub(super) fn get_with(
+    context: &Context<'_>,
+    client: Client,
+    size: u64,
+) -> Result<Observation, Failure> {
     let expected = context.remote_sample("source", size)?;
-    context
-        .globus_url_copy(options)
+    client
         .args([context.from("source"), context.local_url("copy")])
         .run()?
         .succeeded()?;
@@ -79,9 +87,17 @@ pub(super) fn third_party(
     options: &[&str],
     size: u64,
 ) -> Result<Observation, Failure> {
+    third_party_with(context, context.globus_url_copy(options), size)
+}
+
+/// The same with a client that has all options except for the URLs.
+pub(super) fn third_party_with(
+    context: &Context<'_>,
+    client: Client,
+    size: u64,
+) -> Result<Observation, Failure> {
     let expected = context.remote_sample("source", size)?;
-    context
-        .globus_url_copy(options)
+    client
         .args([context.from("source"), context.to("copy")])
         .run()?
         .succeeded()?;

@@ -2,10 +2,9 @@
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
 use super::variants::{PROTECTIONS, SIZE, USERS, options};
-use crate::cases::table::transfers::third_party;
+use crate::cases::table::transfers::{third_party, third_party_with};
 use crate::cases::{Case, Context, Observation};
 use crate::support::{Failure, Launch, UserKind, content};
 
@@ -91,31 +90,23 @@ fn two_users(context: &Context<'_>, options: &[&str]) -> Result<Observation, Fai
     open_to_all(context)?;
     let pki = context.pki()?;
     let credential = |user| pki.user(user).credential.as_os_str();
-    let expected = context.remote_sample("source", SIZE)?;
-    context
+    let client = context
         .globus_url_copy(options)
         .arg("-src-cred")
         .arg(credential(UserKind::Plain))
         .arg("-dst-cred")
-        .arg(credential(UserKind::Second))
-        .args([context.from("source"), context.to("copy")])
-        .run()?
-        .succeeded()?;
-    same_content(&expected, &context.remote("copy"))
+        .arg(credential(UserKind::Second));
+    third_party_with(context, client, SIZE)
 }
 
 /// Data channels use another credential than the logins.
 fn data_credential(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
     let credential = &context.pki()?.user(UserKind::Second).credential;
-    let expected = context.remote_sample("source", SIZE)?;
-    context
+    let client = context
         .globus_url_copy(options)
         .arg("-data-cred")
-        .arg(credential)
-        .args([context.from("source"), context.to("copy")])
-        .run()?
-        .succeeded()?;
-    same_content(&expected, &context.remote("copy"))
+        .arg(credential);
+    third_party_with(context, client, SIZE)
 }
 
 /// A server that trusts a client accepts its credential for data channels even if it presented none.
@@ -137,22 +128,14 @@ fn anonymous(context: &Context<'_>, options: &[&str]) -> Result<Observation, Fai
         .args([source.url("source"), destination.url("copy")])
         .run()?
         .succeeded()?;
-    same_content(&expected, &context.remote("copy"))
+    content::same(&expected, &context.remote("copy"))?;
+    Ok(Observation::none())
 }
 
 /// The destination connects, and is the TLS client.
 fn passive_source(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
-    let expected = context.remote_sample("source", SIZE)?;
-    context
+    let client = context
         .globus_url_copy(options)
-        .args([context.from("source"), context.to("copy")])
-        .env("GLOBUS_FTP_CLIENT_SOURCE_PASV", "1")
-        .run()?
-        .succeeded()?;
-    same_content(&expected, &context.remote("copy"))
-}
-
-fn same_content(expected: &Path, copy: &Path) -> Result<Observation, Failure> {
-    content::same(expected, copy)?;
-    Ok(Observation::none())
+        .env("GLOBUS_FTP_CLIENT_SOURCE_PASV", "1");
+    third_party_with(context, client, SIZE)
 }
