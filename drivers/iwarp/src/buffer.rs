@@ -83,7 +83,7 @@ impl Span {
     }
 
     /// The part without its first `count` bytes.
-    pub(crate) fn skip(self, count: usize) -> Self {
+    pub fn skip(self, count: usize) -> Self {
         Self {
             offset: self.offset + count,
             length: self.length - count,
@@ -91,7 +91,7 @@ impl Span {
     }
 
     /// Its first `count` bytes, or fewer.
-    pub(crate) fn first(self, count: usize) -> Self {
+    pub fn first(self, count: usize) -> Self {
         Self {
             length: self.length.min(count),
             ..self

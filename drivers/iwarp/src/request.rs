@@ -7,7 +7,8 @@ use crate::buffer::Span;
 pub enum Access {
     /// None: the region is the source of WRITEs.
     Local,
-    /// None: the region is the sink of READs.
+    /// None: the region is the sink of READs. On iWARP the peer needs the right to write the
+    /// responses.
     Sink,
     /// The peer may write to it.
     RemoteWrite,
@@ -65,10 +66,10 @@ pub enum Request {
     },
 }
 
-/// The longest [`Message`], in bytes.
+/// The longest [`Message`] without its payload, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 32;
 
-/// A short message.
+/// A short message between the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
     bytes: [u8; MAX_MESSAGE_BYTES],
@@ -86,7 +87,8 @@ impl Message {
         })
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    /// Its content.
+    pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 }
@@ -94,10 +96,10 @@ impl Message {
 /// Why a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
-    /// See [`crate::Event::Lost`].
+    /// It was reported as lost, or this end has ended it.
     #[error("the queue pair is lost")]
     Lost,
-    /// The queue pair has as many requests as [`crate::Limits`] allow.
+    /// The queue pair has as many requests as its limits allow, so the caller's count is wrong.
     #[error("the queue pair has as many requests as it can hold")]
     Full,
 }

@@ -10,9 +10,7 @@ use gridhaul_stack::Detail;
 use rustix::net::sockopt;
 
 use crate::memory::{Memory, Span};
-use crate::provider::{
-    Access, Completion, Endpoint, Limits, Loss, Message, PostError, Region, Remote, Request, Work,
-};
+use crate::provider::{Access, Completion, Endpoint, Limits, PostError, Region, Request, Work};
 
 /// One channel's queue pairs, each a TCP connection.
 #[derive(Debug)]
@@ -77,15 +75,8 @@ impl Endpoint for SoftEndpoint {
     }
 
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
-        let access = match access {
-            Access::Local => iwarp::Access::Local,
-            Access::Sink => iwarp::Access::Sink,
-            Access::RemoteWrite => iwarp::Access::RemoteWrite,
-            Access::RemoteRead => iwarp::Access::RemoteRead,
-        };
         let memory = Arc::<Memory>::clone(memory);
-        let iwarp::Region { id, address, key } = self.endpoint.register(memory, access)?;
-        Ok(Region { id, address, key })
+        self.endpoint.register(memory, access)
     }
 
     fn deregister(&mut self, region: usize) {
@@ -93,25 +84,20 @@ impl Endpoint for SoftEndpoint {
     }
 
     fn spare(&mut self, parts: [Span; 2]) {
-        self.endpoint.spare(parts.map(span));
+        self.endpoint.spare(parts);
     }
 
     fn is_written(&self, part: Span) -> bool {
-        self.endpoint.is_written(span(part))
+        self.endpoint.is_written(part)
     }
 
     fn expect_anew(&mut self, part: Span) {
-        self.endpoint.expect_anew(span(part));
+        self.endpoint.expect_anew(part);
     }
 
     fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {
-        let posted = self
-            .endpoint
-            .post(queue_pair, request.id, work(&request.work));
-        posted.map_err(|error| match error {
-            iwarp::PostError::Lost => PostError::Lost,
-            iwarp::PostError::Full => PostError::Full,
-        })
+        self.endpoint
+            .post(queue_pair, request.id, work(request.work))
     }
 
     fn poll(&mut self, completions: &mut Vec<Completion>) {
@@ -140,79 +126,27 @@ impl Endpoint for SoftEndpoint {
     }
 }
 
-// SAFETY: the pages stay mapped while the value lives, no slice of them exists, and `Memory` checks
-// every span.
-unsafe impl iwarp::Buffer for Memory {
-    fn length(&self) -> usize {
-        Self::length(self)
-    }
-
-    fn address(&self) -> u64 {
-        Self::address(self)
-    }
-
-    fn pointer(&self, span: iwarp::Span) -> *mut u8 {
-        Self::pointer(self, Span::new(span.offset, span.length))
-    }
-
-    fn pointer_to_read(&self, span: iwarp::Span) -> *const u8 {
-        Self::pointer_to_read(self, Span::new(span.offset, span.length))
-    }
-
-    fn is_for_system_calls(&self) -> bool {
-        self.is_file()
-    }
-}
-
-fn span(span: Span) -> iwarp::Span {
-    iwarp::Span::new(span.offset, span.length)
-}
-
-fn remote(remote: Remote) -> iwarp::Remote {
-    iwarp::Remote {
-        address: remote.address,
-        key: remote.key,
-    }
-}
-
-fn message(message: &Message) -> iwarp::Message {
-    const { assert!(crate::provider::MAX_MESSAGE_BYTES <= iwarp::MAX_MESSAGE_BYTES) };
-    iwarp::Message::new(message.as_bytes()).expect("both crates have the same limit")
-}
-
 /// Immediate data is not supported; see [`Limits::immediate`].
-fn work(work: &Work) -> iwarp::Request {
-    match *work {
+fn work(work: Work) -> iwarp::Request {
+    match work {
         Work::Write {
             region,
-            span: part,
+            span,
             to,
             immediate: _,
-        } => iwarp::Request::Write {
-            region,
-            span: span(part),
-            to: remote(to),
-        },
-        Work::Read {
-            region,
-            span: part,
-            from,
-        } => iwarp::Request::Read {
-            region,
-            span: span(part),
-            from: remote(from),
-        },
-        Work::Send(ref text) => iwarp::Request::Send {
-            message: message(text),
+        } => iwarp::Request::Write { region, span, to },
+        Work::Read { region, span, from } => iwarp::Request::Read { region, span, from },
+        Work::Send(message) => iwarp::Request::Send {
+            message,
             payload: None,
         },
         Work::Carry {
-            message: ref text,
+            message,
             region,
-            span: part,
+            span,
         } => iwarp::Request::Send {
-            message: message(text),
-            payload: Some((region, span(part))),
+            message,
+            payload: Some((region, span)),
         },
     }
 }
@@ -227,14 +161,7 @@ fn completion(event: iwarp::Event) -> Completion {
             queue_pair,
             message,
         },
-        iwarp::Event::Lost { queue_pair, loss } => Completion::Lost {
-            queue_pair,
-            loss: match loss {
-                iwarp::Loss::Closed => Loss::Closed,
-                iwarp::Loss::Reset => Loss::Reset,
-                iwarp::Loss::Failed(reason) => Loss::Failed(reason),
-            },
-        },
+        iwarp::Event::Lost { queue_pair, loss } => Completion::Lost { queue_pair, loss },
     }
 }
 

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::channel::closing::close;
 use crate::clock;
-use crate::memory::Span;
+use crate::memory::{Buffer, Span};
 use crate::open::Opened;
 use crate::provider::Loss;
 

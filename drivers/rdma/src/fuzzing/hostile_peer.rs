@@ -23,7 +23,7 @@ use crate::clock;
 use crate::engine::{Fault, Message};
 use crate::handshake::{self, Method, Methods, Mode, Offer, Record, RingRecord};
 use crate::iwarp::SoftEndpoint;
-use crate::memory::{Holder, Memory, Pool, Span};
+use crate::memory::{Buffer, Holder, Memory, Pool, Span};
 use crate::open::{Opened, open, private_data};
 use crate::provider::{Access, Completion, Endpoint, Remote, Request, Work};
 use crate::settings::Settings;

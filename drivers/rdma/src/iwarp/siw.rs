@@ -15,7 +15,8 @@ use gridhaul_stack::{Cancel, Operation, Side};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
-use crate::provider::{Message, Wanted};
+use crate::memory::Buffer;
+use crate::provider::{Loss, Message, Remote, Wanted};
 use crate::verbs::{DeviceOptions, Listener, Place, VerbsEndpoint};
 
 /// Our end of the cable; the devices at both ends are siw.

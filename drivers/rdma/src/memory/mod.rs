@@ -21,7 +21,8 @@ mod recycled;
 mod region;
 
 pub(crate) use bounds::Holder;
+pub(crate) use gridhaul_iwarp::{Buffer, Span};
 pub(crate) use limits::pinned_bytes;
 pub use pool::MemoryLoad;
 pub(crate) use pool::{Pool, PoolError, Share};
-pub use region::{Memory, Span};
+pub use region::Memory;

@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gridhaul_iwarp::{Buffer, Span};
+
 use super::pages::{PageKind, Pages};
 use super::recycled::{Cleared, Reclaim, Used};
 
@@ -19,38 +21,6 @@ pub struct Memory {
     /// Takes the pages back; released after them.
     owner: Option<Arc<dyn Reclaim>>,
     is_file: bool,
-}
-
-/// A part of a [`Memory`], in bytes from its start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Span {
-    /// The offset of its first byte.
-    pub offset: usize,
-    /// Its length.
-    pub length: usize,
-}
-
-impl Span {
-    /// `length` bytes from `offset`.
-    pub fn new(offset: usize, length: usize) -> Self {
-        Self { offset, length }
-    }
-
-    /// The part without its first `count` bytes.
-    pub fn skip(self, count: usize) -> Self {
-        Self {
-            offset: self.offset + count,
-            length: self.length - count,
-        }
-    }
-
-    /// Its first `count` bytes, or fewer.
-    pub fn first(self, count: usize) -> Self {
-        Self {
-            length: self.length.min(count),
-            ..self
-        }
-    }
 }
 
 impl Memory {
@@ -155,21 +125,6 @@ impl Memory {
         unsafe { self.pages().start().as_ptr().add(span.offset) }
     }
 
-    /// Copies `bytes` to `offset`.
-    pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
-        let to = self.pointer(Span::new(offset, bytes.len()));
-        // SAFETY: `pointer` has checked the length; `bytes` is a Rust slice and so no part of the
-        // mapping.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-    }
-
-    /// Copies from `offset` to all of `bytes`.
-    pub(crate) fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
-        let from = self.pointer_to_read(Span::new(offset, bytes.len()));
-        // SAFETY: as in `copy_in`, in the other direction.
-        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
-    }
-
     /// Reads from a file at `file_offset` into a span; returns the count.
     pub(crate) fn read_from(
         &self,
@@ -198,6 +153,30 @@ impl Memory {
         // descriptor is open while it is borrowed.
         let count = unsafe { libc::pwrite(file.as_raw_fd(), from.cast(), span.length, offset) };
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+// SAFETY: the pages stay mapped while the value lives, no slice of them exists, and `Memory` checks
+// every span.
+unsafe impl Buffer for Memory {
+    fn length(&self) -> usize {
+        Self::length(self)
+    }
+
+    fn address(&self) -> u64 {
+        Self::address(self)
+    }
+
+    fn pointer(&self, span: Span) -> *mut u8 {
+        Self::pointer(self, span)
+    }
+
+    fn pointer_to_read(&self, span: Span) -> *const u8 {
+        Self::pointer_to_read(self, span)
+    }
+
+    fn is_for_system_calls(&self) -> bool {
+        self.is_file()
     }
 }
 

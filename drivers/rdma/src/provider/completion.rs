@@ -1,5 +1,7 @@
 //! Events of an endpoint.
 
+use gridhaul_iwarp::Loss;
+
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Completion {
@@ -20,15 +22,4 @@ pub enum Completion {
     /// A lost or closed queue pair works again, without requests. Requests that were posted
     /// before will not be delivered at either end.
     Restored { queue_pair: usize },
-}
-
-/// Why a queue pair was lost.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Loss {
-    /// The peer closed it between two messages.
-    Closed,
-    /// The peer or its host reset it.
-    Reset,
-    /// Another reason, as text.
-    Failed(String),
 }

@@ -22,14 +22,15 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use gridhaul_iwarp::{
+    Access, Loss, MAX_MESSAGE_BYTES, Message, PostError, Region, Remote, Span,
+};
 use gridhaul_stack::Detail;
 
 pub use self::address::{AdapterPort, FabricRecord, PortRecord, QueuePairRecord};
-pub use self::completion::{Completion, Loss};
-pub use self::request::{
-    Access, MAX_MESSAGE_BYTES, Message, PostError, Region, Remote, Request, Work,
-};
-pub use crate::memory::{Memory, Span};
+pub use self::completion::Completion;
+pub use self::request::{Request, Work};
+pub use crate::memory::Memory;
 
 /// Provides endpoints in place of the providers that the options choose from. Its wire protocol may
 /// be its own, so both ends of a channel need the same provider.

@@ -1,38 +1,6 @@
-//! Registered memory, and the requests over it.
+//! Work requests.
 
-use crate::memory::Span;
-
-/// The peer's access to a region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// None: the region is the source of WRITEs.
-    Local,
-    /// None: the region is the sink of READs. On iWARP the peer's device needs the right to write the
-    /// responses.
-    Sink,
-    /// The peer may write to it.
-    RemoteWrite,
-    /// The peer may read from it.
-    RemoteRead,
-}
-
-/// Registered memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Region {
-    /// Its number in requests.
-    pub id: usize,
-    /// Its address for the peer.
-    pub address: u64,
-    /// The key with which the peer proves its right.
-    pub key: u32,
-}
-
-/// Memory of the peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Remote {
-    pub address: u64,
-    pub key: u32,
-}
+use gridhaul_iwarp::{Message, Remote, Span};
 
 /// A work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,41 +46,4 @@ impl Work {
             Self::Carry { message, span, .. } => message.as_bytes().len() + span.length,
         }
     }
-}
-
-/// The longest message without its payload.
-pub const MAX_MESSAGE_BYTES: usize = 32;
-
-/// A short message between the two ends while data flows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Message {
-    bytes: [u8; MAX_MESSAGE_BYTES],
-    length: usize,
-}
-
-impl Message {
-    /// `None` if there are too many bytes.
-    pub fn new(content: &[u8]) -> Option<Self> {
-        let mut bytes = [0; MAX_MESSAGE_BYTES];
-        bytes.get_mut(..content.len())?.copy_from_slice(content);
-        Some(Self {
-            bytes,
-            length: content.len(),
-        })
-    }
-
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-}
-
-/// Why a request was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PostError {
-    /// See [`crate::provider::Completion::Lost`].
-    #[error("the queue pair is lost")]
-    Lost,
-    /// The caller's count is wrong.
-    #[error("the queue pair has as many requests as it can hold")]
-    Full,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::random::Random;
-use crate::memory::{Memory, Span};
+use crate::memory::{Buffer, Memory, Span};
 use crate::provider::{Access, Region, Remote};
 
 /// All regions.

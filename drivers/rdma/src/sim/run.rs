@@ -13,7 +13,7 @@ use crate::engine::{
     Exchange, Fault, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
 };
 use crate::handshake::{Mode, USUAL_INLINE_BYTES};
-use crate::memory::Memory;
+use crate::memory::{Buffer, Memory};
 use crate::open::tuning::piece_bytes;
 use crate::pacing::{Pacer, Path};
 use crate::provider::{Endpoint, Remote};

@@ -11,7 +11,7 @@ use super::bindings::{
 use super::connection_manager::Connection;
 use super::objects::{Batch, CompletionQueue, Depths, Domain, OwnQueuePair, Registration};
 use super::requests::Requests;
-use crate::memory::Span;
+use crate::memory::{Buffer, Span};
 use crate::provider::{MAX_MESSAGE_BYTES, Message, Remote};
 
 /// Identifies a work request or receive buffer in its completion. A replacement queue pair has the

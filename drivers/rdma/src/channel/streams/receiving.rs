@@ -6,7 +6,7 @@ use gridhaul_stack::{ChannelError, FileRange, Operation};
 use rustix::io::Errno;
 
 use super::Streams;
-use crate::memory::Span;
+use crate::memory::{Buffer, Span};
 
 impl Streams {
     /// Waits for bytes; none at the end of the stream.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Exchange, Fault, State};
 use crate::engine::message::Message;
 use crate::engine::reader::Reader;
+use crate::memory::Buffer;
 use crate::provider::{Completion, Endpoint, Loss};
 
 impl Exchange {

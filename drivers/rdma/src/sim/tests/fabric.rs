@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{Replay, seeds};
-use crate::memory::{Memory, Span};
+use crate::memory::{Buffer, Memory, Span};
 use crate::provider::{
     Access, Completion, Endpoint, Loss, Message, PostError, Region, Remote, Request, Work,
 };

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use proptest::prelude::*;
 
 use super::{ACCEPTOR, MIB, take};
-use crate::memory::{Memory, Pool, Span};
+use crate::memory::{Buffer, Memory, Pool, Span};
 
 const RING_BYTES: u64 = MIB;
 
