@@ -53,22 +53,16 @@ pub(crate) fn check() -> Result<usize, LintError> {
     let mut findings = 0;
     let mut found = Vec::new();
     for package in packages()? {
-        let root = read_crate(&package.directory)?;
-        let uses = uses(&root);
-        for parent in parents(&root) {
-            let label = label(&package.name, &parent);
-            for circle in circles(&graph(&root, &uses, &parent)) {
-                let circle: BTreeSet<String> = circle.into_iter().collect();
-                let is_allowed = allowed
-                    .circle
-                    .iter()
-                    .any(|a| a.parent == label && a.modules == circle);
-                if !is_allowed {
-                    findings += 1;
-                    println!("{label}: modules in a circle: {}", list(&circle));
-                }
-                found.push((label.clone(), circle));
+        for (label, circle) in circles_of(&package.name, &read_crate(&package.directory)?) {
+            let is_allowed = allowed
+                .circle
+                .iter()
+                .any(|a| a.parent == label && a.modules == circle);
+            if !is_allowed {
+                findings += 1;
+                println!("{label}: modules in a circle: {}", list(&circle));
             }
+            found.push((label, circle));
         }
     }
     for allowance in allowed.circle {
@@ -85,6 +79,19 @@ pub(crate) fn check() -> Result<usize, LintError> {
         println!("`gridhaul-lints modules edges PACKAGE FROM TO` shows why FROM depends on TO");
     }
     Ok(findings)
+}
+
+/// The circles of a crate, each with its parent module.
+fn circles_of(package: &str, root: &Module) -> Vec<(String, BTreeSet<String>)> {
+    let uses = uses(root);
+    let mut found = Vec::new();
+    for parent in parents(root) {
+        let label = label(package, &parent);
+        let circles = circles(&graph(root, &uses, &parent));
+        let circles = circles.into_iter().map(BTreeSet::from_iter);
+        found.extend(circles.map(|circle| (label.clone(), circle)));
+    }
+    found
 }
 
 /// Prints the uses that make module `from` of `package` depend on module `to`, both by path from the crate's root.
@@ -116,19 +123,30 @@ fn is_within(module: &Names, named: &str) -> bool {
     module.len() >= names.len() && module.iter().zip(&names).all(|(a, b)| a == b)
 }
 
+/// The uses of a crate. A module that re-exports items of its own children only names them; a module that re-exports
+/// others' items depends on these.
 fn uses(root: &Module) -> Vec<Use> {
     let scope = Scope::new(root);
     let mut found = Vec::new();
     each_module(root, &mut Names::new(), &mut |place, module| {
-        for (path, line) in &module.uses {
-            if let Some(to) = scope.resolve(place, path) {
-                let position = format!("{}:{line}", module.file.display());
-                found.push(Use {
-                    from: place.to_vec(),
-                    to,
-                    place: position,
-                });
+        let mut add = |path: &[String], line, exported: bool| {
+            let Some(to) = scope.resolve(place, path) else {
+                return;
+            };
+            if exported && to.starts_with(place) {
+                return;
             }
+            found.push(Use {
+                from: place.to_vec(),
+                to,
+                place: format!("{}:{line}", module.file.display()),
+            });
+        };
+        for (path, line) in &module.uses {
+            add(path, line, false);
+        }
+        for (path, line) in &module.exports {
+            add(path, line, true);
         }
     });
     found
@@ -193,4 +211,87 @@ fn list(modules: &BTreeSet<String>) -> String {
         .map(String::as_str)
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// The circles of a crate with these files below `src/`.
+    fn of(files: &[(&str, &str)]) -> Vec<String> {
+        let directory = tempfile::tempdir().expect("a directory");
+        for (name, content) in files {
+            let path = directory.path().join("src").join(name);
+            fs::create_dir_all(path.parent().expect("a file in a directory")).expect("made");
+            fs::write(path, content).expect("written");
+        }
+        let root = read_crate(directory.path()).expect("Rust source");
+        let circles = circles_of("x", &root);
+        circles
+            .iter()
+            .map(|(label, circle)| format!("{label}: {}", list(circle)))
+            .collect()
+    }
+
+    const ROOT: (&str, &str) = ("lib.rs", "mod a; mod b; pub use a::A;");
+
+    #[test]
+    fn uses_in_one_direction_are_no_circle() {
+        let a = ("a.rs", "pub struct A;");
+        let b = ("b.rs", "use crate::a::A; pub struct B(A);");
+        assert!(of(&[ROOT, a, b]).is_empty());
+        // The root only names what it re-exports, and `crate::A` is the item of `a`.
+        let b = ("b.rs", "pub struct B(crate::A);");
+        assert!(of(&[ROOT, a, b]).is_empty());
+    }
+
+    #[test]
+    fn every_kind_of_use_closes_a_circle() {
+        let b = (
+            "b.rs",
+            "pub struct B(super::a::A); pub fn f() {} macro_rules! m { () => {} }",
+        );
+        for a in [
+            "pub struct A; use crate::b::B;",
+            "pub struct A; use crate::{b::B as C};",
+            "pub struct A; use super::b::*;",
+            "pub struct A; fn g() { crate::b::f(); }",
+            "pub struct A; fn g() { println!(\"{}\", crate::b::f()); }",
+            "pub struct A; fn g() { crate::b::m!(); }",
+            "pub struct A; pub(crate) use crate::b::B;",
+            "pub struct A; mod inner { impl super::super::b::B {} }",
+        ] {
+            assert_eq!(of(&[ROOT, ("a.rs", a), b]), ["x: a, b"], "{a}");
+        }
+    }
+
+    #[test]
+    fn uses_in_tests_do_not_count() {
+        let b = ("b.rs", "pub struct B(super::a::A);");
+        for a in [
+            "pub struct A; #[cfg(test)] mod tests { use crate::b::B; }",
+            "pub struct A; #[cfg(test)] use crate::b::B;",
+            "pub struct A; impl A { #[cfg(test)] fn f() -> crate::b::B { todo!() } }",
+        ] {
+            assert!(of(&[ROOT, ("a.rs", a), b]).is_empty(), "{a}");
+        }
+    }
+
+    #[test]
+    fn items_of_the_root_are_a_module_of_their_own() {
+        let root = ("lib.rs", "mod a; pub struct R(a::A);");
+        let a = ("a.rs", "pub struct A; fn f(_: crate::R) {}");
+        assert_eq!(of(&[root, a]), ["x: (root), a"]);
+    }
+
+    #[test]
+    fn children_of_a_module_are_checked_and_may_use_it() {
+        let root = ("lib.rs", "mod p;");
+        let p = ("p/mod.rs", "mod a; mod b; pub struct P(a::A);");
+        let a = ("p/a.rs", "pub struct A; use super::P; use super::b::B;");
+        let b = ("p/b.rs", "pub struct B(super::a::A);");
+        assert_eq!(of(&[root, p, a, b]), ["x::p: a, b"]);
+    }
 }

@@ -13,24 +13,16 @@ pub(crate) fn circles(graph: &Graph) -> Vec<Vec<String>> {
         .keys()
         .map(|node| (node, reachable(graph, node)))
         .collect();
-    let mut seen = BTreeSet::new();
+    let mut seen: BTreeSet<&String> = BTreeSet::new();
     let mut circles = Vec::new();
     for (node, targets) in &reached {
         if seen.contains(node) || !targets.contains(node) {
             continue;
         }
-        let circle: Vec<String> = targets
-            .iter()
-            .filter(|other| reached.get(*other).is_some_and(|back| back.contains(node)))
-            .map(|other| (*other).clone())
-            .collect();
-        seen.extend(
-            targets
-                .iter()
-                .copied()
-                .filter(|other| circle.contains(other)),
-        );
-        circles.push(circle);
+        let mut circle = targets.clone();
+        circle.retain(|other| reached.get(other).is_some_and(|back| back.contains(node)));
+        seen.extend(circle.iter().copied());
+        circles.push(circle.into_iter().cloned().collect());
     }
     circles
 }

@@ -6,11 +6,13 @@
 //! gridhaul-lints words                        phrases of words.toml in comments and Markdown pages
 //! ```
 //!
-//! Both run in the top directory of the workspace and fail when they find something.
+//! Both run in the top directory of the workspace and fail when they find something. `modules` reads the library of each member,
+//! or its program when it has none, without code for tests. `words` reads line comments of Rust sources, and Markdown pages.
 //!
 //! ```text
 //! main --> circles --> graph     strongly connected components
-//!     |        `-----> modules   reads a crate: its modules, and which module uses which
+//!     |        |-----> scope     the module that defines the item of a path
+//!     |        `-----> modules   reads a crate: its modules, and the paths that each uses
 //!     `--> words                 reads comments and pages
 //!     `--> workspace             the members of the workspace and their files
 //! ```

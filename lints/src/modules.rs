@@ -28,8 +28,10 @@ pub(crate) struct Module {
     pub(crate) imports: Vec<(String, Names)>,
     /// The paths before `::*`.
     pub(crate) globs: Vec<Names>,
-    /// The paths that it uses, each with its line. Re-exports (`pub use`) are not among these.
+    /// The paths that it uses, each with its line.
     pub(crate) uses: Vec<(Names, usize)>,
+    /// The paths that it re-exports, each with its line.
+    pub(crate) exports: Vec<(Names, usize)>,
 }
 
 /// Reads the library of the crate in `directory`, or its program when it has no library.
@@ -195,10 +197,8 @@ impl Uses<'_> {
             }
             UseTree::Glob(glob) => {
                 self.module.globs.push(prefix.clone());
-                if !exported {
-                    let line = glob.star_token.spans[0].start().line;
-                    self.module.uses.push((prefix.clone(), line));
-                }
+                let line = glob.star_token.spans[0].start().line;
+                self.note(prefix.clone(), line, exported);
             }
         }
     }
@@ -219,9 +219,15 @@ impl Uses<'_> {
         };
         let name = renamed.or_else(|| path.last().cloned()).unwrap_or_default();
         self.module.imports.push((name, path.clone()));
-        if !exported {
-            self.module.uses.push((path, line));
-        }
+        self.note(path, line, exported);
+    }
+
+    fn note(&mut self, path: Names, line: usize, exported: bool) {
+        let paths = match exported {
+            true => &mut self.module.exports,
+            false => &mut self.module.uses,
+        };
+        paths.push((path, line));
     }
 
     /// Paths in the arguments of a macro, which are tokens without a grammar: names joined by `::`.
@@ -301,7 +307,7 @@ impl<'ast> Visit<'ast> for Uses<'_> {
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 
     fn visit_macro(&mut self, called: &'ast syn::Macro) {
-        syn::visit::visit_path(self, &called.path);
+        self.visit_path(&called.path);
         self.add_tokens(called.tokens.clone());
     }
 }

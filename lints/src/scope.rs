@@ -5,9 +5,6 @@ use crate::modules::{Module, Names};
 /// Imports that lead to imports: deeper than this, they lead in a circle.
 const MAX_IMPORTS: usize = 8;
 
-/// Where an item is defined: the names of the modules above it, from the crate's root.
-pub(crate) type Place = Names;
-
 /// Resolves paths within one crate.
 #[derive(Debug)]
 pub(crate) struct Scope<'a> {
@@ -19,13 +16,13 @@ impl<'a> Scope<'a> {
         Self { root }
     }
 
-    /// The module that defines the item that `path` names when module `from` uses it. A re-export counts as
+    /// The module, from the crate's root, that defines the item that `path` names when module `from` uses it. A re-export counts as
     /// the module that it exports from. `None` for other crates, local names and names that a macro makes.
-    pub(crate) fn resolve(&self, from: &[String], path: &[String]) -> Option<Place> {
+    pub(crate) fn resolve(&self, from: &[String], path: &[String]) -> Option<Names> {
         self.seen_from(from, path, 0)
     }
 
-    fn seen_from(&self, from: &[String], path: &[String], depth: usize) -> Option<Place> {
+    fn seen_from(&self, from: &[String], path: &[String], depth: usize) -> Option<Names> {
         if depth > MAX_IMPORTS {
             return None;
         }
@@ -44,14 +41,14 @@ impl<'a> Scope<'a> {
     }
 
     /// Follows `path` from module `place` down.
-    fn walk(&self, place: &[String], path: &[String], depth: usize) -> Option<Place> {
+    fn walk(&self, place: &[String], path: &[String], depth: usize) -> Option<Names> {
         if path.is_empty() {
             return Some(place.to_vec());
         }
         self.walk_from_name(place, path, depth)
     }
 
-    fn walk_from_name(&self, place: &[String], path: &[String], depth: usize) -> Option<Place> {
+    fn walk_from_name(&self, place: &[String], path: &[String], depth: usize) -> Option<Names> {
         let module = self.module(place)?;
         let (name, rest) = path.split_first()?;
         if module.children.contains_key(name) {
