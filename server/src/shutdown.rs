@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_others_are_cancelled_after_the_grace_time_or_in_a_cut_short() {
+    async fn the_others_are_cancelled_after_the_grace_time_or_when_it_is_cut_short() {
         for (grace, cut_short) in [(5, 3600), (3600, 5)] {
             let started = tokio::time::Instant::now();
             let shutdown = Shutdown::new();

@@ -291,4 +291,9 @@ impl ListPath {
     pub fn path(&self) -> &PathArgument {
         &self.0
     }
+
+    /// The same without a copy.
+    pub fn into_path(self) -> PathArgument {
+        self.0
+    }
 }

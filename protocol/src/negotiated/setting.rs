@@ -64,9 +64,7 @@ impl Setting {
             Command::Epsv(EpsvRequest::All) => Self::OnlyEpsv,
             Command::Opts(options) => Self::Options(options),
             Command::Dcau(peer) => Self::Authentication(peer),
-            Command::Pbsz(bytes) => Self::Protection(ProtectionSetting::BlockBytes(bytes)),
-            Command::Prot(level) => Self::Protection(ProtectionSetting::Level(level)),
-            _ => return None,
+            command => Self::Protection(ProtectionSetting::of(&command)?),
         })
     }
 }
@@ -78,6 +76,17 @@ pub enum ProtectionSetting {
     BlockBytes(u32),
     /// `PROT`.
     Level(ProtectionLevel),
+}
+
+impl ProtectionSetting {
+    /// The setting of `PBSZ` and `PROT`; `None` for other commands.
+    pub fn of(command: &Command) -> Option<Self> {
+        match command {
+            Command::Pbsz(bytes) => Some(Self::BlockBytes(*bytes)),
+            Command::Prot(level) => Some(Self::Level(*level)),
+            _ => None,
+        }
+    }
 }
 
 impl From<ProtectionSetting> for Command {

@@ -16,7 +16,7 @@ mod exchanges;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 #[cfg(test)]
-mod grants;
+mod grant_tests;
 mod host_certificates;
 mod host_key;
 mod messages;

@@ -324,13 +324,13 @@ impl<'a> LoginService<'a> {
             Authenticator::load(&config, &sources.opener, Some(&running.authenticator))
                 .map_err(|error| error.to_string())?;
         authenticator.start().map_err(|error| error.to_string())?;
-        self.take_over(config, authenticator);
+        self.replace(config, authenticator);
         info!("the login process has read the configuration again");
         Ok(())
     }
 
     /// Uses this configuration from now on.
-    pub(super) fn take_over(&self, config: Config, authenticator: Authenticator) {
+    pub(super) fn replace(&self, config: Config, authenticator: Authenticator) {
         self.exchanges.set_most(most_exchanges(&config));
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = State {
             config: Arc::new(config),

@@ -4,7 +4,8 @@ use std::io::{self, BufRead, IsTerminal};
 
 use super::PasswordsError;
 
-/// Reads a password: twice and without echo from the terminal, or the first line of standard input if that is none.
+/// Reads a password: twice and without echo from the terminal, or the first line of standard input if that is none. A typed
+/// password must be UTF-8; one from standard input may have any bytes.
 ///
 /// # Errors
 ///

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_fit_what_they_fit_in_the_plainest_way() {
+    fn patterns_match_as_in_a_simple_implementation() {
         over_arbitrary_bytes(2000, 40, likely);
         over_arbitrary_bytes(500, 400, pattern);
     }

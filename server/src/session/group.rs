@@ -307,7 +307,7 @@ fn foreign(command: ForeignCommand) -> Group {
 }
 
 fn list_path(path: Option<ListPath>) -> Option<PathArgument> {
-    path.map(|path| path.path().clone())
+    path.map(ListPath::into_path)
 }
 
 fn parent() -> PathArgument {

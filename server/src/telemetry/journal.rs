@@ -58,8 +58,10 @@ impl Journal {
     /// The journal of the front process, which counts for the serving process.
     pub(crate) fn of_front(counts: FrontCounts) -> Self {
         Self {
-            metrics: Metrics::of_front(counts),
-            ..Self::default()
+            transfer_log: None,
+            metrics: Metrics::Front(counts),
+            refused: Refused::default(),
+            notices: Notices::default(),
         }
     }
 

@@ -159,10 +159,7 @@ impl DataPort {
         buffer: Option<BufferBytes>,
     ) -> Result<Reply, Reply> {
         let peers = StripeAddresses::from(peer);
-        let stack = self
-            .stacks
-            .over_rdma(call.context, call.user.is_anonymous, buffer)
-            .map_err(|reason| replies::stack_error(&reason))?;
+        let stack = self.rdma_stack(call, buffer)?;
         self.connect(call, &peers, stack).await?;
         Ok(Reply::new(200, "RADR command successful."))
     }
@@ -237,14 +234,18 @@ impl DataPort {
     /// The stack of the listener that a client asks for, without security.
     fn stack_of(&self, call: &Call<'_>, request: PassiveRequest) -> Result<StackSpec, Reply> {
         match request {
-            PassiveRequest::Rpsv(buffer) => self
-                .stacks
-                .over_rdma(call.context, call.user.is_anonymous, buffer)
-                .map_err(|reason| replies::stack_error(&reason)),
+            PassiveRequest::Rpsv(buffer) => self.rdma_stack(call, buffer),
             PassiveRequest::Pasv | PassiveRequest::Epsv(_) | PassiveRequest::Spas(_) => {
                 Ok(self.stack(call.context).clone())
             }
         }
+    }
+
+    /// The stack of a port that an RDMA command sets, without security.
+    fn rdma_stack(&self, call: &Call<'_>, buffer: Option<BufferBytes>) -> Result<StackSpec, Reply> {
+        self.stacks
+            .over_rdma(call.context, call.user.is_anonymous, buffer)
+            .map_err(|reason| replies::stack_error(&reason))
     }
 
     async fn secured(&self, call: &mut Call<'_>, stack: StackSpec) -> Result<ChannelStack, Reply> {

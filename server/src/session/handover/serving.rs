@@ -85,12 +85,10 @@ impl Session {
     /// Repeats `PBSZ` and `PROT` from before the login.
     fn agree_again(&mut self, agreed: &[String]) {
         for line in agreed {
-            let setting = match Command::parse(line.as_bytes()) {
-                Ok(Command::Pbsz(bytes)) => ProtectionSetting::BlockBytes(bytes),
-                Ok(Command::Prot(level)) => ProtectionSetting::Level(level),
-                _ => continue,
-            };
-            self.negotiated.settle(Setting::Protection(setting));
+            let command = Command::parse(line.as_bytes()).ok();
+            if let Some(setting) = command.as_ref().and_then(ProtectionSetting::of) {
+                self.negotiated.settle(Setting::Protection(setting));
+            }
         }
     }
 

@@ -1,7 +1,8 @@
 //! The counters, and how events add to them.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -36,8 +37,8 @@ pub(super) struct Counters {
     transfer_seconds: Family<Labels<1>, Histogram, fn() -> Histogram>,
     ways: Family<Labels<1>, Counter>,
     choices: Family<Choice, Counter>,
-    /// New choices so far.
-    choice_count: AtomicUsize,
+    /// The number of `choices`.
+    choice_count: Mutex<usize>,
     channel_counts: Family<Labels<1>, Counter>,
     device_counts: Family<Labels<1>, Counter>,
     data_connections_refused: Counter,
@@ -96,7 +97,7 @@ impl Counters {
                 "gridhaul_transfer_bytes_total",
                 "Bytes of files and listings, counted when a transfer ends, in success or not",
             ),
-            transfer_seconds: add(
+            transfer_seconds: register(
                 registry,
                 "gridhaul_transfer_seconds",
                 "Duration of transfers",
@@ -112,7 +113,7 @@ impl Counters {
                 "gridhaul_transfer_choices_total",
                 "Transfers by what their driver chose for their channels: its provider, a device",
             ),
-            choice_count: AtomicUsize::new(0),
+            choice_count: Mutex::new(0),
             channel_counts: registered(
                 registry,
                 "gridhaul_channel_counts_total",
@@ -149,8 +150,12 @@ impl Counters {
     /// Adds an event.
     pub(super) fn add(&self, event: &Event<'_>) {
         match event {
-            Event::SessionOpened { .. } => add_one(&self.sessions),
-            Event::ConnectionRefused { .. } => add_one(&self.connections_refused),
+            Event::SessionOpened { .. } => {
+                self.sessions.inc();
+            }
+            Event::ConnectionRefused { .. } => {
+                self.connections_refused.inc();
+            }
             Event::Authenticated { mechanism, .. } => {
                 self.add_authentications(known_mechanism(mechanism), SUCCESS, 1);
             }
@@ -159,7 +164,9 @@ impl Counters {
             }
             Event::LoggedIn { .. } => self.add_logins(SUCCESS, 1),
             Event::LoginFailed { .. } => self.add_logins(FAILURE, 1),
-            Event::ProtectionBroken { .. } => add_one(&self.commands_refused),
+            Event::ProtectionBroken { .. } => {
+                self.commands_refused.inc();
+            }
             Event::TransferFinished(transfer) => self.add_transfer(transfer),
             Event::ChecksumFound {
                 algorithm,
@@ -246,41 +253,30 @@ impl Counters {
         const MOST: usize = 1000;
 
         let labels = [("choice", Cow::Borrowed(choice)), ("value", value)];
-        if let Some(counter) = self.choices.get(&labels) {
-            add_one(&counter);
+        // Under the lock, a new choice is counted once. A panic cannot leave a wrong count.
+        let mut count = self
+            .choice_count
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let is_known = self.choices.get(&labels).is_some();
+        if !is_known && *count == MOST {
             return;
         }
-        if self.choice_count.fetch_add(1, Ordering::Relaxed) < MOST {
-            add_one(&self.choices.get_or_create(&labels));
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn authentications_of(
-        &self,
-        mechanism: &'static str,
-        result: &'static str,
-    ) -> Option<u64> {
-        let labels = [("mechanism", mechanism), ("result", result)];
-        let counter = self.authentications.get(&labels)?;
-        Some(counter.get())
+        *count += usize::from(!is_known);
+        self.choices.get_or_create(&labels).inc();
     }
 }
 
-/// Adds a metric to `registry`.
+/// A new metric of `registry`.
 fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
-    add(registry, name, help, M::default())
+    register(registry, name, help, M::default())
 }
 
-fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+fn register<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
     // The encoder appends the suffix of counters.
     let name = name.strip_suffix("_total").unwrap_or(name);
     registry.register(name, help, metric.clone());
     metric
-}
-
-fn add_one(counter: &Counter) {
-    counter.inc();
 }
 
 /// Adds to one counter of a family. Adding 0 begins its time series, so that a scraper sees the increase to the first event.
@@ -308,6 +304,8 @@ fn known_mechanism(mechanism: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use prometheus_client::encoding::prometheus_text::encode;
 
     use super::*;
@@ -316,25 +314,72 @@ mod tests {
     fn a_transfer_is_within_every_bound_that_it_keeps() {
         let mut registry = Registry::default();
         let counters = Counters::register(&mut registry);
-        let sent = [("direction", "sent")];
         for seconds in [0.0, 0.05, 5.0, 1e9] {
-            let histogram = counters.transfer_seconds.get_or_create(&sent);
-            histogram.observe(seconds);
+            counters.add(&Event::TransferFinished(&sent(seconds)));
         }
         let mut text = String::new();
         encode(&mut text, &registry).expect("a String takes all");
-        for (bound, count) in [
-            ("0.01", 1),
-            ("0.1", 2),
-            ("10", 3),
-            ("36000", 3),
-            ("+Inf", 4),
-        ] {
-            let line = format!(
-                "gridhaul_transfer_seconds_bucket{{direction=\"sent\",le=\"{bound}\"}} {count}\n"
-            );
+        let bounds = SECONDS.map(|bound| bound.to_string());
+        let bounds = bounds.iter().map(String::as_str).chain(["+Inf"]);
+        for (bound, count) in bounds.zip([1, 2, 2, 3, 3, 3, 3, 3, 4]) {
+            let line = format!("_bucket{{direction=\"sent\",le=\"{bound}\"}} {count}\n");
             assert!(text.contains(&line), "{line} in {text}");
         }
+        for line in [
+            "gridhaul_transfer_bytes_total{direction=\"sent\"} 40\n",
+            "gridhaul_transfer_seconds_sum{direction=\"sent\"} 1000000005.05\n",
+            "gridhaul_transfer_seconds_count{direction=\"sent\"} 4\n",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+    }
+
+    /// A finished `RETR` of 10 bytes.
+    fn sent(seconds: f64) -> Transfer<'static> {
+        let started = SystemTime::UNIX_EPOCH;
+        Transfer {
+            session: 1,
+            user: "alice",
+            verb: TransferVerb::Retr,
+            path: "/file",
+            started,
+            finished: started + Duration::from_secs_f64(seconds),
+            bytes: 10,
+            channels: 1,
+            stripes: 1,
+            peers: &[],
+            refused: 0,
+            last_refusal: None,
+            buffer_bytes: 0,
+            block_bytes: 0,
+            movement: None,
+            details: &[],
+            checksums: &[],
+            code: 226,
+            error: None,
+            task_id: None,
+        }
+    }
+
+    #[test]
+    fn choices_are_bounded() {
+        let mut registry = Registry::default();
+        let counters = Counters::register(&mut registry);
+        for number in 0..1100 {
+            counters.add_choice("device", format!("mlx5_{number}").into());
+        }
+        counters.add_choice("device", "mlx5_0".into());
+        let mut text = String::new();
+        encode(&mut text, &registry).expect("a String takes all");
+        let name = "gridhaul_transfer_choices_total{";
+        assert_eq!(
+            text.lines().filter(|line| line.starts_with(name)).count(),
+            1000
+        );
+        assert!(
+            text.contains("value=\"mlx5_0\"} 2\n"),
+            "known choices count on"
+        );
     }
 
     #[test]

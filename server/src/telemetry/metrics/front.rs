@@ -7,43 +7,30 @@ use super::counters::{Counters, FAILURE, MECHANISMS, OTHER, SUCCESS};
 use crate::telemetry::event::Event;
 use crate::telemetry::front_counts::{Counter, FrontCounts};
 
-/// Which of the two processes this is.
+/// The counts of the front process, in the serving process.
 #[derive(Debug)]
-pub(super) enum FrontSide {
-    /// There is no front process.
-    None,
-    /// This is the front process.
-    This(FrontCounts),
-    /// This is the serving process.
-    Other {
-        counts: FrontCounts,
-        /// The values that the counters have already.
-        added: Mutex<Added>,
-    },
+pub(super) struct FrontShare {
+    counts: FrontCounts,
+    /// The values that the counters include already, in the order of [`FrontShare::merge_into`].
+    added: Mutex<Added>,
 }
 
-/// Values of counters of the front process, in the order of [`FrontSide::add_to`].
-pub(super) type Added = [u64; 4 + 2 * (MECHANISMS.len() + 1)];
+type Added = [u64; 4 + 2 * (MECHANISMS.len() + 1)];
 
-impl FrontSide {
-    pub(super) fn other(counts: FrontCounts) -> Self {
+impl FrontShare {
+    pub(super) fn new(counts: FrontCounts) -> Self {
         let added = Mutex::new(Added::default());
-        Self::Other { counts, added }
+        Self { counts, added }
     }
 
-    /// The counters of the front process, in the serving process.
-    pub(super) fn counts(&self) -> Option<&FrontCounts> {
-        match self {
-            Self::Other { counts, .. } => Some(counts),
-            Self::None | Self::This(_) => None,
-        }
+    pub(super) fn counts(&self) -> &FrontCounts {
+        &self.counts
     }
 
     /// Adds to `counters` the events that the front process has counted since the last call.
-    pub(super) fn add_to(&self, counters: &Counters) {
-        let Self::Other { counts, added } = self else {
-            return;
-        };
+    pub(super) fn merge_into(&self, counters: &Counters) {
+        let Self { counts, added } = self;
+        // After a panic, at worst some events are added twice or not at all.
         let mut added = added.lock().unwrap_or_else(PoisonError::into_inner);
         let mut added = added.iter_mut();
         let mut new = |count: &Counter| {
@@ -58,7 +45,7 @@ impl FrontSide {
         let commands = new(&counts.commands_refused);
         counters.commands_refused.inc_by(commands);
         let failed = new(&counts.logins_failed);
-        // These time series begin with their first event.
+        // As without a front process, these time series begin with their first event.
         if failed > 0 {
             counters.add_logins(FAILURE, failed);
         }
@@ -93,6 +80,7 @@ pub(super) fn count(counts: &FrontCounts, event: &Event<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::encoding::prometheus_text::encode;
     use prometheus_client::registry::Registry;
 
     use super::*;
@@ -100,16 +88,52 @@ mod tests {
     #[test]
     fn events_of_the_front_process_are_added_once() {
         let counts = FrontCounts::new().expect("memory");
-        let side = FrontSide::other(counts);
-        let counters = Counters::register(&mut Registry::default());
+        let share = FrontShare::new(counts);
+        let mut registry = Registry::default();
+        let counters = Counters::register(&mut registry);
+        let page = || {
+            share.merge_into(&counters);
+            let mut text = String::new();
+            encode(&mut text, &registry).expect("a String takes every line");
+            text
+        };
+        assert!(!page().contains("gridhaul_logins_total{"), "no event yet");
+        let [gssapi, tls, other] = &counts.authentications;
+        let expected = [
+            (&counts.sessions, "gridhaul_sessions_opened_total"),
+            (
+                &counts.connections_refused,
+                "gridhaul_connections_refused_total",
+            ),
+            (&counts.commands_refused, "gridhaul_commands_refused_total"),
+            (
+                &counts.logins_failed,
+                "gridhaul_logins_total{result=\"failure\"}",
+            ),
+            (&gssapi[0], &authentications("GSSAPI", SUCCESS)),
+            (&gssapi[1], &authentications("GSSAPI", FAILURE)),
+            (&tls[0], &authentications("TLS", SUCCESS)),
+            (&tls[1], &authentications("TLS", FAILURE)),
+            (&other[0], &authentications("other", SUCCESS)),
+            (&other[1], &authentications("other", FAILURE)),
+        ];
+        for (events, (count, _)) in (1..).zip(&expected) {
+            (0..events).for_each(|_| count.add_one());
+        }
+        page();
         counts.sessions.add_one();
-        counts.authentications[1][0].add_one();
-        side.add_to(&counters);
-        side.add_to(&counters);
-        counts.sessions.add_one();
-        side.add_to(&counters);
-        assert_eq!(counters.sessions.get(), 2);
-        assert_eq!(counters.authentications_of("TLS", SUCCESS), Some(1));
-        assert_eq!(counters.authentications_of("TLS", FAILURE), None);
+        let page = page();
+        for (events, (_, name)) in (1..).zip(&expected) {
+            let events = events + u32::from(*name == expected[0].1);
+            assert!(
+                page.contains(&format!("{name} {events}\n")),
+                "{name} in {page}"
+            );
+        }
+    }
+
+    fn authentications(mechanism: &str, result: &str) -> String {
+        let labels = format!("mechanism=\"{mechanism}\",result=\"{result}\"");
+        format!("gridhaul_authentications_total{{{labels}}}")
     }
 }

@@ -12,7 +12,7 @@ use prometheus_client::encoding::prometheus_text::encode;
 use prometheus_client::registry::Registry;
 
 use counters::Counters;
-use front::FrontSide;
+use front::FrontShare;
 
 pub(crate) use present::Snapshot;
 pub(crate) use responder::respond;
@@ -20,61 +20,123 @@ pub(crate) use responder::respond;
 use super::event::Event;
 use super::front_counts::FrontCounts;
 
-/// The counters of this process, from its start on.
+/// The counters of a process, from its start on.
 #[derive(Debug)]
-pub(crate) struct Metrics {
+pub(crate) enum Metrics {
+    /// The front process counts in memory that it shares with the serving process.
+    Front(FrontCounts),
+    /// The serving process counts, and answers scrapers.
+    Serving(Box<Serving>),
+}
+
+/// The metrics of the serving process.
+#[derive(Debug)]
+pub(crate) struct Serving {
     registry: Registry,
     counters: Counters,
-    front: FrontSide,
+    /// The counts of the front process, if there is one.
+    front: Option<FrontShare>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self::new(FrontSide::None)
+        Self::with_front(None)
     }
 }
 
 impl Metrics {
     /// The metrics of the serving process, with the counters of the front process if there is one.
     pub(crate) fn with_front(front: Option<FrontCounts>) -> Self {
-        Self::new(front.map_or(FrontSide::None, FrontSide::other))
-    }
-
-    /// The metrics of the front process.
-    pub(crate) fn of_front(counts: FrontCounts) -> Self {
-        Self::new(FrontSide::This(counts))
-    }
-
-    fn new(front: FrontSide) -> Self {
         let mut registry = Registry::default();
         let counters = Counters::register(&mut registry);
-        Self {
+        Self::Serving(Box::new(Serving {
             registry,
             counters,
-            front,
-        }
+            front: front.map(FrontShare::new),
+        }))
     }
 
     /// The counters of the front process, in the serving process.
     pub(crate) fn front(&self) -> Option<&FrontCounts> {
-        self.front.counts()
+        match self {
+            Self::Front(_) => None,
+            Self::Serving(serving) => serving.front.as_ref().map(FrontShare::counts),
+        }
     }
 
     /// Adds an event to the counters.
     pub(crate) fn count(&self, event: &Event<'_>) {
-        match &self.front {
-            FrontSide::This(counts) => front::count(counts, event),
-            FrontSide::None | FrontSide::Other { .. } => self.counters.add(event),
+        match self {
+            Self::Front(counts) => front::count(counts, event),
+            Self::Serving(serving) => serving.counters.add(event),
         }
     }
 
-    /// The page for a scraper: the counters, and the values of `now`.
+    /// The page for a scraper: the counters, and the values of `now`. The front process has none.
     pub(crate) fn page(&self, now: &Snapshot) -> String {
-        self.front.add_to(&self.counters);
         let mut text = String::new();
-        for registry in [&self.registry, &present::registry(now)] {
-            encode(&mut text, registry).expect("a String takes every line");
+        if let Self::Serving(serving) = self {
+            if let Some(front) = &serving.front {
+                front.merge_into(&serving.counters);
+            }
+            for registry in [&serving.registry, &present::registry(now)] {
+                encode(&mut text, registry).expect("a String takes every line");
+            }
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridhaul_shares::Load;
+    use gridhaul_transfer::{NodeLoad, WorkerLoad};
+
+    use super::*;
+    use crate::version::VERSION_NUMBER;
+
+    #[test]
+    fn a_page_has_the_text_format_of_prometheus() {
+        let load = Load {
+            capacity: 8,
+            held: 1,
+            waiting: 0,
+        };
+        let workers = WorkerLoad {
+            busy: 2,
+            limit: 16,
+            awaited: 3,
+        };
+        let page = Metrics::default().page(&Snapshot {
+            sessions: 5,
+            sessions_before_login: 1,
+            transfers_running: 2,
+            transfers_waiting: 3,
+            node: NodeLoad {
+                senders: workers,
+                receivers: workers,
+                buffer_bytes: 0,
+                buffer_bytes_limit: 0,
+            },
+            file_threads: load,
+            drivers: Vec::new(),
+            brokers: 4,
+        });
+        let version = format!("gridhaul_build_info{{version=\"{VERSION_NUMBER}\"}} 1\n");
+        for lines in [
+            version.as_str(),
+            "# HELP gridhaul_sessions_opened_total Sessions that clients opened.\n\
+             # TYPE gridhaul_sessions_opened_total counter\n\
+             gridhaul_sessions_opened_total 0\n",
+            "# HELP gridhaul_sessions_open Control connections.\n\
+             # TYPE gridhaul_sessions_open gauge\n\
+             gridhaul_sessions_open 5\n",
+            "# TYPE gridhaul_movers_busy gauge\n",
+            "gridhaul_movers_busy{direction=\"send\"} 2\n",
+            "gridhaul_movers_awaited{direction=\"receive\"} 3\n",
+            "gridhaul_brokers 4\n",
+        ] {
+            assert!(page.contains(lines), "{lines} in {page}");
+        }
     }
 }

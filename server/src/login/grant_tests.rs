@@ -110,7 +110,7 @@ fn a_reload_that_allows_more_connections_makes_room_for_their_exchanges() {
     let service = LoginService::new(SITE.config.clone(), authenticator(), None, 1);
     service.exchanges.begin().expect("room for one");
     service.exchanges.begin().expect_err("for no more");
-    service.take_over(SITE.config.clone(), authenticator());
+    service.replace(SITE.config.clone(), authenticator());
     for _ in 0..SITE.config.limits.connections {
         service.exchanges.begin().expect("room");
     }
