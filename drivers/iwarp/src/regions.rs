@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustix::rand::{GetRandomFlags, getrandom};
+use gridhaul_stack::random_bytes;
 
 use crate::buffer::{Buffer, Span};
 use crate::request::{Access, Region, Remote};
@@ -42,7 +42,7 @@ impl Regions {
     /// Registers memory under an unpredictable key.
     pub(crate) fn add(&mut self, memory: Arc<dyn Buffer>, access: Access) -> Region {
         let key = loop {
-            let key = random();
+            let key = u32::from_ne_bytes(random_bytes());
             if self.registered().all(|region| region.key != key) {
                 break key;
             }
@@ -139,19 +139,6 @@ fn span_within((start, bytes): (u64, usize), address: u64, length: usize) -> Opt
     let offset = usize::try_from(address.checked_sub(start)?).ok()?;
     let end = offset.checked_add(length)?;
     (end <= bytes).then_some(Span::new(offset, length))
-}
-
-/// An unpredictable number.
-///
-/// # Panics
-///
-/// When getrandom(2) is missing: on kernels older than 3.17.
-fn random() -> u32 {
-    let mut bytes = [0; 4];
-    // getrandom(2): so few bytes come at once. Soon after boot a signal may interrupt the call.
-    rustix::io::retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))
-        .expect("getrandom(2) is there");
-    u32::from_ne_bytes(bytes)
 }
 
 #[cfg(test)]

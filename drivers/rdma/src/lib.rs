@@ -114,7 +114,6 @@ mod pacing;
 mod probe;
 #[doc(hidden)]
 pub mod provider;
-mod random;
 mod settings;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;

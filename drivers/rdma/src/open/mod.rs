@@ -11,7 +11,7 @@ pub(crate) mod tuning;
 
 use gridhaul_iwarp::HandshakeError;
 use gridhaul_stack::exact::ReadError;
-use gridhaul_stack::{ChannelError, Operation, Side, SocketOptions};
+use gridhaul_stack::{ChannelError, Operation, Side, SocketOptions, random_bytes};
 use gridhaul_tcp::TcpChannel;
 
 #[cfg(any(test, fuzzing))]
@@ -22,7 +22,6 @@ pub(crate) use self::tuning::Opened;
 use crate::handshake::{self, Answer, Method, Methods, Offer, Record, RecordError, RingRecord};
 use crate::memory::Share;
 use crate::provider::Remote;
-use crate::random::random_bytes;
 use crate::settings::Settings;
 
 /// Opens a channel.

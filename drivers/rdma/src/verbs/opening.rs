@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use gridhaul_stack::random_bytes;
 use rustix::event::epoll;
 
 use super::connection_manager::{Connection, Introduction};
@@ -20,7 +21,6 @@ use crate::memory::Memory;
 use crate::provider::{
     Access, Fabric, FabricRecord, Limits, MAX_MESSAGE_BYTES, PortRecord, Wanted,
 };
-use crate::random::random_bytes;
 
 /// Outstanding requests of one queue pair, if the device supports so many.
 const DEPTH: usize = 1024;

@@ -7,7 +7,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// # Panics
 ///
 /// When getrandom(2) is missing: on kernels older than 3.17.
-pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
+pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let mut filled = 0;
     while filled < N {
