@@ -45,4 +45,3 @@ mod tests;
 
 pub use ftps::Ftps;
 pub use gsi::{ChannelSecurity, Gsi, Protection};
-pub use kernel::{KernelSupport, kernel_support};

@@ -101,7 +101,6 @@
 mod channel;
 mod clock;
 mod engine;
-mod finding;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gauges;
@@ -124,8 +123,8 @@ use std::sync::Arc;
 
 use gridhaul_stack::options::OptionDoc;
 use gridhaul_stack::{
-    AcceptError, Built, Channel, ConnectError, Driver, Gauge, ListenError, Listener, Operation,
-    Party, Side, SocketOptions, StackError, Transport,
+    AcceptError, Built, Channel, ConnectError, Driver, Finding, Gauge, ListenError, Listener,
+    Operation, Party, Side, SocketOptions, StackError, Transport,
 };
 use gridhaul_tcp::TcpListener;
 
@@ -167,14 +166,8 @@ impl Driver for Rdma {
         probe::has_devices()
     }
 
-    fn check_devices(&self) -> Vec<gridhaul_stack::Finding> {
-        let findings = probe::probe().into_iter();
-        let findings = findings.map(|finding| gridhaul_stack::Finding {
-            about: "rdma",
-            is_good: finding.is_good,
-            text: format!("{}: {}", finding.about, finding.words),
-        });
-        findings.collect()
+    fn check_devices(&self) -> Vec<Finding> {
+        probe::probe()
     }
 }
 

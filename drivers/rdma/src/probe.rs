@@ -1,9 +1,12 @@
 //! Checks this machine's support for RDMA, for an administrator: the available and the missing parts,
 //! and how to fix problems.
 
-use crate::finding::Finding;
+use gridhaul_stack::Finding;
+
 use crate::memory::{Pool, pinned_bytes};
 use crate::verbs;
+
+const ABOUT: &str = "rdma";
 
 /// Checks every provider and limit. No device stays open.
 pub(crate) fn probe() -> Vec<Finding> {
@@ -20,9 +23,9 @@ pub(crate) fn has_devices() -> bool {
 
 fn soft() -> Finding {
     Finding {
-        about: "provider soft",
+        about: ABOUT,
         is_good: true,
-        words: "iWARP over TCP by this program, which needs no device".to_owned(),
+        text: "provider soft: iWARP over TCP by this program, which needs no device".to_owned(),
     }
 }
 
@@ -43,9 +46,9 @@ fn rings() -> Finding {
         format!("all channels together may take {mebibytes} MiB")
     };
     Finding {
-        about: "rings",
+        about: ABOUT,
         is_good: limit >= WANTED_BYTES,
-        words,
+        text: format!("rings: {words}"),
     }
 }
 
@@ -63,9 +66,9 @@ fn pinning() -> Finding {
         ),
     };
     Finding {
-        about: "pinned memory",
+        about: ABOUT,
         is_good,
-        words,
+        text: format!("pinned memory: {words}"),
     }
 }
 
@@ -78,7 +81,7 @@ mod tests {
         let findings = probe();
         let soft = findings
             .iter()
-            .find(|finding| finding.about == "provider soft");
+            .find(|finding| finding.text.starts_with("provider soft: "));
         assert!(soft.is_some_and(|finding| finding.is_good), "{findings:?}");
     }
 }

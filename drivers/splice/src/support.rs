@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use gridhaul_stack::Finding;
 use gridhaul_tcp::enable_zerocopy;
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
@@ -13,19 +14,8 @@ use rustix::pipe::{SpliceFlags, splice};
 
 use crate::pipes::{Pipe, WANTED_BYTES};
 
-/// A kernel feature that the driver uses if it is available.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Support {
-    /// The name of its system call or flag.
-    pub(crate) name: &'static str,
-    /// Whether this process can use it.
-    pub(crate) is_available: bool,
-    /// The effect or the fallback, in words for an administrator.
-    pub(crate) words: String,
-}
-
 /// Tries each feature once, with a few bytes in memory.
-pub(crate) fn support() -> Vec<Support> {
+pub(crate) fn support() -> Vec<Finding> {
     vec![
         probe(
             "sendfile",
@@ -49,14 +39,22 @@ pub(crate) fn support() -> Vec<Support> {
     ]
 }
 
-fn probe(name: &'static str, outcome: Result<(), Errno>, words: &str, instead: &str) -> Support {
-    Support {
-        name,
-        is_available: outcome.is_ok(),
-        words: match outcome {
-            Ok(()) => words.to_owned(),
-            Err(errno) => format!("{}; {instead}", std::io::Error::from(errno)),
-        },
+fn probe(name: &str, outcome: Result<(), Errno>, words: &str, instead: &str) -> Finding {
+    match outcome {
+        Ok(()) => finding(name, true, words),
+        Err(errno) => {
+            let words = format!("{}; {instead}", std::io::Error::from(errno));
+            finding(name, false, &words)
+        }
+    }
+}
+
+/// What was found out about a system call or flag.
+fn finding(name: &str, is_good: bool, words: &str) -> Finding {
+    Finding {
+        about: "kernel",
+        is_good,
+        text: format!("{name}: {words}"),
     }
 }
 
@@ -98,7 +96,7 @@ fn try_zerocopy() -> Result<(), Errno> {
 }
 
 /// Smaller pipes work too, with more system calls.
-fn pipe_size() -> Support {
+fn pipe_size() -> Finding {
     let (is_available, words) = match Pipe::take().map(|pipe| pipe.capacity()) {
         Ok(bytes) if bytes >= WANTED_BYTES => (true, format!("pipes hold {bytes} bytes")),
         Ok(bytes) => (
@@ -116,11 +114,7 @@ fn pipe_size() -> Support {
             ),
         ),
     };
-    Support {
-        name: "F_SETPIPE_SZ",
-        is_available,
-        words,
-    }
+    finding("F_SETPIPE_SZ", is_available, &words)
 }
 
 const CONTENT: &[u8; 8] = b"gridhaul";
@@ -146,8 +140,8 @@ mod tests {
     #[test]
     fn this_kernel_supports_the_calls() {
         let support = support();
-        assert!(support[0].is_available, "{support:?}");
-        assert!(support[1].is_available, "{support:?}");
-        assert_eq!(support[2].name, "F_SETPIPE_SZ");
+        assert!(support[0].is_good, "{support:?}");
+        assert!(support[1].is_good, "{support:?}");
+        assert!(support[2].text.starts_with("F_SETPIPE_SZ: "), "{support:?}");
     }
 }

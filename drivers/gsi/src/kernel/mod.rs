@@ -16,4 +16,4 @@ mod support;
 pub(crate) use self::mode::{KtlsMode, OPTION};
 pub(crate) use self::offload::Offload;
 pub(crate) use self::sending::KernelSender;
-pub use self::support::{KernelSupport, kernel_support};
+pub(crate) use self::support::kernel_support;

@@ -12,15 +12,15 @@ use super::socket;
 
 /// The kernel's support for protected channels, for checks before a server starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KernelSupport {
+pub(crate) struct KernelSupport {
     /// Whether keys can be changed later, which TLS 1.3 needs. `None` if kernel TLS is not available to this process.
-    pub changes_keys: Option<bool>,
+    pub(crate) changes_keys: Option<bool>,
     /// The result or the fallback, in words for an administrator.
-    pub words: String,
+    pub(crate) words: String,
 }
 
 /// Tries and measures kernel TLS with a connection on the loopback interface, once per process.
-pub fn kernel_support() -> KernelSupport {
+pub(crate) fn kernel_support() -> KernelSupport {
     match ability() {
         Ok(ability) => KernelSupport {
             changes_keys: Some(ability.changes_keys),

@@ -18,7 +18,8 @@ use gridhaul_stack::{
 
 use super::pki::{alice, alice_with};
 use super::{accept, content, listen, receive_all, send, stack, with_operation};
-use crate::{Protection, kernel_support};
+use crate::Protection;
+use crate::kernel::kernel_support;
 
 conformance_tests!(
     #[ignore = "needs a kernel with TLS"]

@@ -9,7 +9,8 @@ use gridhaul_stack::{Channel, Received, SocketOptions};
 
 use super::pki::{ALICE, PKI, alice};
 use super::{accept, listen, send, stack, with_operation};
-use crate::{Protection, kernel_support};
+use crate::Protection;
+use crate::kernel::kernel_support;
 
 const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
 

@@ -1,28 +1,28 @@
 //! Checks the libraries and ports that the provider `verbs` needs, for an administrator.
 
+use std::fmt::Display;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
+use gridhaul_stack::Finding;
+
 use super::bindings::Verbs;
 use super::objects::OpenDevice;
 use super::ports::{CLASS, Port, Protocol, ports};
-use crate::finding::Finding;
-
-const ABOUT: &str = "provider verbs";
 
 /// The library, the kernel's support, and every port.
 pub(crate) fn inspect() -> Vec<Finding> {
     let verbs = Verbs::get();
     let mut findings = Vec::new();
     if let Err(error) = &verbs {
-        findings.push(bad(error.to_string()));
+        findings.push(bad(error));
     }
     let verbs = verbs.ok();
     match ports(Path::new(CLASS)) {
         Err(error) => findings.push(bad(no_kernel(&error))),
         Ok(ports) if ports.is_empty() => findings.push(bad(
-            "there is no RDMA device; the program carries data by iWARP over TCP itself (provider=soft)".to_owned(),
+            "there is no RDMA device; the program carries data by iWARP over TCP itself (provider=soft)",
         )),
         Ok(ports) => findings.extend(ports.iter().map(|port| port_finding(port, verbs))),
     }
@@ -116,19 +116,19 @@ pub(super) fn mtu_bytes(mtu: u8) -> u64 {
     128 << mtu.min(5)
 }
 
-fn good(words: String) -> Finding {
-    Finding {
-        about: ABOUT,
-        is_good: true,
-        words,
-    }
+fn good(words: impl Display) -> Finding {
+    finding(true, words)
 }
 
-fn bad(words: String) -> Finding {
+fn bad(words: impl Display) -> Finding {
+    finding(false, words)
+}
+
+fn finding(is_good: bool, words: impl Display) -> Finding {
     Finding {
-        about: ABOUT,
-        is_good: false,
-        words,
+        about: "rdma",
+        is_good,
+        text: format!("provider verbs: {words}"),
     }
 }
 
@@ -143,14 +143,16 @@ mod tests {
         let mut ports = ports(class.path()).unwrap();
         let finding = addresses(&ports[0], "rxe0/1".to_owned());
         assert!(finding.is_good, "{finding:?}");
-        assert!(finding.words.ends_with("10.9.0.1 (gid 2)"), "{finding:?}");
+        assert!(finding.text.ends_with("10.9.0.1 (gid 2)"), "{finding:?}");
         ports[0].gids.clear();
         let finding = addresses(&ports[0], "rxe0/1".to_owned());
-        assert!(finding.words.contains("no GID"), "{finding:?}");
+        assert!(finding.text.contains("no GID"), "{finding:?}");
         ports[1].state = "DOWN".to_owned();
         let finding = port_finding(&ports[1], None);
         assert!(
-            finding.words.starts_with("siw0/1: iWARP, DOWN"),
+            finding
+                .text
+                .starts_with("provider verbs: siw0/1: iWARP, DOWN"),
             "{finding:?}"
         );
     }
