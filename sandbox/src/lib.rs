@@ -9,7 +9,8 @@
 //! | [`broker`] | opens the files of one account |
 //!
 //! Each of these modules names the groups of system calls that its process may make, with the reason for each group, and
-//! applies the rules about files. All processes set `no_new_privs`.
+//! applies the rules about files; `monitor` instead denies a list of calls, and has no rules about files. All processes set
+//! `no_new_privs`.
 //!
 //! ```text
 //! front  server  login  monitor  broker        one module for each process

@@ -65,7 +65,7 @@ pub trait Work: Debug {
     fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError>;
 
     /// Removes files that no other row needs.
-    fn clean(&self, _arena: &Testbed) {}
+    fn clean(&self, _testbed: &Testbed) {}
 }
 
 impl Group {

@@ -11,7 +11,6 @@ use super::data_channels::DataPort;
 use super::handshakes::Handshakes;
 use crate::context::Context;
 use crate::error::{SequenceError, TransferError};
-use crate::node::Event;
 use crate::sync::lock;
 use crate::workers::{WorkerLimit, WorkerPermit};
 
@@ -32,7 +31,7 @@ pub(crate) fn stream_channel(
             let connection = stack.dial(peer, sockets, &context.timed_operation())?;
             // FTP clients begin their side of a TLS handshake after the 150 reply (observed
             // from curl 7.88 and Python 3.11's ftplib).
-            context.running.report(Event::Started { reused: false });
+            context.running.report_start(false);
             let channel = connection.establish(&context.timed_operation());
             Ok((permit, channel.map_err(ConnectError::from)?))
         }
@@ -40,7 +39,7 @@ pub(crate) fn stream_channel(
             let listener = listeners.first_mut().ok_or(SequenceError::NoDataPort)?;
             // RFC 959 4.2: 150 means that the file is ready and the data connection about to be
             // opened; some clients open it only then.
-            context.running.report(Event::Started { reused: false });
+            context.running.report_start(false);
             let channel = first_channel(context, listener)?;
             Ok((context.permit(limit, 1)?, channel))
         }

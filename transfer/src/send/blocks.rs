@@ -15,7 +15,7 @@ use super::text::Text;
 use crate::channels::{DataChannel, DataChannels, DataPort};
 use crate::context::Context;
 use crate::error::{SequenceError, TransferError};
-use crate::node::{Event, Plan};
+use crate::node::Plan;
 use crate::sync::lock;
 use crate::workers::{WorkerGroup, WorkerPermit};
 
@@ -120,7 +120,7 @@ fn serve_kept(
 ) -> Result<(), TransferError> {
     if !sending.is_small() {
         let running = &sending.context.running;
-        running.report(Event::Started { reused: true });
+        running.report_start(true);
     }
     let mut channels = kept.into_iter().enumerate().flat_map(|(stripe, channels)| {
         let indexed = channels.into_iter().enumerate();
@@ -162,7 +162,7 @@ fn connect_all(
     // The reply is 150 or an error depending on the first connection; the others are opened in parallel.
     let first = connect(0)()?;
     let running = &sending.context.running;
-    running.report(Event::Started { reused: false });
+    running.report_start(false);
     for stripe in 0..peers.len() {
         for index in usize::from(stripe == 0)..sending.channels[stripe] {
             let (sending, connect) = (sending.clone(), connect(stripe));
@@ -203,7 +203,7 @@ impl Sending {
         let sent = self.send_share(stripe, index, &mut channel, &used.moved, end, &operation);
         running.note_use(&used, &*channel.channel);
         if starts_late {
-            running.report(Event::Started { reused: true });
+            running.report_start(true);
         }
         sent.inspect_err(|_| channel.channel.abort())?;
         lock(&self.done)[stripe].push(channel);

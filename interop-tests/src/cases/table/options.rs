@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::transfers::{get, get_with, put, third_party, third_party_with};
+use super::transfers::{get, get_with, passive_source, put, third_party};
 use crate::cases::{Case, Context, Observation, Role};
 use crate::support::{Failure, check, content, url};
 
@@ -85,7 +85,7 @@ fn third_party_only() -> Vec<Case> {
         }),
         Case::third_party(
             "globus-url-copy/options third-party, passive source",
-            |context| source_listens(context, &[]),
+            |context| passive_source(context, &[], SIZE),
         ),
     ]
     .concat()
@@ -182,14 +182,6 @@ fn every_direction(name: &str, options: &[&'static str]) -> Vec<Case> {
         move |context| third_party(context, &options, SIZE),
     ));
     cases
-}
-
-/// The source gets PASV and the destination PORT, the reverse of the default.
-fn source_listens(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
-    let client = context
-        .globus_url_copy(options)
-        .env("GLOBUS_FTP_CLIENT_SOURCE_PASV", "1");
-    third_party_with(context, client, SIZE)
 }
 
 /// The server's root is `/`, and its paths are those of the host.

@@ -104,3 +104,15 @@ pub(super) fn third_party_with(
     content::same(&expected, &context.remote("copy"))?;
     Ok(Observation::none())
 }
+
+/// The source gets PASV and the destination PORT, the reverse of the default. With TLS the destination is the TLS client.
+pub(super) fn passive_source(
+    context: &Context<'_>,
+    options: &[&str],
+    size: u64,
+) -> Result<Observation, Failure> {
+    let client = context
+        .globus_url_copy(options)
+        .env("GLOBUS_FTP_CLIENT_SOURCE_PASV", "1");
+    third_party_with(context, client, size)
+}

@@ -4,7 +4,7 @@ use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use super::variants::{PROTECTIONS, SIZE, USERS, options};
-use crate::cases::table::transfers::{third_party, third_party_with};
+use crate::cases::table::transfers::{passive_source, third_party, third_party_with};
 use crate::cases::{Case, Context, Observation};
 use crate::support::{Failure, Launch, UserKind, content};
 
@@ -59,12 +59,12 @@ pub(super) fn cases() -> Vec<Case> {
         }));
     }
     cases.extend(of(UserKind::Spaces, "passive source", |context| {
-        passive_source(context, &[])
+        passive_source(context, &[], SIZE)
     }));
     cases.extend(of(
         UserKind::Spaces,
         "passive source -dcpriv -p 4",
-        |context| passive_source(context, &["-dcpriv", "-p", "4"]),
+        |context| passive_source(context, &["-dcpriv", "-p", "4"], SIZE),
     ));
     cases
 }
@@ -130,12 +130,4 @@ fn anonymous(context: &Context<'_>, options: &[&str]) -> Result<Observation, Fai
         .succeeded()?;
     content::same(&expected, &context.remote("copy"))?;
     Ok(Observation::none())
-}
-
-/// The destination connects, and is the TLS client.
-fn passive_source(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
-    let client = context
-        .globus_url_copy(options)
-        .env("GLOBUS_FTP_CLIENT_SOURCE_PASV", "1");
-    third_party_with(context, client, SIZE)
 }
