@@ -53,7 +53,7 @@
 //! one queue pair, `soft` uses the data connection itself; further queue pairs are connections to
 //! another port of the accepting end, within its range of ports.
 //!
-//! [`limit_memory`] bounds the memory of all rings together; the default is a quarter of the
+//! [`Driver::limit_memory`] bounds the memory of all rings together; the default is a quarter of the
 //! machine's. A channel gets smaller rings than it wants when less is free.
 //!
 //! Both ends must run this driver. The smaller ring and the smaller number of queue pairs of both
@@ -154,8 +154,9 @@ impl Driver for Rdma {
         })))
     }
 
+    /// Bounds the memory of all rings of the process. Rings in use stay as they are.
     fn limit_memory(&self, bytes: u64) {
-        limit_memory(bytes);
+        Pool::of_process().set_limit(bytes);
     }
 
     fn gauges(&self) -> Vec<Gauge> {
@@ -201,11 +202,6 @@ impl Driver for RdmaBy {
             settings: Arc::new(settings),
         })))
     }
-}
-
-/// Bounds the memory of all rings of the process, in bytes. Rings in use stay as they are.
-pub fn limit_memory(bytes: u64) {
-    Pool::of_process().set_limit(bytes);
 }
 
 /// The memory that the rings of the process use, and its bound.

@@ -1,6 +1,7 @@
 //! Block size against depth, compared with `ib_write_bw`.
 
-use gridhaul_rdma::limit_memory;
+use gridhaul_rdma::Rdma;
+use gridhaul_stack::Driver;
 
 use super::perftest::{Device, WriteBandwidth};
 use super::runs::{MIB, Runs, load, share};
@@ -35,7 +36,7 @@ struct Cell {
 
 pub(super) fn measure(device: Device) -> Section {
     // With the default limit, a quarter of the memory, many channels would get shorter rings and messages.
-    limit_memory(u64::MAX);
+    Rdma.limit_memory(u64::MAX);
     let mut cells = Vec::new();
     for channels in CHANNELS {
         for message_bytes in MESSAGES {
