@@ -9,8 +9,9 @@ use rustix::event::epoll;
 use crate::buffer::{Buffer, Span};
 use crate::event::{Event, Loss};
 use crate::handshake::{Connection, READ_DEPTH};
+use crate::limits::Limits;
 use crate::placed::Placed;
-use crate::queue_pair::{Depths, QueuePair};
+use crate::queue_pair::QueuePair;
 use crate::regions::Regions;
 use crate::request::{Access, MAX_MESSAGE_BYTES, PostError, Region, Request};
 
@@ -35,21 +36,6 @@ pub struct Endpoint {
     watches_room: Vec<bool>,
     /// A connection has checksums.
     has_checksum: bool,
-}
-
-/// The limits of an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// The number of queue pairs.
-    pub queue_pairs: usize,
-    /// Outstanding requests of one queue pair.
-    pub requests: usize,
-    /// Outstanding READs of one queue pair.
-    pub reads: usize,
-    /// The largest WRITE or READ, in bytes.
-    pub transfer_bytes: usize,
-    /// The longest payload of a message in bytes.
-    pub payload_bytes: usize,
 }
 
 impl Endpoint {
@@ -115,6 +101,10 @@ impl Endpoint {
     }
 
     /// Deregisters a region that no outstanding request uses.
+    ///
+    /// # Panics
+    ///
+    /// When no region ever had this number.
     pub fn deregister(&mut self, region: usize) {
         self.regions.remove(region);
     }
@@ -143,17 +133,20 @@ impl Endpoint {
     /// # Errors
     ///
     /// When the queue pair is lost, or has as many requests as [`Limits`] allow.
+    ///
+    /// # Panics
+    ///
+    /// When there is no queue pair or region of this number, or a READ has 4 GiB or more: it may
+    /// have [`Limits::transfer_bytes`] at most.
     pub fn post(&mut self, queue_pair: usize, id: u64, request: Request) -> Result<(), PostError> {
-        let depths = self.depths();
-        self.queue_pairs[queue_pair].post(id, request, &self.regions, depths)
+        self.queue_pairs[queue_pair].post(id, request, &self.regions, &self.limits)
     }
 
     /// Moves what can be moved without waiting, and appends events.
     pub fn poll(&mut self, events: &mut Vec<Event>) {
-        let depths = self.depths();
         for (number, queue_pair) in self.queue_pairs.iter_mut().enumerate() {
             let (regions, placed) = (&self.regions, &mut self.placed);
-            queue_pair.poll(number, regions, placed, depths, events);
+            queue_pair.poll(number, regions, placed, &self.limits, events);
         }
         if let Err(error) = self.watch_room() {
             // The descriptors are valid, so only kernel memory can be short. Without the watch the
@@ -190,13 +183,6 @@ impl Endpoint {
     pub fn abort(&mut self) {
         for queue_pair in &mut self.queue_pairs {
             queue_pair.abort();
-        }
-    }
-
-    fn depths(&self) -> Depths {
-        Depths {
-            requests: self.limits.requests,
-            reads: self.limits.reads,
         }
     }
 

@@ -95,6 +95,7 @@ mod event;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod handshake;
+mod limits;
 mod mpa;
 mod placed;
 mod prediction;
@@ -108,8 +109,9 @@ mod socket;
 mod transmit;
 
 pub use crate::buffer::{Buffer, HeapBuffer, Span};
-pub use crate::endpoint::{Endpoint, Limits};
+pub use crate::endpoint::Endpoint;
 pub use crate::event::{Event, Loss};
 pub use crate::handshake::{Connection, HandshakeError, Offer, establish};
+pub use crate::limits::Limits;
 pub use crate::mpa::FrameError;
 pub use crate::request::{Access, MAX_MESSAGE_BYTES, Message, PostError, Region, Remote, Request};

@@ -10,6 +10,7 @@ use rustix::net::{RecvFlags, Shutdown, recv, sockopt};
 
 use crate::event::Event;
 use crate::handshake::Terms;
+use crate::limits::Limits;
 use crate::placed::Placed;
 use crate::reads::Reads;
 use crate::receive::{Incoming, Receive, ReceiveError};
@@ -17,14 +18,6 @@ use crate::regions::{AccessError, Regions};
 use crate::request::{Access, Message, PostError, Remote, Request};
 use crate::segment::{Queue, ReadRequest, Tagged};
 use crate::transmit::{Job, Transmit};
-
-/// The most outstanding requests of a queue pair.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Depths {
-    pub(crate) requests: usize,
-    /// READs, in each direction.
-    pub(crate) reads: usize,
-}
 
 /// A connection after its MPA handshake.
 #[derive(Debug)]
@@ -80,12 +73,12 @@ impl QueuePair {
         id: u64,
         request: Request,
         regions: &Regions,
-        depths: Depths,
+        limits: &Limits,
     ) -> Result<(), PostError> {
         if self.socket.is_none() || self.has_ended {
             return Err(PostError::Lost);
         }
-        if self.pending >= depths.requests {
+        if self.pending >= limits.requests {
             return Err(PostError::Full);
         }
         match request {
@@ -99,7 +92,7 @@ impl QueuePair {
                 self.transmit.push(job, Some(id));
             }
             Request::Read { region, span, from } => {
-                if self.reads.count() >= depths.reads {
+                if self.reads.count() >= limits.reads {
                     return Err(PostError::Full);
                 }
                 let message = self.reads.add(id, region, span, from, regions);
@@ -127,7 +120,7 @@ impl QueuePair {
         number: usize,
         regions: &Regions,
         placed: &mut Placed,
-        depths: Depths,
+        limits: &Limits,
         events: &mut Vec<Event>,
     ) {
         let outcome = if self.has_ended {
@@ -136,7 +129,7 @@ impl QueuePair {
             // A caller that posts has just received everything that had arrived.
             self.send_some(number, events)
         } else {
-            self.receive_some(number, regions, placed, depths, events)
+            self.receive_some(number, regions, placed, limits, events)
                 .and_then(|()| self.send_some(number, events))
         };
         if let Err(error) = outcome {
@@ -149,7 +142,7 @@ impl QueuePair {
         number: usize,
         regions: &Regions,
         placed: &mut Placed,
-        depths: Depths,
+        limits: &Limits,
         events: &mut Vec<Event>,
     ) -> Result<(), ReceiveError> {
         self.receive.begin(BATCH);
@@ -162,7 +155,7 @@ impl QueuePair {
                     message,
                 }),
                 Incoming::Written(part) => placed.add(part)?,
-                Incoming::Read(request) => self.respond(request, regions, depths)?,
+                Incoming::Read(request) => self.respond(request, regions, limits)?,
                 Incoming::Response { bytes, last } => {
                     if let Some(id) = self.reads.responded(bytes, last)? {
                         self.done(number, id, events);
@@ -224,11 +217,11 @@ impl QueuePair {
         &mut self,
         request: ReadRequest,
         regions: &Regions,
-        depths: Depths,
+        limits: &Limits,
     ) -> Result<(), ReceiveError> {
         // RFC 6581 4.1: no more than the negotiated number.
-        if self.responses >= depths.reads {
-            return Err(ReceiveError::TooManyReads(depths.reads));
+        if self.responses >= limits.reads {
+            return Err(ReceiveError::TooManyReads(limits.reads));
         }
         let source = Remote {
             address: request.source_address,

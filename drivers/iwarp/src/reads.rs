@@ -31,6 +31,10 @@ impl Reads {
     }
 
     /// Records a READ; returns the request message for the peer.
+    ///
+    /// # Panics
+    ///
+    /// When there is no region with this number, or the length has more than 32 bits.
     pub(crate) fn add(
         &mut self,
         id: u64,
