@@ -16,10 +16,10 @@ use std::num::NonZeroUsize;
 /// address of `span.length` bytes that stay allocated while the value lives, and panic for any
 /// other span. No Rust reference to these bytes may exist.
 pub unsafe trait Buffer: Send + Sync + fmt::Debug {
-    /// The length in bytes.
+    /// The length in bytes, which never changes.
     fn length(&self) -> usize;
 
-    /// The address of the first byte, which peers name in their requests.
+    /// The address of the first byte, which peers name in their requests. It never changes.
     fn address(&self) -> u64;
 
     /// The address of a span that is written to.

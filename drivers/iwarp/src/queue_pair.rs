@@ -228,10 +228,10 @@ impl QueuePair {
             key: request.source_key,
         };
         let length = usize::try_from(request.length).map_err(|_| AccessError::Key(source.key))?;
-        let (memory, span) = regions.find(source, length, Access::RemoteRead)?;
+        let (region, span) = regions.find(source, length, Access::RemoteRead)?;
         let job = Job::Tagged {
             kind: Tagged::ReadResponse,
-            memory: Arc::clone(memory),
+            memory: Arc::clone(&region.memory),
             span,
             to: Remote {
                 address: request.sink_address,

@@ -19,6 +19,8 @@ pub(crate) struct Reads {
 struct Read {
     id: u64,
     memory: Arc<dyn Buffer>,
+    /// The address of the memory for the peer.
+    address: u64,
     key: u32,
     /// The place of the next part of the response.
     rest: Span,
@@ -43,10 +45,10 @@ impl Reads {
         from: Remote,
         regions: &Regions,
     ) -> Message {
-        let memory = regions.memory(region);
+        let region = regions.region(region);
         let request = ReadRequest {
-            sink_key: regions.key(region),
-            sink_address: memory.address() + span.offset as u64,
+            sink_key: region.key,
+            sink_address: region.address + span.offset as u64,
             length: u32::try_from(span.length)
                 .expect("a READ is bounded by Limits::transfer_bytes"),
             source_key: from.key,
@@ -54,8 +56,9 @@ impl Reads {
         };
         self.waiting.push_back(Read {
             id,
-            memory: Arc::clone(memory),
-            key: request.sink_key,
+            memory: Arc::clone(&region.memory),
+            address: region.address,
+            key: region.key,
             rest: span,
         });
         Message::new(&request.encode()).expect("a READ request is a short message")
@@ -81,7 +84,7 @@ impl Sinks for Reads {
     fn sink(&self, to: Remote, length: usize) -> Option<Sink> {
         let read = self.waiting.front()?;
         let is_next = to.key == read.key
-            && to.address == read.memory.address() + read.rest.offset as u64
+            && to.address == read.address + read.rest.offset as u64
             && length <= read.rest.length;
         is_next.then(|| Sink {
             memory: Arc::clone(&read.memory),

@@ -284,11 +284,11 @@ impl Receive {
 
 /// The place of a WRITE, if it is allowed.
 fn write_sink(regions: &Regions, to: Remote, payload: usize) -> Result<Sink, AccessError> {
-    let (memory, span) = regions.find(to, payload, Access::RemoteWrite)?;
+    let (region, span) = regions.find(to, payload, Access::RemoteWrite)?;
     Ok(Sink {
-        memory: Arc::clone(memory),
+        memory: Arc::clone(&region.memory),
         span,
-        spare: regions.spare_behind(&**memory, span.offset + payload),
+        spare: regions.spare_behind(region, span.offset + payload),
     })
 }
 

@@ -16,11 +16,15 @@ pub(crate) struct Regions {
     spare: [Span; 2],
 }
 
+/// A registered memory.
 #[derive(Debug)]
-struct Registered {
-    memory: Arc<dyn Buffer>,
+pub(crate) struct Registered {
+    pub(crate) memory: Arc<dyn Buffer>,
+    /// The address and length of the memory, with which every segment of the peer is compared.
+    pub(crate) address: u64,
+    length: usize,
     access: Access,
-    key: u32,
+    pub(crate) key: u32,
 }
 
 /// Why an access of the peer is refused.
@@ -52,9 +56,11 @@ impl Regions {
         if free.is_none() {
             self.regions.push(None);
         }
-        let address = memory.address();
+        let (address, length) = (memory.address(), memory.length());
         self.regions[id] = Some(Registered {
             memory,
+            address,
+            length,
             access,
             key,
         });
@@ -68,12 +74,12 @@ impl Regions {
     }
 
     /// How many bytes beyond this offset of the memory that the peer writes to are free.
-    pub(crate) fn spare_behind(&self, memory: &dyn Buffer, end: usize) -> usize {
+    pub(crate) fn spare_behind(&self, region: &Registered, end: usize) -> usize {
         let ends = self
             .spare
             .map(|part| (part.offset, part.offset + part.length));
         let part = ends.iter().find(|(from, to)| (*from..*to).contains(&end));
-        part.map_or(0, |(_, to)| (*to).min(memory.length()).saturating_sub(end))
+        part.map_or(0, |(_, to)| (*to).min(region.length).saturating_sub(end))
     }
 
     /// Removes a region; its key becomes invalid.
@@ -90,23 +96,23 @@ impl Regions {
         &self.region(id).memory
     }
 
-    /// The key of a region.
+    /// A region.
     ///
     /// # Panics
     ///
     /// When there is no region with this number.
-    pub(crate) fn key(&self, id: usize) -> u32 {
-        self.region(id).key
+    pub(crate) fn region(&self, id: usize) -> &Registered {
+        self.regions[id].as_ref().expect("a region of ours")
     }
 
-    /// Finds the memory that a peer names, if the access is allowed. RFC 5040 8.1: key, bounds and
+    /// Finds the region that a peer names, if the access is allowed. RFC 5040 8.1: key, bounds and
     /// rights are checked before a byte is placed.
     pub(crate) fn find(
         &self,
         remote: Remote,
         length: usize,
         wanted: Access,
-    ) -> Result<(&Arc<dyn Buffer>, Span), AccessError> {
+    ) -> Result<(&Registered, Span), AccessError> {
         let Remote { address, key } = remote;
         let region = self
             .registered()
@@ -115,18 +121,13 @@ impl Regions {
         if region.access != wanted {
             return Err(AccessError::Rights(key));
         }
-        let memory = &region.memory;
-        let span = span_within((memory.address(), memory.length()), address, length);
+        let span = span_within((region.address, region.length), address, length);
         let span = span.ok_or(AccessError::Bounds {
             key,
             address,
             length,
         })?;
-        Ok((memory, span))
-    }
-
-    fn region(&self, id: usize) -> &Registered {
-        self.regions[id].as_ref().expect("a region of ours")
+        Ok((region, span))
     }
 
     fn registered(&self) -> impl Iterator<Item = &Registered> {
@@ -261,7 +262,7 @@ mod tests {
             let may = *access == wanted && memory.address() == address;
             assert_eq!(found.is_ok(), may, "{found:?}");
             if let Ok((found, span)) = found {
-                assert!(Arc::ptr_eq(found, memory));
+                assert!(Arc::ptr_eq(&found.memory, memory));
                 assert_eq!(span, Span::new(0, 4096));
             }
         }
