@@ -99,7 +99,7 @@ impl Span {
     }
 }
 
-/// A buffer on the heap.
+/// A buffer on the heap, for tests and examples.
 #[derive(Debug)]
 pub struct HeapBuffer {
     bytes: Box<[UnsafeCell<u8>]>,

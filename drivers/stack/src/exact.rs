@@ -14,7 +14,7 @@ pub enum ReadError {
     #[error(transparent)]
     Channel(#[from] ChannelError),
     /// The connection ended before the last byte.
-    #[error("the other end closed the connection instead of answering")]
+    #[error("the other end closed the connection before the last byte")]
     Closed,
 }
 

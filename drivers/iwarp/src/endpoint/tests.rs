@@ -288,7 +288,7 @@ fn the_end_of_the_connection_is_reported() {
 }
 
 #[test]
-fn a_message_takes_memory_along() {
+fn a_message_carries_a_payload() {
     for checksum in [false, true] {
         let mut peers = pair(1, &offer(checksum, 2, 60_000));
         let bytes = noise(7, PAYLOAD_BYTES);
@@ -335,7 +335,7 @@ fn sent_data_arrives_after_the_end() {
 }
 
 #[test]
-fn a_stranger_is_rejected() {
+fn wrong_private_data_is_rejected() {
     let (connector, acceptor) = sockets();
     let cancel = Cancel::new();
     let operation = Operation {

@@ -39,7 +39,7 @@ pub(crate) trait Task: Send {
 }
 
 /// A task that its owner can take back at any time.
-pub(crate) type Shared<C> = Arc<Mutex<C>>;
+pub(crate) type SharedTask<C> = Arc<Mutex<C>>;
 
 /// Identifies a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,14 +50,14 @@ pub(crate) struct TaskId(u64);
 /// # Errors
 ///
 /// When there are too many tasks, or the system has no thread or descriptor left.
-pub(crate) fn submit<C: Task + 'static>(task: &Shared<C>) -> io::Result<TaskId> {
+pub(crate) fn submit<C: Task + 'static>(task: &SharedTask<C>) -> io::Result<TaskId> {
     let mut background = background();
     if background.tasks.len() >= MAX_TASKS {
         return Err(Errno::AGAIN.into());
     }
     let waker = background.waker()?;
-    let name = TaskId(background.next_id);
-    let data = epoll::EventData::new_u64(name.0);
+    let id = TaskId(background.next_id);
+    let data = epoll::EventData::new_u64(id.0);
     if let Some(descriptor) = lock(task).descriptor() {
         epoll::add(&waker.epoll, descriptor, data, epoll::EventFlags::IN)?;
     }
@@ -66,14 +66,14 @@ pub(crate) fn submit<C: Task + 'static>(task: &Shared<C>) -> io::Result<TaskId> 
         task: Arc::<Mutex<C>>::clone(task),
         again_at: Duration::ZERO,
     };
-    background.tasks.insert(name, entry);
+    background.tasks.insert(id, entry);
     waker.ring();
-    Ok(name)
+    Ok(id)
 }
 
 /// Takes a task back: from now on the thread does not drive it.
-pub(crate) fn take_back<C: Task>(name: TaskId, task: &Shared<C>) -> MutexGuard<'_, C> {
-    let waker = background().remove(name);
+pub(crate) fn take_back<C: Task>(id: TaskId, task: &SharedTask<C>) -> MutexGuard<'_, C> {
+    let waker = background().remove(id);
     let task = lock(task);
     if let Some(waker) = waker {
         waker.forget(&*task);
@@ -100,7 +100,7 @@ struct Background {
 }
 
 struct Entry {
-    task: Shared<dyn Task>,
+    task: SharedTask<dyn Task>,
     again_at: Duration,
 }
 
@@ -150,10 +150,10 @@ impl Waker {
         // The descriptors are valid; an interrupted call has no events.
         let at_once = Some(&Timespec::default());
         let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), at_once);
-        let names = events.iter().map(|event| event.data.u64());
-        let names = names.filter(|&name| name != WAKE).map(TaskId).collect();
+        let ids = events.iter().map(|event| event.data.u64());
+        let ids = ids.filter(|&id| id != WAKE).map(TaskId).collect();
         let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
-        names
+        ids
     }
 }
 
@@ -174,27 +174,27 @@ impl Background {
 
     /// Records when a task wants to be called again. Returns a task that is done, to be dropped
     /// outside the lock. A task that was taken back is not on the list any more.
-    fn note(&mut self, name: TaskId, again_at: Option<Duration>) -> Option<Entry> {
+    fn note(&mut self, id: TaskId, again_at: Option<Duration>) -> Option<Entry> {
         let Some(again_at) = again_at else {
-            return self.tasks.remove(&name);
+            return self.tasks.remove(&id);
         };
-        self.tasks.get_mut(&name)?.again_at = again_at;
+        self.tasks.get_mut(&id)?.again_at = again_at;
         None
     }
 
     /// Removes a task from the list; returns the event with which it is watched.
-    fn remove(&mut self, name: TaskId) -> Option<Arc<Waker>> {
-        self.tasks.remove(&name)?;
+    fn remove(&mut self, id: TaskId) -> Option<Arc<Waker>> {
+        self.tasks.remove(&id)?;
         self.waker.clone()
     }
 
     /// The tasks with events, and those whose time has come.
-    fn due(&self, happened: &[TaskId]) -> Vec<(TaskId, Shared<dyn Task>)> {
+    fn due(&self, happened: &[TaskId]) -> Vec<(TaskId, SharedTask<dyn Task>)> {
         let now = clock::now();
         self.tasks
             .iter()
-            .filter(|(name, entry)| entry.again_at <= now || happened.contains(name))
-            .map(|(&name, entry)| (name, Arc::clone(&entry.task)))
+            .filter(|(id, entry)| entry.again_at <= now || happened.contains(id))
+            .map(|(&id, entry)| (id, Arc::clone(&entry.task)))
             .collect()
     }
 }
@@ -204,7 +204,7 @@ fn run_tasks(waker: &Waker) {
     let mut happened = Vec::new();
     loop {
         let due = background().due(&happened);
-        for (name, task) in due {
+        for (id, task) in due {
             let mut task = lock(&task);
             // A task that panics is done; the others continue.
             let again_at = catch_unwind(AssertUnwindSafe(|| task.drive())).unwrap_or(None);
@@ -212,7 +212,7 @@ fn run_tasks(waker: &Waker) {
                 waker.forget(&*task);
             }
             drop(task);
-            let done = background().note(name, again_at);
+            let done = background().note(id, again_at);
             drop(done);
         }
         let mut background = background();

@@ -8,14 +8,14 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::background::{self, Shared, Task, TaskId};
+use super::background::{self, SharedTask, Task, TaskId};
 use super::streams::Streams;
 
 /// A channel that the background thread drives.
 #[derive(Debug)]
 pub(crate) struct DrivenChannel {
     id: TaskId,
-    streams: Shared<Driven>,
+    streams: SharedTask<Driven>,
 }
 
 impl DrivenChannel {

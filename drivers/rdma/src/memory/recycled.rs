@@ -64,7 +64,8 @@ impl Used {
     }
 }
 
-/// Takes back the pages of a region when it is dropped.
+/// Takes back the pages of a region when it is dropped. The pool does: it makes the regions, so a
+/// region that named the pool would close a circle between the two modules.
 pub(super) trait Reclaim: fmt::Debug + Send + Sync {
     fn reclaim(&self, pages: Used);
 }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::RETRY;
+use super::RETRY_INTERVAL;
 use super::bucket::time_of;
 use super::window::Window;
 
@@ -84,7 +84,7 @@ impl Flight {
             others => others + bytes,
         };
         let ready_at = self.window.ready_at(under_way, now);
-        Some(ready_at.unwrap_or(now + RETRY)).filter(|&at| at > now)
+        Some(ready_at.unwrap_or(now + RETRY_INTERVAL)).filter(|&at| at > now)
     }
 
     /// The burst, if it bounds the bytes in flight.
@@ -127,7 +127,7 @@ mod tests {
         assert!(flight.is_bounded());
         flight.posted(2000);
         assert_eq!(flight.hold(1000, NOW), None);
-        assert_eq!(flight.hold(1001, NOW), Some(NOW + RETRY));
+        assert_eq!(flight.hold(1001, NOW), Some(NOW + RETRY_INTERVAL));
         // It was sent at most one millisecond before it arrived.
         flight.arrived(2000, NOW - 5 * MILLISECOND, NOW);
         assert_eq!(flight.hold(2000, NOW), None);
@@ -148,7 +148,7 @@ mod tests {
         flight.posted(2000);
         assert_eq!(flight.hold(1001, NOW), None, "no round trip time is known");
         flight.expect(MILLISECOND);
-        assert_eq!(flight.hold(1001, NOW), Some(NOW + RETRY));
+        assert_eq!(flight.hold(1001, NOW), Some(NOW + RETRY_INTERVAL));
         flight.expect(2 * MILLISECOND);
         assert_eq!(flight.hold(1001, NOW), None);
         assert!(flight.is_bounded(), "the first message will be measured");
@@ -172,7 +172,7 @@ mod tests {
         let mut flight = after(MILLISECOND);
         assert_eq!(flight.hold(5000, NOW), None);
         flight.posted(5000);
-        assert_eq!(flight.hold(1, NOW), Some(NOW + RETRY));
+        assert_eq!(flight.hold(1, NOW), Some(NOW + RETRY_INTERVAL));
         flight.gone(5000);
         assert_eq!(flight.hold(5000, NOW), None);
     }

@@ -63,7 +63,7 @@ pub(crate) use pacer::Pacer;
 pub(crate) use path::{Path, Rate};
 
 /// The polling interval of a channel that waits for bytes in flight.
-const RETRY: Duration = Duration::from_millis(2);
+const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The interval at which the device's counters are read, which costs its driver some file reads.
-const LOOKS: Duration = Duration::from_millis(10);
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);

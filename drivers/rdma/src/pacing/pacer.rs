@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use super::LOOKS;
+use super::LOOK_INTERVAL;
 use super::path::Path;
 use crate::provider::Endpoint;
 
@@ -78,7 +78,7 @@ impl Pacer {
     /// To be called at each poll. A late poll means that this process was not scheduled, and
     /// perhaps the device was not served.
     pub(crate) fn wake(&mut self, now: Duration, endpoint: &dyn Endpoint) {
-        if self.searches && self.looked_at.is_none_or(|at| now >= at + LOOKS) {
+        if self.searches && self.looked_at.is_none_or(|at| now >= at + LOOK_INTERVAL) {
             self.look(now, endpoint);
         }
         if let Some(due) = self.due.take_if(|due| *due <= now)

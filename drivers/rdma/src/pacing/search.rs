@@ -19,7 +19,7 @@ mod misses;
 
 use std::time::Duration;
 
-use super::RETRY;
+use super::RETRY_INTERVAL;
 use super::estimator::{Arrival, RoundTripEstimator};
 use super::rates::Rates;
 use super::sizing::Sizing;
@@ -151,11 +151,13 @@ impl Search {
             return Some(until);
         }
         if self.misses.is_recovering() {
-            return Some(now + RETRY);
+            return Some(now + RETRY_INTERVAL);
         }
         if self.phase == Phase::Sizing {
             return match self.trial {
-                Some(trial) => (trial.bytes() >= self.sizing.group_bytes()).then_some(now + RETRY),
+                Some(trial) => {
+                    (trial.bytes() >= self.sizing.group_bytes()).then_some(now + RETRY_INTERVAL)
+                }
                 None => Some(self.sizing.next_group()).filter(|&next| next > now),
             };
         }
@@ -179,7 +181,7 @@ impl Search {
                 self.late(posted_at, now);
             }
         }
-        self.is_draining.then_some(now + RETRY)
+        self.is_draining.then_some(now + RETRY_INTERVAL)
     }
 
     /// This host did not poll the path for this long before `now`, though a poll was due.

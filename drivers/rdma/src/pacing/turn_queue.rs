@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::RETRY;
+use super::RETRY_INTERVAL;
 use super::bucket::time_of;
 
 /// The waiting channels, and the sending one. Times are counted from one moment, as
@@ -92,7 +92,7 @@ impl TurnQueue {
     /// channel's bytes is not reported to it.
     pub(super) fn first_look(&self, until: Duration, now: Duration) -> Duration {
         let has_sent = self.turn.as_ref().is_none_or(|turn| turn.bytes > 0);
-        if has_sent || until > now + RETRY {
+        if has_sent || until > now + RETRY_INTERVAL {
             return until;
         }
         until.min(now + SOON)
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn the_next_channel_polls_soon_while_the_flight_drains() {
         let mut turns = TurnQueue::default();
-        let retry = NOW + RETRY;
+        let retry = NOW + RETRY_INTERVAL;
         assert_eq!(
             turns.first_look(retry, NOW),
             retry,

@@ -134,10 +134,9 @@ pub trait Endpoint: Send + fmt::Debug {
     fn poll(&mut self, completions: &mut Vec<Completion>);
 
     /// Arms the descriptor for events from now on: messages of the peer, the loss of a queue pair,
-    /// and with `wants_requests` also completed requests. Appends events since the last poll to
-    /// `completions`. With fewer armed events a device
-    /// causes fewer wake-ups.
-    fn watch(&mut self, _heeds_requests: bool, _completions: &mut Vec<Completion>) {}
+    /// and with `wants_requests` also completed requests. With fewer armed events a device causes
+    /// fewer wake-ups. Appends events since the last poll to `completions`.
+    fn watch(&mut self, _wants_requests: bool, _completions: &mut Vec<Completion>) {}
 
     /// The rate of the port in bytes of payload per second, if it is known.
     fn port_rate(&self) -> Option<u64> {

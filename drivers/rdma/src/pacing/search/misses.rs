@@ -16,7 +16,7 @@ use super::{Phase, STEP_TIME, Search};
 use crate::pacing::bucket::time_of;
 use crate::pacing::chance::Chance;
 use crate::pacing::trial::Trial;
-use crate::pacing::{LOOKS, RETRY};
+use crate::pacing::{LOOK_INTERVAL, RETRY_INTERVAL};
 
 /// The state of losses that the peer's device has counted.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl Misses {
     /// The time of a climb's step: after a first loss, until a second one would have shown.
     pub(super) fn step_time(&self) -> Duration {
         if self.is_suspect {
-            STEP_TIME + 3 * LOOKS
+            STEP_TIME + 3 * LOOK_INTERVAL
         } else {
             STEP_TIME
         }
@@ -119,7 +119,7 @@ impl Search {
         self.window.set(self.rate(), self.sizing.passed_bytes());
         let bytes = self.under_way + self.sizing.message_bytes();
         let ready_at = self.window.ready_at(bytes, now);
-        Some(ready_at.unwrap_or(now + RETRY)).filter(|&at| at > now)
+        Some(ready_at.unwrap_or(now + RETRY_INTERVAL)).filter(|&at| at > now)
     }
 
     /// The latest time at which an arrived message can have been sent.
@@ -139,7 +139,7 @@ impl Search {
             self.missed(since, now);
         } else if let Some(whole) = self.misses.whole_since
             // By then every channel has read its counters.
-            && now >= whole + 2 * LOOKS
+            && now >= whole + 2 * LOOK_INTERVAL
         {
             self.misses.whole_since = None;
             self.group_passed(now);
