@@ -48,7 +48,7 @@ pub enum Command {
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub struct ServeArguments {
     /// A TOML file with settings; its keys are the names of these flags, and flags win over it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Configuration file")]
     pub config: Option<PathBuf>,
     /// The settings that are given as flags.
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub struct ServeArguments {
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub struct CheckArguments {
     /// Check only what data channels over RDMA need: devices, libraries, memory
-    #[arg(long)]
+    #[arg(long, help_heading = "What to check")]
     pub rdma: bool,
     /// The arguments of `serve`.
     #[command(flatten)]
