@@ -86,6 +86,7 @@ mod telemetry;
 mod threads;
 mod transfer_limit;
 mod transfer_verb;
+mod validate;
 mod version;
 mod wire;
 

@@ -1,15 +1,19 @@
 //! Every setting, once: a flag of `gridhaul-server serve`, a key of the configuration file, and whether SIGHUP applies a
 //! change of it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
 use super::authorization::Rule;
 use super::configuration::Config;
+use super::listen::ListenAddress;
+use super::log_level::LogLevel;
 use super::max_startups::MaxStartups;
 use super::reload::{Reload, is_gsi_switched, keep, reload};
+use super::seconds::Seconds;
+use super::texts::list;
 use super::tls_range::TlsRange;
 use super::values::{
     ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
@@ -44,6 +48,18 @@ macro_rules! settings {
                 }
             }
 
+            /// The keys of the settings that are given.
+            pub(super) fn given(&self) -> Vec<String> {
+                let mut given = Vec::new();
+                $(if self.$file_name.is_some() {
+                    given.push(key_of(stringify!($file_name)));
+                })*
+                $($(if self.$name.is_some() {
+                    given.push(key_of(stringify!($name)));
+                })*)*
+                given
+            }
+
             /// Every setting by the name of its field, and when a change of it takes effect.
             pub const ALL: &[(&str, Reload)] = &[
                 $((stringify!($file_name), Reload::Live),)*
@@ -59,7 +75,7 @@ macro_rules! settings {
                 let mut changed = Vec::new();
                 $($($(
                     if keep!(self, running, $($kept)+) {
-                        changed.push(stringify!($name).replace('_', "-"));
+                        changed.push(key_of(stringify!($name)));
                     }
                 )?)*)*
                 (self, changed)
@@ -88,9 +104,11 @@ settings! {
 
     /// The address of control connections; may be given several times. Default: 127.0.0.1:2811
     ///
-    /// Port 0 takes a free port
+    /// A port alone, like 2811, means all addresses, IPv4 and IPv6. localhost:2811 means 127.0.0.1 and ::1. Port 0 takes a
+    /// free port
     #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: Vec<SocketAddr> => restart(listen),
+    #[serde(deserialize_with = "list")]
+    listen: Vec<ListenAddress> => restart(listen),
 
     /// The account to run as when started as root. Default: `nobody`
     #[arg(long, value_name = "NAME")]
@@ -108,6 +126,7 @@ settings! {
 
     /// User names of anonymous users; `*` matches any name. Default: anonymous,ftp
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
     anonymous_names: Vec<String> => live,
 
     /// The file of users with passwords, as `gridhaul-server passwd` makes it
@@ -194,9 +213,9 @@ settings! {
     #[arg(long, value_name = "COUNT")]
     max_brokers: usize => restart(accounts.brokers.brokers, accounts.monitor.brokers),
 
-    /// Seconds without work after which a broker ends. Default: 300
-    #[arg(long, value_name = "SECONDS")]
-    broker_idle_timeout: u64 => restart(accounts.brokers.idle),
+    /// The time without work after which a broker ends. Default: 5m
+    #[arg(long, value_name = "TIME")]
+    broker_idle_timeout: Seconds => restart(accounts.brokers.idle),
 
     ["Protection of data channels"]
 
@@ -226,6 +245,7 @@ settings! {
     ///
     /// Third-party copies need it
     #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
     data_hosts: Vec<DataHosts> => live,
 
     /// Addresses in the answer to SPAS, 1 to 64. Default: 1
@@ -241,10 +261,12 @@ settings! {
     /// The drivers that users who have logged in may request (SITE SETNETSTACK, -dcstack). Default: auto, tcp, splice
     /// and rdma
     #[arg(long, value_name = "DRIVERS", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
     allowed_drivers: Vec<String> => live,
 
     /// The drivers that anonymous users may request. Default: auto, tcp and splice, if allowed-drivers has them
     #[arg(long, value_name = "DRIVERS", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
     anonymous_drivers: Vec<String> => live,
 
     /// Per driver: which of its options clients may set. Default: the options that are documented for clients
@@ -253,6 +275,7 @@ settings! {
     /// any rate, up to 8 queue pairs, and no other option. Once per driver. By default clients set none that selects the
     /// server's sockets or devices, or puts a load on other users (port, bind, advertise, direct, device, gid, tc, sl, ktls)
     #[arg(long, value_name = "RULES", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
     client_options: Vec<ClientOptions> => live,
 
     ["Limits on connections and logins"]
@@ -275,6 +298,7 @@ settings! {
 
     /// Addresses or blocks without penalties for failed logins. Default: none
     #[arg(long, value_name = "BLOCKS", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
     penalty_exempt: Vec<ExemptBlock> => live,
 
     /// Security handshakes at a time with one address. Default: 200
@@ -301,39 +325,39 @@ settings! {
     file_threads: usize => restart(limits.file_threads),
 
     /// Memory for data in transit. Default: a quarter of the machine's or the control group's
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "SIZE")]
     buffer_memory: Bytes => restart(limits.buffer_memory),
 
     /// Memory for the rings of data channels over the driver rdma. Default: a quarter of the machine's or the control
     /// group's
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "SIZE")]
     rdma_memory: Bytes => live,
 
     ["Times"]
 
-    /// Seconds that a client has to log in. Default: 120
-    #[arg(long, value_name = "SECONDS")]
-    login_timeout: u64 => live,
+    /// The time that a client has to log in. Default: 2m
+    #[arg(long, value_name = "TIME")]
+    login_timeout: Seconds => live,
 
-    /// Seconds after which an idle session is closed. Default: 600
-    #[arg(long, value_name = "SECONDS")]
-    idle_timeout: u64 => live,
+    /// The time after which an idle session is closed. Default: 10m
+    #[arg(long, value_name = "TIME")]
+    idle_timeout: Seconds => live,
 
-    /// Seconds to wait for a data connection, or for EODs that a client announced. Default: 30
-    #[arg(long, value_name = "SECONDS")]
-    data_timeout: u64 => restart(limits.data_timeout),
+    /// The time to wait for a data connection, or for EODs that a client announced. Default: 30s
+    #[arg(long, value_name = "TIME")]
+    data_timeout: Seconds => restart(limits.data_timeout),
 
-    /// A transfer that moves fewer than `stall-bytes` in this many seconds fails. Default: 600
-    #[arg(long, value_name = "SECONDS")]
-    stall_timeout: u64 => live,
+    /// A transfer that moves fewer than `stall-bytes` in this time fails. Default: 10m
+    #[arg(long, value_name = "TIME")]
+    stall_timeout: Seconds => live,
 
     /// Bytes that a transfer must move in `stall-timeout`. Default: 64K
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "SIZE")]
     stall_bytes: Bytes => live,
 
-    /// Seconds that transfers have to finish after SIGTERM. Default: 60
-    #[arg(long, value_name = "SECONDS")]
-    grace: u64 => live,
+    /// The time that transfers have to finish after SIGTERM. Default: 1m
+    #[arg(long, value_name = "TIME")]
+    grace: Seconds => live,
 
     ["Storing files"]
 
@@ -361,7 +385,7 @@ settings! {
     ///
     /// Names separated by commas, none, or asked: the kinds that clients requested in the last 15 minutes for files just
     /// stored. They slow down receiving
-    #[arg(long, value_name = "NAMES")]
+    #[arg(long, value_name = "CHECKSUMS")]
     arrival_checksums: ArrivalChecksums => live,
 
     /// Threads that compute checksums in parallel, in addition to one thread for each request. Default: the number of
@@ -391,15 +415,33 @@ settings! {
 
     /// The level: error, warn, info, debug, trace, or rules like `info,gridhaul_server=debug`. Default: info
     #[arg(long, value_name = "LEVEL")]
-    log_level: String => live,
+    log_level: LogLevel => live,
 
     /// A file that gets one line for each transfer, in the format of globus-gridftp-server's `-Z`
     #[arg(long, value_name = "FILE")]
     transfer_log: PathBuf => restart(transfer_log),
 
-    /// The address that answers `GET /metrics` of Prometheus, over plain HTTP, without authentication. Default: none
+    /// The address that answers `GET /metrics` of Prometheus. Default: none
+    ///
+    /// Over plain HTTP, without authentication. A port alone, like 9281, and localhost:9281 mean 127.0.0.1
     #[arg(long, value_name = "ADDRESS:PORT")]
-    metrics_listen: SocketAddr => restart(metrics_listen),
+    metrics_listen: ListenAddress => restart(metrics_listen),
+}
+
+impl Settings {
+    /// The keys of the file, which are the flags without the leading dashes.
+    pub(super) fn keys() -> impl Iterator<Item = String> {
+        Self::ALL.iter().map(|(name, _)| key_of(name))
+    }
+
+    pub(super) fn is_key(key: &str) -> bool {
+        Self::keys().any(|known| known == key)
+    }
+}
+
+/// The key of a field.
+fn key_of(field: &str) -> String {
+    field.replace('_', "-")
 }
 
 #[cfg(test)]

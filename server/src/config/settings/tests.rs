@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::CommandFactory;
 
 use super::*;
-use crate::config::CommandLine;
+use crate::config::{CommandLine, Seconds};
 
 fn anonymous() -> Settings {
     Settings {
@@ -16,13 +16,13 @@ fn anonymous() -> Settings {
 
 #[test]
 fn a_reload_changes_what_it_can_and_names_the_rest() {
-    let running = Config::resolve(anonymous()).expect("valid");
+    let running = Config::resolve(anonymous()).0;
     let changed = Settings {
         movers: Some(3),
-        idle_timeout: Some(5),
+        idle_timeout: Some(Seconds(5)),
         ..anonymous()
     };
-    let (config, kept) = Config::resolve(changed).expect("valid").reloaded(&running);
+    let (config, kept) = Config::resolve(changed).0.reloaded(&running);
     assert_eq!(kept, ["movers"]);
     assert_eq!(config.limits.movers, running.limits.movers);
     assert_eq!(config.limits.idle_timeout, Duration::from_secs(5));
