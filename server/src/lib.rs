@@ -53,6 +53,7 @@
 //! ```
 
 mod admission;
+pub mod bare;
 pub mod check;
 mod checksum_key;
 pub mod config;

@@ -260,10 +260,10 @@ fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confin
     }
 }
 
-/// Logs what has no effect.
+/// Logs settings without effect.
 fn tell(warnings: &[Problem]) {
     for problem in warnings {
-        warn!(%problem, "a setting has no effect");
+        warn!(%problem, "a setting may not do what it is meant to");
     }
 }
 

@@ -32,7 +32,9 @@ pub fn check(arguments: &CheckArguments, output: &mut impl Write) -> io::Result<
     let mut report = Report::default();
     let validated = Validated::for_start(&arguments.serve);
     report.settings(Verdict::Error, &validated.problems);
-    if arguments.rdma {
+    if validated.is_unusable() {
+        // All other findings would be about the defaults.
+    } else if arguments.rdma {
         check_rdma(&mut report, &validated.config);
     } else {
         report.settings(Verdict::Warning, &validated.warnings);

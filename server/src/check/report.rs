@@ -71,7 +71,7 @@ impl Report {
                 Some(key) => Cow::Owned(key.clone()),
                 None => Cow::Borrowed("configuration"),
             },
-            text: problem.to_string(),
+            text: problem.without_key(),
         }));
     }
 

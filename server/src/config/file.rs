@@ -80,10 +80,7 @@ impl Reader<'_> {
                 Err(problems) => from.problems.extend(problems),
             }
         }
-        from.problems.sort_by_key(|problem| match problem.place {
-            Some(Place::Line(_, line)) => line,
-            _ => 0,
-        });
+        from.problems.sort_by_key(Problem::line);
         from
     }
 
@@ -173,7 +170,7 @@ impl Reader<'_> {
         }
         let text = match example(key) {
             Some((_, example)) => format!("{key}: {text}; write it like {key} = {example}"),
-            None => format!("{key}: {text}; texts are in quotes"),
+            None => format!("{key}: {text}; write it like {key} = \"VALUE\""),
         };
         self.problem(key, line, text)
     }

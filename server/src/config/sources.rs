@@ -96,16 +96,34 @@ impl fmt::Display for Place {
     }
 }
 
+impl Problem {
+    /// For output that names the setting already.
+    pub(crate) fn without_key(&self) -> String {
+        let text = self.text.replace(char::is_control, "?");
+        let key = self.key.as_deref().unwrap_or_default();
+        let text = text.strip_prefix(&format!("{key}: ")).unwrap_or(&text);
+        match &self.place {
+            Some(place) => format!("{place}: {text}"),
+            None => text.to_owned(),
+        }
+    }
+
+    /// For the order of problems: the line in the file.
+    pub(crate) fn line(&self) -> usize {
+        match &self.place {
+            Some(Place::Line(_, line)) => *line,
+            _ => 0,
+        }
+    }
+}
+
 impl fmt::Display for Problem {
     /// On one line: texts of the file may contain control characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.text.replace(char::is_control, "?");
         match &self.place {
             // The flag names the setting already.
-            Some(place @ Place::Flag(key)) => {
-                let text = text.strip_prefix(&format!("{key}: ")).unwrap_or(&text);
-                write!(f, "{place}: {text}")
-            }
+            Some(Place::Flag(_)) => f.write_str(&self.without_key()),
             Some(place) => write!(f, "{place}: {text}"),
             None => f.write_str(&text),
         }

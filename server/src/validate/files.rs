@@ -1,5 +1,6 @@
 //! The files that settings name must be there, and usable by the account that serves.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,15 +20,7 @@ pub(super) fn check(validated: &mut Validated) {
     check_user(validated, &config);
     check_root(validated, &config);
     check_security(validated, &config);
-    if let Some(path) = &config.passwords
-        && let Err(error) = Passwords::read(path)
-    {
-        let remedy = match error {
-            PasswordsError::Line { .. } => "correct the line, or delete it",
-            _ => "`gridhaul-server passwd FILE NAME` makes the file",
-        };
-        validated.error("passwords", format!("passwords: {error}; {remedy}"));
-    }
+    check_passwords(validated, &config);
     if let Some(path) = &config.checksum_key
         && let Err(error) = checksum_key::read(path)
     {
@@ -46,6 +39,43 @@ pub(super) fn check(validated: &mut Validated) {
                 path.display()
             );
             validated.error(key, text);
+        }
+    }
+}
+
+fn check_passwords(validated: &mut Validated, config: &Config) {
+    let Some(path) = &config.passwords else {
+        return;
+    };
+    let passwords = match Passwords::read(path) {
+        Ok(passwords) => passwords,
+        Err(error) => {
+            let remedy = match error {
+                PasswordsError::Line { .. } => "correct the line, or delete it",
+                _ => "`gridhaul-server passwd FILE NAME` makes the file",
+            };
+            let text = format!("passwords: {error}; {remedy}");
+            return validated.error("passwords", text);
+        }
+    };
+    // Opened when the user logs in, with the rights of the account that serves.
+    let user = &config.user;
+    let roots: BTreeSet<_> = passwords
+        .grants()
+        .filter_map(|grant| grant.root.as_ref())
+        .collect();
+    for root in roots {
+        let is_open = match privileges::is_root() {
+            true => privileges::may_reach(user, root),
+            false => fs::read_dir(root).is_ok(),
+        };
+        if !is_open {
+            let text = format!(
+                "passwords: {} is the root of a user who cannot log in: the directory is missing, or the account of the \
+                 server may not enter it; chmod o+rx it and the directories above it, or name another account with --user",
+                root.display()
+            );
+            validated.warning("passwords", text);
         }
     }
 }

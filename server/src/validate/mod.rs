@@ -30,6 +30,7 @@ impl Validated {
         let mut validated = Self::settings(arguments, &OwnRights);
         addresses::check_listeners(&mut validated);
         files::check(&mut validated);
+        validated.problems.sort_by_key(Problem::line);
         validated
     }
 
@@ -65,6 +66,12 @@ impl Validated {
     pub(crate) fn is_wrong(&self, key: &str) -> bool {
         let mut keys = self.problems.iter().map(|problem| problem.key.as_deref());
         keys.any(|wrong| wrong == Some(key))
+    }
+
+    /// Whether there is an error of the whole: the file cannot be read, or there is no way to log in.
+    pub(crate) fn is_unusable(&self) -> bool {
+        let mut problems = self.problems.iter();
+        problems.any(|problem| problem.key.is_none() && problem.place.is_none())
     }
 
     /// The text must name the setting and the remedy.

@@ -15,7 +15,9 @@ pub(super) fn check(validated: &mut Validated, registry: &Registry) {
         validated.error("client-options", error);
     }
     check_drivers(validated, registry);
-    warn_of_unused_options(validated);
+    if !validated.is_wrong("allowed-drivers") && !validated.is_wrong("anonymous-drivers") {
+        warn_of_unused_options(validated);
+    }
 }
 
 /// The drivers that clients may name must exist.
