@@ -66,9 +66,9 @@ const MISTAKES: &[Mistake] = &[
         "use error, warn, info",
     ),
     in_file(
-        "allowed-drivers = ['rdam'] #!",
+        "allowed-drivers = ['tpc'] #!",
         "allowed-drivers",
-        "did you mean 'rdma'?",
+        "did you mean 'tcp'?",
     ),
     in_file(
         "anonymous-drivers = 'udt' #!",
@@ -141,13 +141,17 @@ const MISTAKES: &[Mistake] = &[
         "max-transfers",
         "write it like max-transfers = 100",
     ),
-    in_file("perms = 0644 #!", "perms", "write it like perms = "),
+    in_file("perms = 0644 #!", "perms", "write it like perms = \"0644\""),
     in_file("perms = 644 #!", "perms", "write it in quotes: \"644\""),
-    in_file("user = nobody #!", "user", "write it like user = "),
+    in_file(
+        "user = nobody #!",
+        "user",
+        "write it like user = \"nobody\"",
+    ),
     in_file(
         "banner = 'one' \nbanner = 'two' #!",
         "banner",
-        "duplicate key",
+        "delete one of the lines",
     ),
     in_file(
         "anonymous = 'yes' #!",
@@ -232,9 +236,9 @@ const MISTAKES: &[Mistake] = &[
     ),
     in_flags(&["--stack", "tpc"], "stack", "the drivers are"),
     in_flags(
-        &["--anonymous-drivers", "tcp,rdam"],
+        &["--anonymous-drivers", "tcp,tpc"],
         "anonymous-drivers",
-        "did you mean 'rdma'?",
+        "did you mean 'tcp'?",
     ),
     in_flags(
         &["--data-address", "198.51.100.1"],

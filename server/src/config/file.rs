@@ -160,17 +160,25 @@ impl Reader<'_> {
         let span = error.span().unwrap_or_default();
         let line = self.line(&span);
         let written = self.text.lines().nth(line - 1).unwrap_or_default();
-        let key = written.split('=').next().unwrap_or_default().trim();
-        let text = format!("this is not TOML: {}", error.message());
+        let (key, value) = written.split_once('=').unwrap_or((written, ""));
+        let (key, value) = (key.trim(), without_comment(value));
         if !Settings::is_key(key) {
+            let text = format!("this is not TOML: {}", error.message());
             return Problem {
                 key: None,
                 ..self.problem("", line, text)
             };
         }
-        let text = match example(key) {
-            Some((_, example)) => format!("{key}: {text}; write it like {key} = {example}"),
-            None => format!("{key}: {text}; write it like {key} = \"VALUE\""),
+        let text = if error.message().contains("duplicate") {
+            format!("{key}: this key is given twice: delete one of the lines")
+        } else {
+            let like = match example(key) {
+                Some((_, example)) if !example.contains('"') || value.contains(['"', '\'']) => {
+                    example.to_owned()
+                }
+                _ => format!("\"{}\"", value.replace(['"', '\''], "")),
+            };
+            format!("{key}: {value} is not a value of TOML; write it like {key} = {like}")
         };
         self.problem(key, line, text)
     }
@@ -189,6 +197,15 @@ impl Reader<'_> {
         let before = before.unwrap_or(self.text.as_bytes());
         1 + before.iter().filter(|byte| **byte == b'\n').count()
     }
+}
+
+/// The value of a line that is not TOML, cut if it is long.
+fn without_comment(value: &str) -> String {
+    /// Longer values are cut.
+    const SHOWN: usize = 60;
+
+    let value = value.split('#').next().unwrap_or_default().trim();
+    value.chars().take(SHOWN).collect()
 }
 
 #[cfg(test)]
@@ -276,7 +293,10 @@ mod tests {
             (7, "listen: 'nonsense' is not an address with a port, like"),
             (8, "idle-timeout: 'soon' is not a time, like"),
             (9, "perms: write it in quotes: \"644\""),
-            (10, "umask: this is not TOML"),
+            (
+                10,
+                "umask: 022 is not a value of TOML; write it like umask = \"022\"",
+            ),
             (
                 11,
                 "max-transfers: \"many\" is not a whole number; write it like max-transfers = 100",
@@ -285,13 +305,16 @@ mod tests {
                 12,
                 "anonymous: \"yes\" is not true or false; write it like anonymous = true",
             ),
-            (13, "user: this is not TOML"),
+            (
+                13,
+                "user: gridftp is not a value of TOML; write it like user = \"gridftp\"",
+            ),
             (14, "log-format: '5' is not a log format: text or json"),
             (
                 15,
                 "data-address: \"here\" is not an address in quotes; write it like",
             ),
-            (16, "root: this is not TOML: duplicate key"),
+            (16, "root: this key is given twice"),
         ];
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for ((line, text), (expected_line, words)) in found.iter().zip(expected) {

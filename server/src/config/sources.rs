@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use super::error::ConfigError;
 
 /// The places of all settings that are given.
@@ -17,7 +19,7 @@ pub(crate) struct Sources {
 }
 
 /// The place of a setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Place {
     /// The command line.
     Flag(String),
@@ -26,7 +28,7 @@ pub(crate) enum Place {
 }
 
 /// Something in the configuration that is wrong or has no effect.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Problem {
     /// The setting, where the problem belongs to one.
     pub(crate) key: Option<String>,

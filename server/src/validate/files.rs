@@ -109,7 +109,7 @@ fn check_root(validated: &mut Validated, config: &Config) {
         ..PosixOptions::default()
     };
     match PosixStorage::open(root, options) {
-        Ok(_) if is_own && privileges::is_root() => {
+        Ok(_) if is_own && privileges::is_root() && !validated.is_wrong("user") => {
             if let Err(error) = privileges::check_entering(&config.user, root) {
                 let user = &config.user;
                 let text = format!(
@@ -155,7 +155,11 @@ fn check_security(validated: &mut Validated, config: &Config) {
                     "the account that starts the server must be able to read it, or name another one with --{key}"
                 ),
             };
-            let text = format!("{key}: {}: {error}; {remedy}", path.display());
+            let by = match validated.sources.is_given(key) {
+                true => "",
+                false => ", named by the environment or a default place",
+            };
+            let text = format!("{key}: {}{by}: {error}; {remedy}", path.display());
             validated.error(key, text);
         }
     }

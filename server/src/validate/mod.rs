@@ -4,6 +4,7 @@
 //! the drivers, the machine or the files do not bear out. All problems are collected, so that one run names all of them.
 
 mod addresses;
+mod apart;
 mod files;
 mod settings;
 
@@ -29,7 +30,7 @@ impl Validated {
     pub(crate) fn for_start(arguments: &ServeArguments) -> Self {
         let mut validated = Self::settings(arguments, &OwnRights);
         addresses::check_listeners(&mut validated);
-        files::check(&mut validated);
+        apart::check_files(&mut validated);
         validated.problems.sort_by_key(Problem::line);
         validated
     }
