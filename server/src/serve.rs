@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
 use tracing::{error, info, warn};
 
-use crate::config::{Config, ConfigError, ServeArguments};
+use crate::config::{Config, ConfigErrors, Problem, ServeArguments};
 use crate::front::{FrontProcess, FrontProcessError};
 use crate::helpers::{self, Helper};
 use crate::login::{ConfigurationFile, LoginBackend, LoginProcess, LoginProcessError, Started};
@@ -26,13 +26,14 @@ use crate::sandbox::{self, LocalFiles, Sandbox};
 use crate::server::{PreparedServer, Server, StartError, listen_everywhere};
 use crate::telemetry::{Logging, LoggingError};
 use crate::threads::Threads;
+use crate::validate::Validated;
 
 /// An error that ends the program.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The configuration cannot be used.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] ConfigErrors),
     /// The log cannot be written.
     #[error(transparent)]
     Logging(#[from] LoggingError),
@@ -71,7 +72,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     /// The program does not wait longer for threads that are stuck in a file system.
     const LAST_THREADS: Duration = Duration::from_secs(1);
 
-    let config = Config::load(arguments)?;
+    let (config, warnings) = Validated::for_start(arguments).checked()?;
     // Before anything is opened: the processes that act for accounts inherit the descriptors of this one.
     let monitor = monitor(&config, arguments)?;
     let process = sandbox::Process {
@@ -82,6 +83,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         },
     };
     let logging = Logging::start(&config.log)?;
+    tell(&warnings);
     // Before this process listens or reads a secret. Only the login process has a connection to the monitor.
     let watched_monitor = monitor.as_ref().map(Monitor::watch);
     let login = LoginProcess::start(&config, arguments, &logging, monitor)?;
@@ -224,13 +226,18 @@ async fn run(
 }
 
 fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confined: &Confined) {
-    let (config, kept) = match Config::load_with(arguments, &confined.file) {
-        Ok(config) => config.reloaded(&server.config()),
-        Err(error) => {
-            error!(%error, "the configuration is wrong; everything stays as it was");
+    let validated = Validated::for_reload(arguments, &confined.file).checked();
+    let (config, warnings) = match validated {
+        Ok(checked) => checked,
+        Err(errors) => {
+            for error in errors.problems() {
+                error!(%error, "the configuration is wrong; everything stays as it was");
+            }
             return;
         }
     };
+    let (config, kept) = config.reloaded(&server.config());
+    tell(&warnings);
     if let Err(error) = logging.reload(&config.log) {
         error!(%error, "the log was not reloaded");
     }
@@ -250,6 +257,13 @@ fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confin
             setting = name.as_str(),
             "a change of this setting needs a restart"
         );
+    }
+}
+
+/// Logs settings without effect.
+fn tell(warnings: &[Problem]) {
+    for problem in warnings {
+        warn!(%problem, "a setting may not do what it is meant to");
     }
 }
 
