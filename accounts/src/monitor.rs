@@ -168,8 +168,7 @@ impl BrokerSource for Monitor {
 /// The main function of the monitor process.
 fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &ListedFiles) {
     process::ignore_signals();
-    // The name is for `ps`; an error is harmless.
-    let _ = rustix::thread::set_name(c"gridhaul-mon");
+    process::set_name("gh-monitor", "monitor, which keeps root's rights");
     let executes = options.is_some_and(|options| options.pam_service.is_some());
     let kept = needed(options);
     if let Err(error) = gridhaul_sandbox::narrow_bounding_set(kept)

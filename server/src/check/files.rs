@@ -31,10 +31,11 @@ pub(super) fn check(report: &mut Report, config: &Config) {
     let logs = [
         ("transfer-log", &config.transfer_log),
         ("log-file", &config.log.file),
+        ("audit-log", &config.log.audit),
     ];
     for (about, path) in logs {
         if let Some(path) = path {
-            check_log(report, about, path);
+            check_log(report, about, path, &config.user);
         }
     }
     if rustix::process::geteuid().is_root() {
@@ -106,7 +107,7 @@ fn check_checksum_key(report: &mut Report, key: &Path, root: &Path) {
 }
 
 /// Opens a log as the server would, but does not create it.
-fn check_log(report: &mut Report, about: &'static str, path: &Path) {
+fn check_log(report: &mut Report, about: &'static str, path: &Path, user: &str) {
     let shown = path.display();
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -119,6 +120,26 @@ fn check_log(report: &mut Report, about: &'static str, path: &Path) {
     };
     match opened {
         Ok(()) => report.ok(about, format!("{shown} can be written")),
-        Err(error) => report.error(about, format!("{shown}: {error}")),
+        Err(error) => return report.error(about, format!("{shown}: {error}")),
+    }
+    check_rotation(report, about, path, user);
+}
+
+/// Checks whether a server that was started as root can open a log again after a rotation has renamed it: with the rights of
+/// its account, or through the monitor.
+fn check_rotation(report: &mut Report, about: &'static str, path: &Path, user: &str) {
+    if !rustix::process::geteuid().is_root() || privileges::may_create(user, path) {
+        return;
+    }
+    if let Err(error) = gridhaul_accounts::may_be_appended(path) {
+        let path = path.display();
+        report.error(
+            about,
+            format!(
+                "{path} cannot be opened again after a rotation by {user}, as which the server runs, and root does not \
+                 open it for that account: {error}. SIGHUP would leave the old file in use. Let {user} or only root \
+                 write to its directory"
+            ),
+        );
     }
 }

@@ -68,6 +68,7 @@ impl Config {
                 file: settings.log_file,
                 format: settings.log_format.unwrap_or_default(),
                 level: settings.log_level.unwrap_or_else(|| "info".to_owned()),
+                audit: settings.audit_log,
             },
         })
     }

@@ -346,13 +346,19 @@ settings! {
     #[arg(long, value_name = "FILE")]
     log_file: PathBuf => restart(log.file),
 
-    /// The format of the log: text or json. Default: text
+    /// The format of the log: text, json, journald, or auto: the journal of systemd if standard error leads there and there
+    /// is no log-file, else text. Default: auto
     #[arg(long, value_name = "FORMAT")]
     log_format: LogFormat => restart(log.format),
 
     /// The level: error, warn, info, debug, trace, or rules like `info,gridhaul_server=debug`. Default: info
     #[arg(long, value_name = "LEVEL")]
     log_level: String => live,
+
+    /// A file that gets a JSON object for each login, refused login, transfer and change of a file. Default: these are in the
+    /// log only
+    #[arg(long, value_name = "FILE")]
+    audit_log: PathBuf => restart(log.audit),
 }
 
 #[cfg(test)]
