@@ -162,8 +162,19 @@ pub(crate) fn check_entering(user: &str, directory: &Path) -> io::Result<()> {
     }
 }
 
+/// As [`may_read`], for creating a file in its directory.
+pub(crate) fn may_create(user: &str, path: &Path) -> bool {
+    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+    let (Ok(account), Some(parent)) = (find(user), parent) else {
+        return false;
+    };
+    let mut above = parent.ancestors().skip(1);
+    allows(&account, &parent, WRITE | SEARCH) && above.all(|above| allows(&account, above, SEARCH))
+}
+
 /// The permission bits of others.
 const READ: u32 = 0o4;
+const WRITE: u32 = 0o2;
 const SEARCH: u32 = 0o1;
 
 fn allows(account: &User, path: &Path, rights: u32) -> bool {

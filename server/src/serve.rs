@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridhaul_accounts::{Monitor, MonitorError, process};
+use gridhaul_accounts::{ListedFiles, Monitor, MonitorError, process};
 use gridhaul_sandbox::SandboxError;
 use gridhaul_security::files::OpenFiles as _;
 use tokio::runtime::{Builder, Runtime};
@@ -149,13 +149,17 @@ fn monitor(config: &Config, arguments: &ServeArguments) -> Result<Option<Monitor
     Monitor::start(brokers, files).map(Some)
 }
 
-/// The files that decide logins, which the account that serves may not be allowed to read.
-fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> Vec<PathBuf> {
+/// The files that decide logins, which the account that serves may not be allowed to read, and the logs, which it may not be
+/// allowed to create again after a rotation.
+fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> ListedFiles {
     let host = config.security.host.iter();
     let host = host.flat_map(|host| [&host.certificates, &host.key]);
     let gridmap = config.security.gsi.iter().flat_map(|gsi| &gsi.gridmap);
     let files = arguments.config.iter().chain(&config.passwords);
-    files.chain(host).chain(gridmap).cloned().collect()
+    ListedFiles {
+        read: files.chain(host).chain(gridmap).cloned().collect(),
+        append: config.logs().cloned().collect(),
+    }
 }
 
 fn runtime(config: &Config) -> io::Result<Runtime> {
@@ -238,7 +242,7 @@ fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confin
     };
     let (config, kept) = config.reloaded(&server.config());
     tell(&warnings);
-    if let Err(error) = logging.reload(&config.log) {
+    if let Err(error) = logging.reload(&config.log, &confined.file) {
         error!(%error, "the log was not reloaded");
     }
     confined.sandbox.warn_of_new(&config, &confined.process);
@@ -250,7 +254,7 @@ fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confin
     if let Some(front) = server.front() {
         let file = arguments.config.as_deref();
         let file = file.and_then(|path| confined.file.open(path).ok());
-        front.reload(file.map(OwnedFd::from), logging.descriptor());
+        front.reload(file.map(OwnedFd::from), logging.descriptors());
     }
     for name in kept {
         warn!(

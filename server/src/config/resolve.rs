@@ -70,6 +70,7 @@ impl Config {
                 file: settings.log_file,
                 format: settings.log_format.unwrap_or_default(),
                 level: settings.log_level.unwrap_or_default().0,
+                audit: settings.audit_log,
             },
         };
         (config, found)

@@ -409,7 +409,8 @@ settings! {
     #[arg(long, value_name = "FILE")]
     log_file: PathBuf => restart(log.file),
 
-    /// The format of the log: text or json. Default: text
+    /// The format of the log: text, json, journald, or auto: the journal of systemd if standard error leads there and there
+    /// is no log-file, else text. Default: auto
     #[arg(long, value_name = "FORMAT")]
     log_format: LogFormat => restart(log.format),
 
@@ -420,6 +421,11 @@ settings! {
     /// A file that gets one line for each transfer, in the format of globus-gridftp-server's `-Z`
     #[arg(long, value_name = "FILE")]
     transfer_log: PathBuf => restart(transfer_log),
+
+    /// A file that gets a JSON object for each login, refused login, transfer and change of a file. Default: these are in the
+    /// log only
+    #[arg(long, value_name = "FILE")]
+    audit_log: PathBuf => restart(log.audit),
 
     /// The address that answers `GET /metrics` of Prometheus. Default: none
     ///

@@ -205,11 +205,15 @@ impl FromStr for SyncFiles {
 /// The format of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Readable lines.
+    /// In the journal of systemd, if standard error leads there and there is no file; else readable lines.
     #[default]
+    Auto,
+    /// Readable lines.
     Text,
     /// One JSON object on each line.
     Json,
+    /// Entries of the journal of systemd.
+    Journald,
 }
 
 impl FromStr for LogFormat {
@@ -217,11 +221,13 @@ impl FromStr for LogFormat {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
+            "auto" => Ok(Self::Auto),
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
+            "journald" => Ok(Self::Journald),
             _ => Err(ValueError {
                 text: text.to_owned(),
-                expected: "a log format: text or json",
+                expected: "a log format: auto, text, json or journald",
             }),
         }
     }

@@ -255,10 +255,13 @@ impl Server {
         settings.start().map_err(StartError::Threads)?;
         self.shared.replace(settings);
         match &self.shared.journal.transfer_log {
-            Some(log) => log.reopen().map_err(|error| StartError::TransferLog {
-                path: log.path().to_owned(),
-                error,
-            }),
+            Some(log) => {
+                log.reopen(self.shared.backend.logs())
+                    .map_err(|error| StartError::TransferLog {
+                        path: log.path().to_owned(),
+                        error,
+                    })
+            }
             None => Ok(()),
         }
     }

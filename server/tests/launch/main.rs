@@ -1,7 +1,11 @@
 //! The program as people, scripts and test wrappers start it.
 
+mod audit;
 mod contract;
+mod faults;
 mod front;
+mod journal;
+mod logs;
 mod processes;
 mod program;
 mod reload;

@@ -16,6 +16,7 @@ use super::motion::{Motion, upcoming};
 use super::order::Order;
 use super::running::Running;
 use super::timers::NOTICE_AFTER;
+use crate::session::audit::Failure;
 use crate::session::call::Call;
 use crate::session::data::DataPort;
 use crate::session::end::End;
@@ -45,6 +46,8 @@ pub(crate) enum TransferCommand {
 pub(crate) struct Transfers {
     /// From `SITE TASKID`.
     task_id: Option<String>,
+    /// The transfer of the present command began, and has its audit record.
+    pub(crate) is_recorded: bool,
     last_channels: LastChannels,
 }
 
@@ -68,6 +71,11 @@ impl From<Outcome> for LastChannels {
 }
 
 impl Transfers {
+    /// The label from `SITE TASKID`.
+    pub(crate) fn task_id(&self) -> Option<&str> {
+        self.task_id.as_deref()
+    }
+
     /// Carries out a command. Sends all replies but the last, and returns that.
     pub(crate) async fn execute(
         &mut self,
@@ -128,8 +136,11 @@ impl Transfers {
         call.user.settle(call.negotiated.finish(end));
         let concluded = conclude(call, order, &running, outcome).await;
         let logged = match &concluded {
-            Ok((reply, error)) => (reply.code(), error.clone()),
-            Err(end) => (426, Some(end.to_string())),
+            Ok((reply, failure)) => (reply.code(), failure.clone()),
+            Err(end) => {
+                let (text, is_fault) = (end.to_string(), false);
+                (426, Some(Failure { text, is_fault }))
+            }
         };
         self.publish(call, order, &running, outcome, logged);
         self.last_channels = finished.map_or_else(LastChannels::default, LastChannels::from);
@@ -138,17 +149,29 @@ impl Transfers {
     }
 
     fn publish(
-        &self,
+        &mut self,
         call: &Call<'_>,
         order: &Order,
         running: &Running,
         outcome: Option<&Outcome>,
-        (code, error): (u16, Option<String>),
+        (code, failure): (u16, Option<Failure>),
     ) {
+        self.is_recorded = true;
+        let (session, client) = (call.context.id, call.user.client(call.context.peer));
+        if let Some(outcome) = outcome.filter(|outcome| outcome.refused > 0) {
+            call.context
+                .publish(&telemetry::Event::DataConnectionRefused {
+                    session,
+                    peer: client.peer,
+                    refused: outcome.refused,
+                    last: outcome.last_refusal.as_ref(),
+                });
+        }
         call.context
             .publish(&telemetry::Event::TransferFinished(&telemetry::Transfer {
-                session: call.context.id,
+                session,
                 user: &call.user.name,
+                client,
                 verb: order.verb,
                 path: &order.path.to_string(),
                 started: running.started(),
@@ -165,7 +188,8 @@ impl Transfers {
                 details: outcome.map_or(&[], |outcome| outcome.details.as_slice()),
                 checksums: outcome.map_or(&[], |outcome| outcome.checksums.as_slice()),
                 code,
-                error: error.as_deref(),
+                error: failure.as_ref().map(|failure| &*failure.text),
+                is_fault: failure.as_ref().is_some_and(|failure| failure.is_fault),
                 task_id: self.task_id.as_deref(),
             }));
     }
