@@ -11,7 +11,7 @@
 //!                    │
 //!                  server              starts, reloads and ends
 //!                    │
-//!                  session             one control channel: commands, replies, transfers
+//!             session  admin           one control channel; the administration interface
 //!                    │
 //!                  shared              the state of all sessions: settings, limits, the data node
 //!                  ┌─┴──────┐
@@ -52,6 +52,7 @@
 //! # }
 //! ```
 
+mod admin;
 mod admission;
 pub mod check;
 mod checksum_key;
@@ -66,6 +67,7 @@ mod fuzz_input;
 pub mod fuzzing;
 mod handover;
 mod helpers;
+mod http;
 mod in_place;
 mod login;
 mod machine;
@@ -81,6 +83,7 @@ mod session;
 mod shared;
 mod shutdown;
 pub mod ssh;
+mod status;
 mod storages;
 mod telemetry;
 mod threads;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use gridhaul_accounts::{Monitor, MonitorError, process};
 use gridhaul_sandbox::SandboxError;
 use gridhaul_security::files::OpenFiles as _;
+use rustix::process::Pid;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
@@ -24,6 +25,7 @@ use crate::machine;
 use crate::privileges::{self, PrivilegeError};
 use crate::sandbox::{self, LocalFiles, Sandbox};
 use crate::server::{PreparedServer, Server, StartError, listen_everywhere};
+use crate::status::ProcessStatus;
 use crate::telemetry::{Logging, LoggingError};
 use crate::threads::Threads;
 
@@ -84,7 +86,10 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let logging = Logging::start(&config.log)?;
     // Before this process listens or reads a secret. Only the login process has a connection to the monitor.
     let watched_monitor = monitor.as_ref().map(Monitor::watch);
+    let monitor_pid = monitor.as_ref().map(Monitor::pid);
     let login = LoginProcess::start(&config, arguments, &logging, monitor)?;
+    let mut processes = vec![process_status(Helper::Login, login.pid)];
+    processes.extend(monitor_pid.map(|monitor| process_status(Helper::Monitor, monitor)));
     let watched_login = helpers::watched(Helper::Login, process::watch(login.pid));
     let watched_monitor = watched_monitor.map(|monitor| helpers::watched(Helper::Monitor, monitor));
     let watched = watched_login.into_iter().chain(watched_monitor.flatten());
@@ -99,9 +104,11 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         (listeners, front),
         (serving, watched),
     )?;
+    processes.push(process_status(Helper::Front, pid));
     watched.extend(helpers::watched(Helper::Front, process::watch(pid)));
     let backend = LoginBackend::Serving(Arc::clone(&logins));
-    let server = PreparedServer::behind_front(config.clone(), backend, addresses, link)?;
+    let server =
+        PreparedServer::behind_front(config.clone(), backend, addresses, link)?.beside(processes);
     // While the process still has root's rights: the account that serves may not be allowed to search the directories above.
     let prepared = sandbox::Prepared::new(&config, server.grants(), &process);
     let identity = privileges::drop_root(&config.user)?;
@@ -154,6 +161,13 @@ fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> Vec<Pa
     let gridmap = config.security.gsi.iter().flat_map(|gsi| &gsi.gridmap);
     let files = arguments.config.iter().chain(&config.passwords);
     files.chain(host).chain(gridmap).cloned().collect()
+}
+
+fn process_status(helper: Helper, pid: Pid) -> ProcessStatus {
+    ProcessStatus {
+        role: helper.role().to_owned(),
+        pid: pid.as_raw_nonzero().get().unsigned_abs(),
+    }
 }
 
 fn runtime(config: &Config) -> io::Result<Runtime> {
@@ -261,6 +275,13 @@ fn announce(server: &Server) {
     }
     if let Some(address) = server.metrics_address() {
         text.push_str(&format!("Metrics at http://{address}/metrics\n"));
+    }
+    if let Some(address) = server.admin_address() {
+        let scheme = match server.config().admin.certificate {
+            Some(_) => "https",
+            None => "http",
+        };
+        text.push_str(&format!("Administration at {scheme}://{address}\n"));
     }
     let config = server.config();
     if let (Some(_), Some(address)) = (&config.anonymous, server.addresses().first()) {

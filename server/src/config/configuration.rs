@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use gridhaul_transfer::Handling;
 
 use super::accounts::LocalAccounts;
+use super::admin::Administration;
 use super::data::DataConnections;
 use super::limits::Limits;
 use super::security::Security;
@@ -38,6 +39,8 @@ pub struct Config {
     pub data: DataConnections,
     /// The address of the page of metrics.
     pub metrics_listen: Option<SocketAddr>,
+    /// The administration interface.
+    pub admin: Administration,
     /// The file that gets a line for each transfer.
     pub transfer_log: Option<PathBuf>,
     /// How transfers treat files.

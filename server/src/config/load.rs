@@ -2,6 +2,7 @@
 
 use gridhaul_security::files::{OpenFiles, OwnRights};
 
+use super::admin::Administration;
 use super::configuration::Config;
 use super::error::ConfigError;
 use super::file;
@@ -71,11 +72,20 @@ impl Config {
             encrypt_data: None,
             require_dcau: None,
             delegation_keys: None,
+            admin_listen: None,
+            admin_socket: None,
+            admin_token: None,
+            admin_cert: None,
+            admin_key: None,
+            admin_clients: None,
+            admin_subjects: None,
+            admin_names: None,
             ..settings
         })?;
         Ok(Self {
             listen: Vec::new(),
             metrics_listen: None,
+            admin: Administration::none(),
             ..config
         })
     }

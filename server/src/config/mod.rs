@@ -9,6 +9,7 @@
 //! ```
 
 mod accounts;
+mod admin;
 mod authorization;
 mod configuration;
 mod data;
@@ -30,6 +31,7 @@ mod tls_range;
 mod values;
 
 pub use accounts::LocalAccounts;
+pub use admin::{AdminSocket, Administration};
 pub use authorization::{Claimant, MemberOf, Outcome, Rule};
 pub use configuration::{Anonymous, Config, Log};
 pub use data::DataConnections;

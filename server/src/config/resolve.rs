@@ -10,7 +10,7 @@ use super::error::ConfigError;
 use super::ranges::not_empty;
 use super::settings::Settings;
 use super::values::ArrivalChecksums;
-use super::{accounts, data, limits, security};
+use super::{accounts, admin, data, limits, security};
 
 /// The address of a server without `--listen`.
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2811);
@@ -37,6 +37,7 @@ impl Config {
             return Err(ConfigError::Banner);
         }
         let limits = limits::resolve(&settings)?;
+        let admin = admin::resolve(&mut settings)?;
         let data = data::resolve(&settings)?;
         let arrival = settings.arrival_checksums.unwrap_or_default();
         Ok(Self {
@@ -63,6 +64,7 @@ impl Config {
             },
             checksum_key: settings.checksum_key,
             metrics_listen: settings.metrics_listen,
+            admin,
             transfer_log: settings.transfer_log,
             log: Log {
                 file: settings.log_file,

@@ -342,6 +342,41 @@ settings! {
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: SocketAddr => restart(metrics_listen),
 
+    /// The address of the administration page and interface, over HTTP. Default: none
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    admin_listen: SocketAddr => restart(admin.listen),
+
+    /// The Unix socket of the administration interface, or none. Default: /run/gridhaul/admin.sock when started as root,
+    /// else gridhaul/PORT.sock in XDG_RUNTIME_DIR, else none
+    #[arg(long, value_name = "PATH")]
+    admin_socket: PathBuf => restart(admin.socket),
+
+    /// A file with the secret that administrators show, of at least 16 bytes. Default: none; the account of a client on this
+    /// machine decides
+    #[arg(long, value_name = "FILE")]
+    admin_token: PathBuf => restart(admin.token),
+
+    /// The certificate of the administration page, for HTTPS. Default: none
+    #[arg(long, value_name = "FILE")]
+    admin_cert: PathBuf => restart(admin.certificate),
+
+    /// The private key of admin-cert. Default: the same file
+    #[arg(long, value_name = "FILE")]
+    admin_key: PathBuf => restart(admin.key),
+
+    /// The authorities of administrators' certificates, as a PEM file. Default: none; certificates are not asked for
+    #[arg(long, value_name = "FILE")]
+    admin_clients: PathBuf => restart(admin.clients),
+
+    /// The subjects of administrators' certificates, as /DC=org/CN=Name; may be given several times. Default: all that
+    /// admin-clients has issued
+    #[arg(long, value_name = "SUBJECT")]
+    admin_subjects: Vec<String> => restart(admin.subjects),
+
+    /// Names of this machine that browsers use for the administration page. Default: localhost and the host's name
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    admin_names: Vec<String> => restart(admin.names),
+
     /// The file for the log. Default: standard error
     #[arg(long, value_name = "FILE")]
     log_file: PathBuf => restart(log.file),

@@ -19,5 +19,5 @@ pub(crate) use journal::Journal;
 pub(crate) use lateness::watch_lateness;
 pub(crate) use logging::Logging;
 pub use logging::LoggingError;
-pub(crate) use metrics::{Snapshot, respond};
+pub(crate) use metrics::Snapshot;
 pub(crate) use transfer_log::TransferLog;

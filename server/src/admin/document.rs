@@ -1,0 +1,65 @@
+//! The status of the server, collected when an administrator asks.
+
+use std::net::SocketAddr;
+use std::time::{Instant, SystemTime};
+
+use crate::shared::Shared;
+use crate::status::{Counts, History, ProcessStatus, ServerPhase, ServerStatus, Status, utc};
+use crate::version::VERSION_NUMBER;
+
+/// What does not change while the server runs.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) started: SystemTime,
+    pub(crate) begun: Instant,
+    pub(crate) user: String,
+    pub(crate) listening: Vec<SocketAddr>,
+    pub(crate) processes: Vec<ProcessStatus>,
+}
+
+/// The whole document.
+pub(super) fn status(shared: &Shared, facts: &Facts, phase: ServerPhase) -> Status {
+    Status {
+        server: server(shared, facts, phase),
+        counts: counts(shared),
+        sessions: Vec::new(),
+        transfers: Vec::new(),
+        history: History::default(),
+        refusals: Vec::new(),
+        errors: Vec::new(),
+        credentials: Vec::new(),
+        rdma: Vec::new(),
+        configuration: Vec::new(),
+        nodes: Vec::new(),
+    }
+}
+
+fn server(shared: &Shared, facts: &Facts, phase: ServerPhase) -> ServerStatus {
+    ServerStatus {
+        version: VERSION_NUMBER.to_owned(),
+        pid: std::process::id(),
+        host: shared.host.clone(),
+        user: facts.user.clone(),
+        started: utc(facts.started),
+        uptime_seconds: facts.begun.elapsed().as_secs(),
+        phase,
+        listening: facts.listening.iter().map(ToString::to_string).collect(),
+        log_level: shared.settings().config.log.level.clone(),
+        processes: facts.processes.clone(),
+    }
+}
+
+fn counts(shared: &Shared) -> Counts {
+    let now = shared.snapshot();
+    Counts {
+        sessions: now.sessions,
+        sessions_before_login: now.sessions_before_login,
+        transfers_running: now.transfers_running,
+        transfers_waiting: now.transfers_waiting,
+        brokers: now.brokers,
+        workers_busy: now.node.senders.busy + now.node.receivers.busy,
+        workers_limit: now.node.senders.limit + now.node.receivers.limit,
+        buffer_bytes: now.node.buffer_bytes,
+        buffer_bytes_limit: now.node.buffer_bytes_limit,
+    }
+}

@@ -1,0 +1,10 @@
+//! The files of the page, which are part of the program.
+
+/// The page.
+pub(super) const INDEX: &str = include_str!("index.html");
+
+/// Its style.
+pub(super) const STYLE: &str = include_str!("page.css");
+
+/// Its script.
+pub(super) const SCRIPT: &str = include_str!("page.js");
