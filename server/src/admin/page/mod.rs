@@ -8,3 +8,6 @@ pub(super) const STYLE: &str = include_str!("page.css");
 
 /// Its script.
 pub(super) const SCRIPT: &str = include_str!("page.js");
+
+/// The form for the secret of administrators.
+pub(super) const LOGIN: &str = include_str!("login.html");
