@@ -83,6 +83,11 @@ impl Monitor {
         process::watch(self.pid)
     }
 
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
     /// The position of a file in the list.
     pub fn place(&self, file: &Path) -> Option<usize> {
         self.files.read.iter().position(|listed| listed == file)

@@ -25,6 +25,17 @@ pub(crate) enum Helper {
     Monitor,
 }
 
+impl Helper {
+    /// The name of the process in the status.
+    pub(crate) fn role(self) -> &'static str {
+        match self {
+            Self::Front => "front",
+            Self::Login => "login",
+            Self::Monitor => "monitor",
+        }
+    }
+}
+
 impl fmt::Display for Helper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -11,7 +11,7 @@
 //!                    │
 //!                  server              starts, reloads and ends
 //!                    │
-//!                  session             one control channel: commands, replies, transfers
+//!             session  admin           one control channel; the administration interface
 //!                    │
 //!                  shared              the state of all sessions: settings, limits, the data node
 //!                  ┌─┴──────┐
@@ -52,6 +52,7 @@
 //! # }
 //! ```
 
+mod admin;
 mod admission;
 pub mod bare;
 pub mod check;
@@ -67,7 +68,9 @@ mod fuzz_input;
 pub mod fuzzing;
 mod handover;
 mod helpers;
+mod http;
 mod in_place;
+mod live;
 mod login;
 mod machine;
 mod own_addresses;
@@ -82,8 +85,10 @@ mod session;
 mod shared;
 mod shutdown;
 pub mod ssh;
+mod status;
 mod storages;
 mod telemetry;
+pub mod terminal;
 mod threads;
 mod transfer_limit;
 mod transfer_verb;
@@ -91,6 +96,7 @@ mod validate;
 mod version;
 mod wire;
 
+pub use admin::{AdminError, AdminSocketError, AdminTlsError, AdminTokenError};
 pub use checksum_key::ChecksumKeyError;
 pub use drivers::DriversError;
 pub use front::FrontProcessError;

@@ -49,6 +49,17 @@ impl WeakShutdown {
     }
 }
 
+/// Tells the phase of the shutdown, which does not wait for it.
+#[derive(Debug, Clone)]
+pub(crate) struct PhaseView(watch::Receiver<Phase>);
+
+impl PhaseView {
+    /// Whether the server accepts connections.
+    pub(crate) fn is_serving(&self) -> bool {
+        *self.0.borrow() == Phase::Serving
+    }
+}
+
 impl Shutdown {
     pub(crate) fn new() -> Self {
         let (alive, gone) = mpsc::channel(1);
@@ -72,6 +83,11 @@ impl Shutdown {
             phase: self.phase.subscribe(),
             alive: self.alive.downgrade(),
         }
+    }
+
+    /// For the administration interface, which stays until the process ends.
+    pub(crate) fn view(&self) -> PhaseView {
+        PhaseView(self.phase.subscribe())
     }
 
     /// Begins the shutdown: [`Phase::Draining`].

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use gridhaul_transfer::Handling;
 
 use super::accounts::LocalAccounts;
+use super::admin::Administration;
 use super::data::DataConnections;
+use super::keys::Keys;
 use super::limits::Limits;
 use super::security::Security;
 use super::values::LogFormat;
@@ -38,6 +40,8 @@ pub struct Config {
     pub data: DataConnections,
     /// The address of the page of metrics.
     pub metrics_listen: Option<SocketAddr>,
+    /// The administration interface.
+    pub admin: Administration,
     /// The file that gets a line for each transfer.
     pub transfer_log: Option<PathBuf>,
     /// How transfers treat files.
@@ -46,6 +50,8 @@ pub struct Config {
     pub checksum_key: Option<PathBuf>,
     /// The log.
     pub log: Log,
+    /// The settings that it was made of, for administrators.
+    pub keys: Keys,
 }
 
 impl Config {

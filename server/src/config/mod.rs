@@ -9,6 +9,7 @@
 //! ```
 
 mod accounts;
+mod admin;
 mod authorization;
 mod configuration;
 mod data;
@@ -17,6 +18,7 @@ mod examples;
 mod file;
 mod flags;
 mod globus_tls;
+mod keys;
 mod limits;
 mod listen;
 mod load;
@@ -37,11 +39,16 @@ mod tls_range;
 mod values;
 
 pub use accounts::LocalAccounts;
+pub use admin::{AdminSocket, Administration};
 pub use authorization::{Claimant, MemberOf, Outcome, Rule};
 pub use configuration::{Anonymous, Config, Log};
 pub use data::DataConnections;
 pub use examples::flag_example;
-pub use flags::{CheckArguments, Command, CommandLine, PasswdArguments, ServeArguments};
+pub use flags::{
+    CheckArguments, Command, CommandLine, KickArguments, PasswdArguments, ServeArguments,
+    SocketArguments, StatusArguments, TopArguments, Whom,
+};
+pub use keys::{KeyInForce, Keys, Source};
 pub use limits::Limits;
 pub use listen::ListenAddress;
 pub use log_level::{LogLevel, LogLevelError};

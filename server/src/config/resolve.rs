@@ -7,14 +7,16 @@ use gridhaul_transfer::Handling;
 
 use super::configuration::{Anonymous, Config, Log};
 use super::error::ConfigError;
+use super::keys::Keys;
 use super::listen::ListenAddress;
 use super::ranges::not_empty;
 use super::settings::Settings;
 use super::values::ArrivalChecksums;
-use super::{accounts, data, limits, security};
+use super::{accounts, admin, data, limits, security};
 
 /// The address of a server without `--listen`.
-const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2811);
+pub(super) const DEFAULT_LISTEN: SocketAddr =
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2811);
 
 impl Config {
     /// The configuration of these settings, with defaults. A setting with an error has its default, so that all errors are
@@ -30,6 +32,7 @@ impl Config {
             errors.push(ConfigError::Banner);
         }
         let limits = limits::resolve(errors, &settings);
+        let admin = admin::resolve(errors, &mut settings);
         let data = data::resolve(errors, &settings);
         let arrival = settings.arrival_checksums.unwrap_or_default();
         let listen = not_empty(errors, "listen", settings.listen).map_or_else(
@@ -65,6 +68,7 @@ impl Config {
             },
             checksum_key: settings.checksum_key,
             metrics_listen: settings.metrics_listen.map(ListenAddress::on_this_machine),
+            admin,
             transfer_log: settings.transfer_log,
             log: Log {
                 file: settings.log_file,
@@ -72,6 +76,7 @@ impl Config {
                 level: settings.log_level.unwrap_or_default().0,
                 audit: settings.audit_log,
             },
+            keys: Keys::default(),
         };
         (config, found)
     }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::authorization::Rule;
 use super::configuration::Config;
+use super::keys::{Keys, Shown};
 use super::listen::ListenAddress;
 use super::log_level::LogLevel;
 use super::max_startups::MaxStartups;
@@ -60,6 +61,24 @@ macro_rules! settings {
                 given
             }
 
+            /// The keys with their values: those of these flags, and of the file.
+            pub(super) fn in_force(&self, file: &Self) -> Keys {
+                Keys::new([
+                    $((
+                        stringify!($file_name),
+                        Reload::Live,
+                        self.$file_name.as_ref().map(Shown::shown),
+                        file.$file_name.as_ref().map(Shown::shown),
+                    ),)*
+                    $($((
+                        stringify!($name),
+                        reload!($reload),
+                        self.$name.as_ref().map(Shown::shown),
+                        file.$name.as_ref().map(Shown::shown),
+                    ),)*)*
+                ])
+            }
+
             /// Every setting by the name of its field, and when a change of it takes effect.
             pub const ALL: &[(&str, Reload)] = &[
                 $((stringify!($file_name), Reload::Live),)*
@@ -78,6 +97,7 @@ macro_rules! settings {
                         changed.push(key_of(stringify!($name)));
                     }
                 )?)*)*
+                self.keys.keep(&changed, &running.keys);
                 (self, changed)
             }
         }
@@ -432,6 +452,45 @@ settings! {
     /// Over plain HTTP, without authentication. A port alone, like 9281, and localhost:9281 mean 127.0.0.1
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: ListenAddress => restart(metrics_listen),
+
+    ["Administration"]
+
+    /// The address of the administration page and interface, over HTTP. Default: none
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    admin_listen: ListenAddress => restart(admin.listen),
+
+    /// The Unix socket of the administration interface, or none. Default: /run/gridhaul/admin.sock when started as root,
+    /// else gridhaul/PORT.sock in XDG_RUNTIME_DIR, else none
+    #[arg(long, value_name = "PATH")]
+    admin_socket: PathBuf => restart(admin.socket),
+
+    /// A file with the secret that administrators show, of at least 16 bytes. Default: none; the account of a client on this
+    /// machine decides
+    #[arg(long, value_name = "FILE")]
+    admin_token: PathBuf => restart(admin.token),
+
+    /// The certificate of the administration page, for HTTPS. Default: none
+    #[arg(long, value_name = "FILE")]
+    admin_cert: PathBuf => restart(admin.certificate),
+
+    /// The private key of admin-cert. Default: the same file
+    #[arg(long, value_name = "FILE")]
+    admin_key: PathBuf => restart(admin.key),
+
+    /// The authorities of administrators' certificates, as a PEM file. Default: none; certificates are not asked for
+    #[arg(long, value_name = "FILE")]
+    admin_clients: PathBuf => restart(admin.clients),
+
+    /// The subjects of administrators' certificates, as /DC=org/CN=Name; may be given several times. Default: all that
+    /// admin-clients has issued
+    #[arg(long, value_name = "SUBJECT")]
+    #[serde(deserialize_with = "list")]
+    admin_subjects: Vec<String> => restart(admin.subjects),
+
+    /// Names of this machine that browsers use for the administration page. Default: localhost and the host's name
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
+    admin_names: Vec<String> => restart(admin.names),
 }
 
 impl Settings {

@@ -14,6 +14,7 @@ use crate::admission::{Connections, Room, Workers};
 use crate::config::{Config, Limits};
 use crate::handover::Link;
 use crate::in_place::InPlace;
+use crate::live::Live;
 use crate::login::LoginBackend;
 use crate::machine;
 use crate::own_addresses::OwnAddresses;
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) checksums: Pool,
     pub(crate) threads: Arc<Threads>,
     pub(crate) journal: Journal,
+    /// Sessions and transfers, for administrators.
+    pub(crate) live: Arc<Live>,
     /// In the front process: the connection to the serving process.
     pub(crate) link: OnceLock<Arc<Link>>,
     pub(crate) host: String,
@@ -95,6 +98,7 @@ impl Shared {
             storages,
             backend,
             journal,
+            live: Arc::default(),
             link: OnceLock::new(),
             host: machine::host_name(),
             sessions: AtomicU64::new(0),
@@ -158,6 +162,18 @@ impl Shared {
             .settings
             .write()
             .unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    /// Notes another level of the log.
+    pub(crate) fn note_log_level(&self, level: &str) {
+        let mut settings = self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut config = Config::clone(&settings.config);
+        config.log.level = level.to_owned();
+        config.keys.note("log-level", level);
+        settings.config = Arc::new(config);
     }
 
     /// The present values for the page of metrics.

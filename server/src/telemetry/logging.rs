@@ -123,6 +123,15 @@ impl Logging {
         log_file.and(audit)
     }
 
+    /// Applies other rules.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be parsed or applied.
+    pub(crate) fn set_level(&self, level: &str) -> Result<(), LoggingError> {
+        Ok(self.filter.reload(rules(level)?)?)
+    }
+
     /// Continues with files that another process has opened, and applies the rules in `log`.
     ///
     /// # Errors

@@ -45,11 +45,11 @@ impl Session {
         handed: Handed,
     ) -> Result<(), End> {
         // If this fails, there is no channel on which the client would accept a reply.
-        let description = match &handed.protection {
-            HandedProtection::Clear => String::new(),
-            HandedProtection::Gsi(keys) => keys.description().to_owned(),
-            HandedProtection::Tls(keys) => keys.description().to_owned(),
-        };
+        let described = handed.protection.described();
+        let description = described.map_or_else(String::new, |(mechanism, description)| {
+            self.context.live.note_protection(mechanism, description);
+            description.to_owned()
+        });
         let (stream, context) = stream_of(stream, handed.protection)?;
         let is_tls = matches!(stream, Stream::Tls(_));
         self.control = Control::new(stream).with_input(handed.input);
