@@ -6,8 +6,9 @@ use super::configuration::Config;
 use super::error::ConfigError;
 use super::file::{self, FromFile};
 use super::flags::ServeArguments;
+use super::problem::Problem;
 use super::settings::Settings;
-use super::sources::{ConfigErrors, Problem, Sources};
+use super::sources::{ConfigErrors, Sources};
 use super::values::DataHosts;
 
 /// A configuration with all that is wrong with it.
