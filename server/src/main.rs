@@ -17,7 +17,10 @@ use gridhaul_server::{check, serve, ssh, terminal};
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let line = CommandLine::try_parse().unwrap_or_else(|error| refuse(&error));
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) => return without_command(&error),
+    };
     let done = match line.command {
         Some(Command::Passwd(arguments)) => passwd(&arguments).map_err(|error| error.to_string()),
         Some(Command::Serve(arguments)) => return run(&arguments),
@@ -44,25 +47,24 @@ fn ended(done: Result<(), String>) -> ExitCode {
 }
 
 /// Prints the help, the version, or an error with an example of the value.
-fn refuse(error: &clap::Error) -> ! {
+fn without_command(error: &clap::Error) -> ExitCode {
+    // There is no other place to report that standard error is closed.
+    let _ = error.print();
     let is_value = matches!(
         error.kind(),
         ErrorKind::ValueValidation | ErrorKind::InvalidValue
     );
     let argument = error.get(ContextKind::InvalidArg);
     if let (true, Some(ContextValue::String(argument))) = (is_value, argument) {
-        let name = argument
-            .trim_start_matches('-')
-            .split([' ', '[', '='])
-            .next();
-        if let Some(example) = name.and_then(flag_example) {
-            // The program ends with the error in any case.
-            let _ = error.print();
+        let name = argument.trim_start_matches('-').split([' ', '[', '=']);
+        if let Some(example) = name.into_iter().next().and_then(flag_example) {
             eprintln!("Write it like {example}");
-            std::process::exit(error.exit_code());
         }
     }
-    error.exit()
+    match error.use_stderr() {
+        true => ExitCode::from(USAGE),
+        false => ExitCode::SUCCESS,
+    }
 }
 
 fn run(arguments: &ServeArguments) -> ExitCode {

@@ -11,9 +11,10 @@ use super::error::ConfigError;
 use super::file::{self, FromFile};
 use super::flags::ServeArguments;
 use super::keys::Keys;
+use super::problem::Problem;
 use super::resolve::DEFAULT_LISTEN;
 use super::settings::Settings;
-use super::sources::{ConfigErrors, Problem, Sources};
+use super::sources::{ConfigErrors, Sources};
 use super::values::DataHosts;
 
 /// A configuration with all that is wrong with it.

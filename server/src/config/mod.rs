@@ -26,6 +26,7 @@ mod log_level;
 mod max_startups;
 mod places;
 mod port_range;
+mod problem;
 mod ranges;
 mod reload;
 mod resolve;
@@ -66,5 +67,6 @@ pub use values::{
 };
 
 pub(crate) use load::Loaded;
+pub(crate) use problem::Problem;
 pub(crate) use similar::similar;
-pub(crate) use sources::{Problem, Sources};
+pub(crate) use sources::Sources;
