@@ -8,8 +8,8 @@ use gridhaul_shares::Source;
 use rustls::ServerConfig;
 use tokio::time::Instant;
 
-use super::audit::Failure;
 use super::control::Control;
+use super::failure::Failure;
 use crate::config::Config;
 use crate::live::SessionEntry;
 use crate::login::Logins;

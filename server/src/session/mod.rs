@@ -29,6 +29,7 @@ mod control;
 mod data;
 mod dispatch;
 mod end;
+mod failure;
 mod features;
 mod files;
 mod foreign;

@@ -6,9 +6,9 @@ use gridhaul_transfer::{ChecksumRequest, Outcome};
 
 use super::order::Order;
 use super::running::Running;
-use crate::session::audit::Failure;
 use crate::session::call::Call;
 use crate::session::end::End;
+use crate::session::failure::Failure;
 use crate::session::query::compute_checksum;
 use crate::session::replies;
 
