@@ -36,6 +36,7 @@ const LEAST_UID: u32 = 2;
 fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
     machine::arrange()?;
     let options = MonitorOptions {
+        gridmapdir: None,
         policy: AccountPolicy {
             least_uid: LEAST_UID,
             ..AccountPolicy::default()

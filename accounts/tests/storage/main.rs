@@ -64,6 +64,7 @@ fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
         ..AccountPolicy::default()
     };
     let options = MonitorOptions {
+        gridmapdir: None,
         policy,
         pam_service: None,
         umask: None,
