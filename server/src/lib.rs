@@ -53,6 +53,7 @@
 //! ```
 
 mod admission;
+mod callout;
 pub mod check;
 mod checksum_key;
 pub mod config;
@@ -89,11 +90,12 @@ mod transfer_verb;
 mod version;
 mod wire;
 
+pub use callout::CalloutProcessError;
 pub use checksum_key::ChecksumKeyError;
 pub use drivers::DriversError;
 pub use front::FrontProcessError;
 pub use login::{AuthenticatorError, LoginProcessError};
-pub use security::{HostError, SecurityError};
+pub use security::{GsiAuthzError, HostError, SecurityError};
 pub use server::{PreparedServer, Server, StartError};
 pub use shared::SettingsError;
 pub use telemetry::LoggingError;

@@ -16,6 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
 use tracing::{error, info, warn};
 
+use crate::callout::{CalloutProcess, CalloutProcessError};
 use crate::config::{Config, ConfigError, ServeArguments};
 use crate::front::{FrontProcess, FrontProcessError};
 use crate::helpers::{self, Helper};
@@ -42,6 +43,9 @@ pub enum ServeError {
     /// The login process does not start.
     #[error(transparent)]
     Login(#[from] LoginProcessError),
+    /// The process that asks the callout does not start.
+    #[error(transparent)]
+    Callout(#[from] CalloutProcessError),
     /// The front process does not start.
     #[error(transparent)]
     Front(#[from] FrontProcessError),
@@ -72,7 +76,13 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     const LAST_THREADS: Duration = Duration::from_secs(1);
 
     let config = Config::load(arguments)?;
-    // Before anything is opened: the processes that act for accounts inherit the descriptors of this one.
+    // Before anything is opened: the processes that act for accounts inherit the descriptors of this one. Before there is a
+    // monitor: only the login process has a connection to it.
+    let callout = CalloutProcess::start(&config)?;
+    let watched_callout = callout
+        .as_ref()
+        .map(|callout| helpers::watched(Helper::Callout, process::watch(callout.pid)));
+    let callout = callout.map(|callout| callout.client);
     let monitor = monitor(&config, arguments)?;
     let process = sandbox::Process {
         config: arguments.config.clone(),
@@ -84,10 +94,11 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let logging = Logging::start(&config.log)?;
     // Before this process listens or reads a secret. Only the login process has a connection to the monitor.
     let watched_monitor = monitor.as_ref().map(Monitor::watch);
-    let login = LoginProcess::start(&config, arguments, &logging, monitor)?;
+    let login = LoginProcess::start(&config, arguments, &logging, (monitor, callout))?;
     let watched_login = helpers::watched(Helper::Login, process::watch(login.pid));
     let watched_monitor = watched_monitor.map(|monitor| helpers::watched(Helper::Monitor, monitor));
     let watched = watched_login.into_iter().chain(watched_monitor.flatten());
+    let watched = watched.chain(watched_callout.flatten());
     let watched: Vec<_> = watched.collect();
     let Started { serving, front, .. } = login;
     let (listeners, addresses) = listen_everywhere(&config)?;
@@ -151,7 +162,11 @@ fn monitor(config: &Config, arguments: &ServeArguments) -> Result<Option<Monitor
 fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> Vec<PathBuf> {
     let host = config.security.host.iter();
     let host = host.flat_map(|host| [&host.certificates, &host.key]);
-    let gridmap = config.security.gsi.iter().flat_map(|gsi| &gsi.gridmap);
+    let gsi = config.security.gsi.iter();
+    let gridmap = gsi.flat_map(|gsi| {
+        let lists = gsi.ban_lists.iter().chain([&gsi.gsi_authz]);
+        gsi.gridmap.iter().chain(lists)
+    });
     let files = arguments.config.iter().chain(&config.passwords);
     files.chain(host).chain(gridmap).cloned().collect()
 }

@@ -3,6 +3,7 @@
 //! It takes the flags and the configuration file of `serve`, finds files in the same places, and reads them with the same
 //! code. Each finding is one line: the problem, and how to fix it.
 
+mod authorization;
 mod certificate;
 mod files;
 mod identities;
@@ -56,6 +57,7 @@ fn check_all(report: &mut Report, config: &Config, file: Option<&Path>) {
     }
     if let Some(gsi) = &security.gsi {
         identities::check(report, config, gsi);
+        authorization::check(report, config, gsi);
     }
     sandbox::check(report, config);
     files::check(report, config);

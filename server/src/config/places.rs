@@ -20,6 +20,8 @@ pub(super) struct Found {
     pub(super) trust: Option<PathBuf>,
     pub(super) gridmap: Option<PathBuf>,
     pub(super) vomsdir: Option<PathBuf>,
+    pub(super) gridmapdir: Option<PathBuf>,
+    pub(super) gsi_authz: Option<PathBuf>,
 }
 
 /// The environment of a search.
@@ -50,6 +52,10 @@ impl Found {
     fn look(places: &Places<'_>) -> Self {
         let system = Path::new("/etc/grid-security");
         let globus = places.home.as_ref().map(|home| home.join(".globus"));
+        let own_authz = places
+            .home
+            .as_ref()
+            .map(|home| home.join(".gsi-authz.conf"));
         let gridmap = if places.is_root {
             None
         } else {
@@ -69,6 +75,12 @@ impl Found {
             vomsdir: places
                 .variable("X509_VOMS_DIR")
                 .or_else(|| places.first([Some(system.join("vomsdir"))])),
+            gridmapdir: places
+                .variable("GRIDMAPDIR")
+                .or_else(|| places.first([Some(system.join("gridmapdir"))])),
+            gsi_authz: places
+                .variable("GSI_AUTHZ_CONF")
+                .or_else(|| places.first([Some(system.join("gsi-authz.conf")), own_authz])),
         }
     }
 }

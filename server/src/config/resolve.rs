@@ -7,7 +7,7 @@ use gridhaul_transfer::Handling;
 
 use super::configuration::{Anonymous, Config, Log};
 use super::error::ConfigError;
-use super::ranges::not_empty;
+use super::ranges::{not_empty, seconds};
 use super::settings::Settings;
 use super::values::ArrivalChecksums;
 use super::{accounts, data, limits, security};
@@ -39,7 +39,10 @@ impl Config {
         let limits = limits::resolve(&settings)?;
         let data = data::resolve(&settings)?;
         let arrival = settings.arrival_checksums.unwrap_or_default();
+        let authz_callout_timeout = settings.authz_callout_timeout;
         Ok(Self {
+            authz_callout: settings.authz_callout,
+            authz_callout_timeout: seconds("authz-callout-timeout", authz_callout_timeout, 10)?,
             root: settings.root.unwrap_or_else(|| PathBuf::from(".")),
             listen: not_empty("listen", settings.listen)?.unwrap_or_else(|| vec![DEFAULT_LISTEN]),
             anonymous,

@@ -40,6 +40,12 @@ pub struct Gsi {
     pub gridmap: Option<PathBuf>,
     /// The directory of trusted VOMS servers.
     pub vomsdir: Option<PathBuf>,
+    /// Lists of users who are refused.
+    pub ban_lists: Vec<PathBuf>,
+    /// The file in which globus-gridftp-server finds its callouts.
+    pub gsi_authz: PathBuf,
+    /// Callouts that it names are ignored.
+    pub ignore_gsi_authz: bool,
     /// The rules for identities, in order; never empty.
     pub rules: Vec<Rule>,
     /// Independent proxies are admitted.
@@ -124,7 +130,9 @@ fn gsi(settings: &mut Settings, found: &Found) -> Result<Gsi, ConfigError> {
         Some(rules) => rules,
         None => vec![Rule::gridmap()],
     };
-    if rules.iter().any(Rule::is_mapped) && gridmap.is_none() {
+    // A callout may name the accounts.
+    let is_mapped = rules.iter().any(Rule::is_mapped) && settings.authz_callout.is_none();
+    if is_mapped && gridmap.is_none() {
         return Err(ConfigError::NoGridmap);
     }
     if rules.iter().any(Rule::asks_for_attributes) && vomsdir.is_none() {
@@ -134,6 +142,12 @@ fn gsi(settings: &mut Settings, found: &Found) -> Result<Gsi, ConfigError> {
         trust,
         gridmap,
         vomsdir,
+        ban_lists: settings.ban_list.take().unwrap_or_default(),
+        gsi_authz: found
+            .gsi_authz
+            .clone()
+            .unwrap_or_else(|| PathBuf::from("/etc/grid-security/gsi-authz.conf")),
+        ignore_gsi_authz: settings.ignore_gsi_authz.unwrap_or(false),
         rules,
         allow_independent_proxies: settings.allow_independent_proxies.unwrap_or(false),
         delegation_keys: settings.delegation_keys.unwrap_or_default(),
@@ -150,6 +164,10 @@ fn without_gsi(settings: &Settings) -> Result<(), ConfigError> {
         ("trust", settings.trust.is_some()),
         ("gridmap", settings.gridmap.is_some()),
         ("vomsdir", settings.vomsdir.is_some()),
+        ("ban-list", settings.ban_list.is_some()),
+        ("gridmapdir", settings.gridmapdir.is_some()),
+        ("authz-callout", settings.authz_callout.is_some()),
+        ("ignore-gsi-authz", settings.ignore_gsi_authz == Some(true)),
         ("authorize", settings.authorize.is_some()),
         (
             "allow-independent-proxies",
@@ -193,6 +211,8 @@ mod tests {
             trust: Some("/ca".into()),
             gridmap: Some("/map".into()),
             vomsdir: Some("/voms".into()),
+            gridmapdir: None,
+            gsi_authz: None,
         }
     }
 

@@ -12,8 +12,8 @@ use super::max_startups::MaxStartups;
 use super::reload::{Reload, is_gsi_switched, keep, reload};
 use super::tls_range::TlsRange;
 use super::values::{
-    ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
-    PortRange, SyncFiles,
+    ArrivalChecksums, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind,
+    LogFormat, PortRange, SyncFiles,
 };
 
 /// Defines [`Settings`], how two of them are merged, and what a reload keeps, so that no setting can be forgotten.
@@ -106,6 +106,28 @@ settings! {
     /// else /etc/grid-security/grid-mapfile
     #[arg(long, value_name = "FILE")]
     gridmap: PathBuf => live,
+
+    /// Users, groups and virtual organizations that are refused, in the format of ban_users.db of LCAS; may be given
+    /// several times
+    #[arg(long, value_name = "FILE")]
+    ban_list: Vec<PathBuf> => live,
+
+    /// The leases of pool accounts, which the grid-mapfile names with a dot (`.atlas`). Default: GRIDMAPDIR, else
+    /// /etc/grid-security/gridmapdir if it exists
+    #[arg(long, value_name = "DIR")]
+    gridmapdir: PathBuf => restart(accounts.monitor.gridmapdir),
+
+    /// A program, or the socket of one (`unix:PATH`), that is asked about every login with a certificate
+    #[arg(long, value_name = "PROGRAM")]
+    authz_callout: Callout => restart(authz_callout),
+
+    /// Seconds within which the callout must answer. Default: 10
+    #[arg(long, value_name = "SECONDS")]
+    authz_callout_timeout: u64 => restart(authz_callout_timeout),
+
+    /// Start although gsi-authz.conf names callouts, which this server does not load
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    ignore_gsi_authz: bool => live,
 
     /// The trusted VOMS servers. Default: X509_VOMS_DIR, else /etc/grid-security/vomsdir
     #[arg(long, value_name = "DIR")]

@@ -254,6 +254,7 @@ impl Server {
         let settings = self.shared.load(config)?;
         settings.start().map_err(StartError::Threads)?;
         self.shared.replace(settings);
+        self.shared.end_refused();
         match &self.shared.journal.transfer_log {
             Some(log) => log.reopen().map_err(|error| StartError::TransferLog {
                 path: log.path().to_owned(),

@@ -9,6 +9,7 @@ use rustls::ServerConfig;
 use tokio::time::Instant;
 
 use super::control::Control;
+use super::end::End;
 use crate::config::Config;
 use crate::login::Logins;
 use crate::shared::Settings;
@@ -49,6 +50,14 @@ impl Context {
             peer: peer.ip().to_canonical(),
             local: local.ip().to_canonical(),
             connected: Instant::now(),
+        }
+    }
+
+    /// Why the session ends after its phase was reached.
+    pub(super) fn end_of_phase(&self) -> End {
+        match self.phase.is_refused() {
+            true => End::Refused,
+            false => End::Shutdown,
         }
     }
 

@@ -42,6 +42,9 @@ pub(super) enum End {
     Displaced,
     #[error("the server is shutting down")]
     Shutdown,
+    /// A ban list or a rule refuses the client since a reload.
+    #[error("the user is refused since the configuration was read again")]
+    Refused,
     #[error("the control connection failed: {0}")]
     Network(#[from] io::Error),
 }
@@ -71,6 +74,10 @@ impl End {
             Self::Displaced => Some(Reply::new(
                 421,
                 "Service busy: too many clients have not logged in. Please try again later. Closing control connection.",
+            )),
+            Self::Refused => Some(Reply::new(
+                421,
+                "Access was withdrawn: closing control connection.",
             )),
             Self::Shutdown => Some(Reply::new(
                 421,

@@ -9,6 +9,8 @@ use gridhaul_shares::Pool;
 use gridhaul_stack::Registry;
 use gridhaul_storage::ChecksumKey;
 use gridhaul_transfer::{DataNode, LocalNode, NodeConfig};
+use tokio::sync::watch;
+use tracing::warn;
 
 use crate::admission::{Connections, Room, Workers};
 use crate::config::{Config, Limits};
@@ -18,6 +20,7 @@ use crate::login::LoginBackend;
 use crate::machine;
 use crate::own_addresses::OwnAddresses;
 use crate::passwords::Verifier;
+use crate::shutdown::Refused;
 use crate::storages::Storages;
 use crate::telemetry::{Journal, Snapshot};
 use crate::threads::Threads;
@@ -51,6 +54,8 @@ pub(crate) struct Shared {
     /// In the front process: the connection to the serving process.
     pub(crate) link: OnceLock<Arc<Link>>,
     pub(crate) host: String,
+    /// Clients that are served and were found to be refused at the last reload.
+    pub(crate) refused: watch::Sender<Refused>,
     sessions: AtomicU64,
 }
 
@@ -97,6 +102,7 @@ impl Shared {
             journal,
             link: OnceLock::new(),
             host: machine::host_name(),
+            refused: watch::Sender::default(),
             sessions: AtomicU64::new(0),
         }
     }
@@ -158,6 +164,16 @@ impl Shared {
             .settings
             .write()
             .unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    /// Ends the sessions of clients with certificates whom a ban list or a rule refuses now.
+    pub(crate) fn end_refused(&self) {
+        let refused = self.backend.refused();
+        if !refused.is_empty() {
+            let sessions = refused.len();
+            warn!(sessions, "sessions of users who are refused now are ended");
+        }
+        self.refused.send_replace(Arc::new(refused));
     }
 
     /// The present values for the page of metrics.

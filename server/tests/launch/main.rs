@@ -2,6 +2,8 @@
 
 mod contract;
 mod front;
+mod grid;
+mod grid_client;
 mod processes;
 mod program;
 mod reload;

@@ -14,6 +14,8 @@ pub(crate) fn program() -> Command {
     for variable in [
         "GLOBUS_TCP_PORT_RANGE",
         "GRIDMAP",
+        "GRIDMAPDIR",
+        "GSI_AUTHZ_CONF",
         "SSH_CONNECTION",
         "X509_CERT_DIR",
         "X509_USER_CERT",

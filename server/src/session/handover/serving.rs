@@ -73,6 +73,8 @@ impl Session {
             .await;
         let claimed = claimed.unwrap_or_else(|| Err("The server failed".to_owned()));
         let claimed = claimed.map_err(|reason| End::Broken(format!("{reason}.")))?;
+        let refused = self.context.shared.refused.subscribe();
+        self.context.phase.end_if_refused(exchange, refused);
         self.security = ControlSecurity::protected_by_gsi(Initiator {
             identity: claimed.identity,
             proof: claimed.proof,

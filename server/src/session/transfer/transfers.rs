@@ -247,7 +247,7 @@ async fn enter(call: &mut Call<'_>) -> Result<Option<Grant>, End> {
                     return Ok(None);
                 }
             }
-            () = call.context.phase.reached(Phase::Draining) => return Err(End::Shutdown),
+            () = call.context.phase.reached(Phase::Draining) => return Err(call.context.end_of_phase()),
         }
     }
 }
