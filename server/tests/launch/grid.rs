@@ -423,6 +423,119 @@ fn a_pool_gives_each_identity_an_account_for_good() {
     assert!(report.contains("only root may write"), "{report}");
 }
 
+/// A script that runs the adapter for LCMAPS with this policy.
+fn lcmaps(grid: &Grid, policy: &str) -> Option<String> {
+    const LIBRARY: &str = "liblcmaps_return_poolindex_without_gsi.so.0";
+    const PLUGINS: &str = "/usr/lib/lcmaps";
+
+    let libraries = std::process::Command::new("/sbin/ldconfig")
+        .arg("-p")
+        .output();
+    let libraries = libraries.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    if !is_root() || !libraries.is_ok_and(|list| list.contains(LIBRARY)) {
+        eprintln!("SKIPPED: this needs root, and LCMAPS with its plugins");
+        return None;
+    }
+    let adapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/callouts/lcmaps");
+    // The server's account may not be able to reach the sources.
+    fs::copy(adapter, grid.path("adapter")).expect("copied");
+    let mode = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(grid.path("adapter"), mode).expect("set");
+    let database = format!("path = {PLUGINS}\n{policy}\n");
+    grid.write("lcmaps.db", &database);
+    Some(grid.program(&format!(
+        "LCMAPS_DB_FILE={} exec {}",
+        grid.text("lcmaps.db"),
+        grid.text("adapter")
+    )))
+}
+
+#[test]
+fn lcmaps_decides_through_its_callout() {
+    let grid = Grid::new();
+    let map = grid.text("lcmaps.map");
+    let policy = format!(
+        "local = \"lcmaps_localaccount.mod -gridmapfile {map}\"\n\
+         good = \"lcmaps_dummy_good.mod\"\nacquisition_policy:\nlocal -> good"
+    );
+    grid.write("lcmaps.map", "\"/CN=somebody else\" nobody\n");
+    let Some(callout) = lcmaps(&grid, &policy) else {
+        return;
+    };
+    // The grid-mapfile would map the client, and LCMAPS denies it.
+    let server = grid.serve(&["--authz-callout", &callout]);
+    let refused = grid.log_in(&server);
+    assert!(refused.contains("LCMAPS has no account"), "{refused}");
+    // LCMAPS maps the client, and the grid-mapfile does not.
+    grid.map("\"/CN=somebody else\" nobody\n");
+    grid.write("lcmaps.map", &format!("\"{IDENTITY}\" nobody\n"));
+    let server = grid.serve(&["--authz-callout", &callout]);
+    let reply = grid.log_in(&server);
+    assert!(reply.starts_with("230 User nobody"), "{reply}");
+}
+
+/// An account of this machine that could be one of a pool: a name that ends with a number.
+fn pool_account() -> Option<String> {
+    let accounts = fs::read_to_string("/etc/passwd").expect("read");
+    let mut names = accounts.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        let (name, uid) = (fields.next()?, fields.nth(1)?.parse::<u32>().ok()?);
+        (uid >= 1000 && name.ends_with(|last: char| last.is_ascii_digit())).then(|| name.to_owned())
+    });
+    names.next()
+}
+
+#[test]
+fn lcmaps_and_the_server_share_the_leases_of_a_pool() {
+    let grid = Grid::new();
+    let Some(account) = pool_account() else {
+        eprintln!("SKIPPED: no account of this machine has a name that ends with a number");
+        return;
+    };
+    let pool = account.trim_end_matches(|last: char| last.is_ascii_digit());
+    grid.map(&format!(
+        "\"{IDENTITY}\" .{pool}\n\"/CN=Other User\" .{pool}\n"
+    ));
+    let directory = grid.path("gridmapdir");
+    fs::create_dir(&directory).expect("made");
+    File::create(directory.join(&account)).expect("made");
+    let policy = format!(
+        "pool = \"lcmaps_poolaccount.mod -gridmapfile {} -gridmapdir {}\"\n\
+         good = \"lcmaps_dummy_good.mod\"\nacquisition_policy:\npool -> good",
+        grid.text("grid-mapfile"),
+        directory.display()
+    );
+    let Some(callout) = lcmaps(&grid, &policy) else {
+        return;
+    };
+    let ask = |identity: &str| {
+        let question = format!(
+            "{{\"version\":1,\"identity\":\"{identity}\",\"subjects\":[],\"fqans\":[],\"address\":null,\
+             \"requested_account\":null}}"
+        );
+        grid.write("question", &question);
+        let input = File::open(grid.path("question")).expect("opened");
+        let output = std::process::Command::new(&callout).stdin(input).output();
+        let output = output.expect("started");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let permits = format!("\"account\": \"{account}\"");
+    // LCMAPS leases, and the server finds the lease.
+    let answer = ask(IDENTITY);
+    assert!(answer.contains(&permits), "{answer}");
+    let server = grid.serve(&["--gridmapdir", &grid.text("gridmapdir")]);
+    let reply = grid.log_in(&server);
+    assert!(reply.starts_with(&format!("230 User {account}")), "{reply}");
+    // The server leases, and LCMAPS finds the lease.
+    fs::remove_file(directory.join(&leases(&directory)[0])).expect("taken back");
+    let server = grid.serve(&["--gridmapdir", &grid.text("gridmapdir")]);
+    assert!(grid.log_in(&server).starts_with("230"));
+    let answer = ask(IDENTITY);
+    assert!(answer.contains(&permits), "{answer}");
+    let answer = ask("/CN=Other User");
+    assert!(answer.contains("deny"), "{answer}");
+}
+
 fn leases(pool: &Path) -> Vec<String> {
     let entries = fs::read_dir(pool).expect("read");
     let names = entries.map(|entry| {
