@@ -51,6 +51,7 @@ pub mod certificate;
 pub mod context;
 pub mod credential;
 pub mod delegation;
+mod encrypted_key;
 pub mod files;
 pub mod gridmap;
 pub mod key;

@@ -137,6 +137,7 @@ fn places_of_logins(config: &Config, file: Option<&Path>) -> Vec<Place> {
     places.extend(config.passwords.iter().map(read));
     if let Some(host) = &config.security.host {
         places.extend([read(&host.certificates), read(&host.key)]);
+        places.extend(host.passphrase.iter().map(read));
     }
     if let Some(gsi) = &config.security.gsi {
         places.extend(gsi.gridmap.iter().map(read));

@@ -161,7 +161,11 @@ fn monitor(config: &Config, arguments: &ServeArguments) -> Result<Option<Monitor
 /// The files that decide logins, which the account that serves may not be allowed to read.
 fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> Vec<PathBuf> {
     let host = config.security.host.iter();
-    let host = host.flat_map(|host| [&host.certificates, &host.key]);
+    let host = host.flat_map(|host| {
+        [&host.certificates, &host.key]
+            .into_iter()
+            .chain(&host.passphrase)
+    });
     let gsi = config.security.gsi.iter();
     let gridmap = gsi.flat_map(|gsi| {
         let lists = gsi.ban_lists.iter().chain([&gsi.gsi_authz]);

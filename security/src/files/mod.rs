@@ -18,7 +18,7 @@ mod voms;
 mod watched;
 
 pub use bans::BanListFile;
-pub use credential::{read_credential, read_credential_with};
+pub use credential::{read_credential, read_credential_with, read_encrypted_credential};
 pub use gridmap::GridmapFile;
 pub use trust::TrustDirectory;
 pub use voms::{VomsDirectory, VomsProblem};

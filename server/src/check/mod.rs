@@ -51,7 +51,7 @@ fn check_all(report: &mut Report, config: &Config, file: Option<&Path>) {
             report,
             host,
             trust.as_deref(),
-            &crate::machine::host_name(),
+            (&crate::machine::host_name(), &config.user),
             now,
         );
     }

@@ -61,6 +61,7 @@ impl Config {
             gsi: None,
             cert: None,
             key: None,
+            key_passphrase: None,
             trust: None,
             gridmap: None,
             vomsdir: None,

@@ -11,6 +11,8 @@ pub struct HostFiles {
     pub certificates: PathBuf,
     /// The private key.
     pub key: PathBuf,
+    /// The file with the passphrase of the key.
+    pub passphrase: Option<PathBuf>,
 }
 
 /// The files that exist in the places of globus-gridftp-server.
@@ -22,6 +24,8 @@ pub(super) struct Found {
     pub(super) vomsdir: Option<PathBuf>,
     pub(super) gridmapdir: Option<PathBuf>,
     pub(super) gsi_authz: Option<PathBuf>,
+    /// A credential of systemd (`LoadCredential=key-passphrase:...`).
+    pub(super) passphrase: Option<PathBuf>,
 }
 
 /// The environment of a search.
@@ -81,6 +85,9 @@ impl Found {
             gsi_authz: places
                 .variable("GSI_AUTHZ_CONF")
                 .or_else(|| places.first([Some(system.join("gsi-authz.conf")), own_authz])),
+            passphrase: places.first([places
+                .variable("CREDENTIALS_DIRECTORY")
+                .map(|directory| directory.join("key-passphrase"))]),
         }
     }
 }
@@ -111,7 +118,11 @@ impl Places<'_> {
             .variable("X509_USER_CERT")
             .zip(self.variable("X509_USER_KEY"));
         if let Some((certificates, key)) = named {
-            return Some(HostFiles { certificates, key });
+            return Some(HostFiles {
+                certificates,
+                key,
+                passphrase: None,
+            });
         }
         let installed = [Some(system), globus]
             .into_iter()
@@ -119,6 +130,7 @@ impl Places<'_> {
             .map(|directory| HostFiles {
                 certificates: directory.join("hostcert.pem"),
                 key: directory.join("hostkey.pem"),
+                passphrase: None,
             })
             .find(|host| (self.exists)(&host.certificates) && (self.exists)(&host.key));
         // A person who tries the server has a proxy, and no host certificate.
@@ -126,6 +138,7 @@ impl Places<'_> {
             self.variable("X509_USER_PROXY").map(|proxy| HostFiles {
                 certificates: proxy.clone(),
                 key: proxy,
+                passphrase: None,
             })
         })
     }
@@ -152,6 +165,7 @@ mod tests {
         Some(HostFiles {
             certificates: certificates.into(),
             key: key.into(),
+            passphrase: None,
         })
     }
 

@@ -100,16 +100,24 @@ fn host(
     wants_gsi: bool,
     found: &Found,
 ) -> Result<Option<HostFiles>, ConfigError> {
+    let passphrase = settings.key_passphrase.take();
+    let named = passphrase.is_some();
+    let passphrase = passphrase.or_else(|| found.passphrase.clone());
     match (settings.cert.take(), settings.key.take()) {
         (Some(certificates), key) => Ok(Some(HostFiles {
             key: key.unwrap_or_else(|| certificates.clone()),
             certificates,
+            passphrase,
         })),
         (None, Some(_)) => Err(ConfigError::Needs("key", "--cert")),
         (None, None) if wants_gsi || settings.tls == Some(true) => match &found.host {
-            Some(host) => Ok(Some(host.clone())),
+            Some(host) => Ok(Some(HostFiles {
+                passphrase,
+                ..host.clone()
+            })),
             None => Err(ConfigError::NoCertificate),
         },
+        (None, None) if named => Err(ConfigError::Needs("key-passphrase", "--cert")),
         (None, None) => Ok(None),
     }
 }
@@ -193,6 +201,7 @@ mod tests {
         Some(HostFiles {
             certificates: certificates.into(),
             key: key.into(),
+            passphrase: None,
         })
     }
 
@@ -213,6 +222,7 @@ mod tests {
             vomsdir: Some("/voms".into()),
             gridmapdir: None,
             gsi_authz: None,
+            passphrase: None,
         }
     }
 

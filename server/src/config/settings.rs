@@ -97,6 +97,11 @@ settings! {
     #[arg(long, value_name = "FILE")]
     key: PathBuf => live,
 
+    /// The file with the passphrase of an encrypted private key. Default: key-passphrase in CREDENTIALS_DIRECTORY of
+    /// systemd; else it is asked for at the terminal when the server starts
+    #[arg(long, value_name = "FILE")]
+    key_passphrase: PathBuf => live,
+
     /// The certificate authorities, signing policies and revocation lists. Default: X509_CERT_DIR, else
     /// ~/.globus/certificates, else /etc/grid-security/certificates
     #[arg(long, value_name = "DIR")]

@@ -134,7 +134,6 @@ fn run(
     sockets: Vec<(OwnedFd, Asker)>,
     tell: OwnedFd,
 ) {
-    ignore_signals();
     // For process listings only, so a failure does not matter.
     let _ = rustix::thread::set_name(c"gridhaul-login");
     let monitor = monitor.map(Arc::new);
@@ -142,6 +141,8 @@ fn run(
     let authenticator =
         Authenticator::load(config, &opener, None).map_err(|error| error.to_string());
     let authenticator = authenticator.map(|loaded| loaded.with_callout(callout));
+    // Until here, because the passphrase of the key may have been asked for: an interrupt must end that.
+    ignore_signals();
     let prepared = authenticator.and_then(|authenticator| {
         // While the process still has root's rights: its account may not be allowed to search the directories above.
         let files = sandbox::files_of_logins(config, arguments.config.as_deref());

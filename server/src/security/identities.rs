@@ -65,9 +65,14 @@ impl Identities {
         let Some(files) = &config.host else {
             return Ok(None);
         };
-        let host = match previous.filter(|previous| previous.host.files() == files) {
-            Some(previous) => Arc::clone(&previous.host),
-            None => Arc::new(HostCredential::open(files, opener.clone())?),
+        let running = previous.map(|previous| &previous.host);
+        let host = match running.filter(|host| host.files() == files) {
+            Some(host) => Arc::clone(host),
+            None => Arc::new(HostCredential::open(
+                files,
+                opener.clone(),
+                running.map(|host| &**host),
+            )?),
         };
         let gsi = match &config.gsi {
             Some(gsi) => {

@@ -12,6 +12,7 @@ mod host;
 mod identities;
 mod keys;
 mod opener;
+mod passphrase;
 mod pools;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ pub use host::HostError;
 pub(crate) use host::{chain, server_config};
 pub(crate) use identities::{AskCallout, Identities};
 pub(crate) use opener::Opener;
+pub(crate) use passphrase::Passphrase;
 
 /// What the side that talks to clients knows.
 #[derive(Debug)]

@@ -49,6 +49,7 @@ impl Site {
             host: Some(HostFiles {
                 certificates: path("host.pem"),
                 key: path("host.key"),
+                passphrase: None,
             }),
             gsi: Some(config::Gsi {
                 trust: path("certificates"),

@@ -4,6 +4,7 @@ mod contract;
 mod front;
 mod grid;
 mod grid_client;
+mod passphrase;
 mod processes;
 mod program;
 mod reload;
