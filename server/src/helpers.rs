@@ -23,6 +23,8 @@ pub(crate) enum Helper {
     Login,
     /// The monitor, which keeps root's rights.
     Monitor,
+    /// The process that asks the callout.
+    Callout,
 }
 
 impl Helper {
@@ -32,6 +34,7 @@ impl Helper {
             Self::Front => "front",
             Self::Login => "login",
             Self::Monitor => "monitor",
+            Self::Callout => "callout",
         }
     }
 }
@@ -42,6 +45,7 @@ impl fmt::Display for Helper {
             Self::Front => "the process that listens",
             Self::Login => "the process that decides logins",
             Self::Monitor => "the monitor that keeps root's rights",
+            Self::Callout => "the process that asks authz-callout",
         })
     }
 }

@@ -55,6 +55,7 @@
 mod admin;
 mod admission;
 pub mod bare;
+mod callout;
 pub mod check;
 mod checksum_key;
 pub mod config;
@@ -97,11 +98,12 @@ mod version;
 mod wire;
 
 pub use admin::{AdminError, AdminSocketError, AdminTlsError, AdminTokenError};
+pub use callout::CalloutProcessError;
 pub use checksum_key::ChecksumKeyError;
 pub use drivers::DriversError;
 pub use front::FrontProcessError;
 pub use login::{AuthenticatorError, LoginProcessError};
-pub use security::{HostError, SecurityError};
+pub use security::{GsiAuthzError, HostError, SecurityError};
 pub use server::{PreparedServer, Server, StartError};
 pub use shared::SettingsError;
 pub use telemetry::LoggingError;

@@ -18,6 +18,7 @@ use tokio::sync::oneshot::Receiver;
 use tracing::{error, info, warn};
 
 use crate::admin::{Done, Order, ReloadReport, ServerAction};
+use crate::callout::{CalloutProcess, CalloutProcessError};
 use crate::config::{Config, ConfigErrors, Problem, ServeArguments};
 use crate::front::{FrontProcess, FrontProcessError};
 use crate::helpers::{self, Helper};
@@ -46,6 +47,9 @@ pub enum ServeError {
     /// The login process does not start.
     #[error(transparent)]
     Login(#[from] LoginProcessError),
+    /// The process that asks the callout does not start.
+    #[error(transparent)]
+    Callout(#[from] CalloutProcessError),
     /// The front process does not start.
     #[error(transparent)]
     Front(#[from] FrontProcessError),
@@ -76,7 +80,13 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     const LAST_THREADS: Duration = Duration::from_secs(1);
 
     let (config, warnings) = Validated::for_start(arguments).checked()?;
-    // Before anything is opened: the processes that act for accounts inherit the descriptors of this one.
+    // Before anything is opened: the processes that act for accounts inherit the descriptors of this one. Before there is a
+    // monitor: only the login process has a connection to it.
+    let callout = CalloutProcess::start(&config)?;
+    let callout_pid = callout.as_ref().map(|callout| callout.pid);
+    let watched_callout =
+        callout_pid.map(|pid| helpers::watched(Helper::Callout, process::watch(pid)));
+    let callout = callout.map(|callout| callout.client);
     let monitor = monitor(&config, arguments)?;
     let process = sandbox::Process {
         config: arguments.config.clone(),
@@ -90,12 +100,14 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     // Before this process listens or reads a secret. Only the login process has a connection to the monitor.
     let watched_monitor = monitor.as_ref().map(Monitor::watch);
     let monitor_pid = monitor.as_ref().map(Monitor::pid);
-    let login = LoginProcess::start(&config, arguments, &logging, monitor)?;
+    let login = LoginProcess::start(&config, arguments, &logging, (monitor, callout))?;
     let mut processes = vec![process_status(Helper::Login, login.pid)];
     processes.extend(monitor_pid.map(|monitor| process_status(Helper::Monitor, monitor)));
+    processes.extend(callout_pid.map(|callout| process_status(Helper::Callout, callout)));
     let watched_login = helpers::watched(Helper::Login, process::watch(login.pid));
     let watched_monitor = watched_monitor.map(|monitor| helpers::watched(Helper::Monitor, monitor));
     let watched = watched_login.into_iter().chain(watched_monitor.flatten());
+    let watched = watched.chain(watched_callout.flatten());
     let watched: Vec<_> = watched.collect();
     let Started { serving, front, .. } = login;
     let (listeners, addresses) = listen_everywhere(&config)?;
@@ -161,8 +173,16 @@ fn monitor(config: &Config, arguments: &ServeArguments) -> Result<Option<Monitor
 /// allowed to create again after a rotation.
 fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> ListedFiles {
     let host = config.security.host.iter();
-    let host = host.flat_map(|host| [&host.certificates, &host.key]);
-    let gridmap = config.security.gsi.iter().flat_map(|gsi| &gsi.gridmap);
+    let host = host.flat_map(|host| {
+        [&host.certificates, &host.key]
+            .into_iter()
+            .chain(&host.passphrase)
+    });
+    let gsi = config.security.gsi.iter();
+    let gridmap = gsi.flat_map(|gsi| {
+        let lists = gsi.ban_lists.iter().chain([&gsi.gsi_authz]);
+        gsi.gridmap.iter().chain(lists)
+    });
     let files = arguments.config.iter().chain(&config.passwords);
     ListedFiles {
         read: files.chain(host).chain(gridmap).cloned().collect(),

@@ -65,6 +65,7 @@ fn monitor_options() -> Result<(MonitorOptions, ListedFiles), String> {
         ..AccountPolicy::default()
     };
     let options = MonitorOptions {
+        gridmapdir: None,
         policy,
         pam_service: None,
         umask: None,

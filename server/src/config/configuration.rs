@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use gridhaul_transfer::Handling;
 
@@ -11,7 +12,7 @@ use super::data::DataConnections;
 use super::keys::Keys;
 use super::limits::Limits;
 use super::security::Security;
-use super::values::LogFormat;
+use super::values::{Callout, LogFormat};
 
 /// A complete configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +27,10 @@ pub struct Config {
     pub passwords: Option<PathBuf>,
     /// Certificates, trust and maps.
     pub security: Security,
+    /// The callout that is asked about logins with certificates.
+    pub authz_callout: Option<Callout>,
+    /// The time within which it must answer.
+    pub authz_callout_timeout: Duration,
     /// The local accounts.
     pub accounts: LocalAccounts,
     /// The account to run as when started as root.

@@ -14,8 +14,8 @@ use super::reload::Reload;
 use super::seconds::Seconds;
 use super::tls_range::TlsRange;
 use super::values::{
-    ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
-    PortRange, SyncFiles,
+    ArrivalChecksums, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind,
+    LogFormat, PortRange, SyncFiles,
 };
 
 /// All keys, in the order of the table of settings.
@@ -133,7 +133,15 @@ macro_rules! shown_as_displayed {
 }
 
 shown_as_displayed!(
-    String, IpAddr, ListenAddress, bool, u32, usize, FileMode, PortRange, Seconds
+    String,
+    IpAddr,
+    ListenAddress,
+    bool,
+    u32,
+    usize,
+    FileMode,
+    PortRange,
+    Seconds
 );
 
 impl Shown for PathBuf {
@@ -221,6 +229,16 @@ impl Shown for LogFormat {
 impl Shown for LogLevel {
     fn shown(&self) -> String {
         self.0.clone()
+    }
+}
+
+impl Shown for Callout {
+    fn shown(&self) -> String {
+        let path = self.path().display();
+        match self {
+            Self::Program(_) => path.to_string(),
+            Self::Socket(_) => format!("unix:{path}"),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::configuration::{Anonymous, Config, Log};
 use super::error::ConfigError;
 use super::keys::Keys;
 use super::listen::ListenAddress;
-use super::ranges::not_empty;
+use super::ranges::{not_empty, seconds};
 use super::settings::Settings;
 use super::values::ArrivalChecksums;
 use super::{accounts, admin, data, limits, security};
@@ -44,7 +44,10 @@ impl Config {
                     .collect()
             },
         );
+        let callout_timeout = settings.authz_callout_timeout;
         let config = Self {
+            authz_callout: settings.authz_callout,
+            authz_callout_timeout: seconds(errors, "authz-callout-timeout", callout_timeout, 10),
             root: settings.root.unwrap_or_else(|| PathBuf::from(".")),
             listen,
             anonymous,

@@ -17,8 +17,8 @@ use super::seconds::Seconds;
 use super::texts::list;
 use super::tls_range::TlsRange;
 use super::values::{
-    ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
-    PortRange, SyncFiles,
+    ArrivalChecksums, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind,
+    LogFormat, PortRange, SyncFiles,
 };
 
 /// Defines [`Settings`], how two of them are merged, and what a reload keeps, so that no setting can be forgotten.
@@ -177,6 +177,11 @@ settings! {
     #[arg(long, value_name = "FILE")]
     key: PathBuf => live,
 
+    /// The file with the passphrase of an encrypted private key. Default: key-passphrase in CREDENTIALS_DIRECTORY of
+    /// systemd; else it is asked for at the terminal when the server starts
+    #[arg(long, value_name = "FILE")]
+    key_passphrase: PathBuf => live,
+
     /// The certificate authorities, signing policies and revocation lists. Default: X509_CERT_DIR, else
     /// ~/.globus/certificates, else /etc/grid-security/certificates
     #[arg(long, value_name = "DIR")]
@@ -186,6 +191,29 @@ settings! {
     /// else /etc/grid-security/grid-mapfile
     #[arg(long, value_name = "FILE")]
     gridmap: PathBuf => live,
+
+    /// Users, groups and virtual organizations that are refused, in the format of ban_users.db of LCAS; may be given
+    /// several times
+    #[arg(long, value_name = "FILE")]
+    #[serde(deserialize_with = "list")]
+    ban_list: Vec<PathBuf> => live,
+
+    /// The leases of pool accounts, which the grid-mapfile names with a dot (`.atlas`). Default: GRIDMAPDIR, else
+    /// /etc/grid-security/gridmapdir if it exists
+    #[arg(long, value_name = "DIR")]
+    gridmapdir: PathBuf => restart(accounts.monitor.gridmapdir),
+
+    /// A program, or the socket of one (`unix:PATH`), that is asked about every login with a certificate
+    #[arg(long, value_name = "PROGRAM")]
+    authz_callout: Callout => restart(authz_callout),
+
+    /// The time within which the callout must answer. Default: 10s
+    #[arg(long, value_name = "TIME")]
+    authz_callout_timeout: Seconds => restart(authz_callout_timeout),
+
+    /// Start although gsi-authz.conf names callouts, which this server does not load
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    ignore_gsi_authz: bool => live,
 
     /// The trusted VOMS servers. Default: X509_VOMS_DIR, else /etc/grid-security/vomsdir
     #[arg(long, value_name = "DIR")]

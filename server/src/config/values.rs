@@ -1,6 +1,7 @@
 //! The types of settings. Each is parsed the same way from a flag and from the file.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use gridhaul_stack::{OptionRules, OptionRulesError, options};
@@ -119,6 +120,42 @@ impl FromStr for DataHosts {
             text: text.to_owned(),
             expected: "'any', an address or a block of addresses, like 192.0.2.7 or 2001:db8::/32",
         })
+    }
+}
+
+/// Where the callout for authorization is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Callout {
+    /// A program, which is started for each question.
+    Program(PathBuf),
+    /// The UNIX socket of a service.
+    Socket(PathBuf),
+}
+
+impl FromStr for Callout {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (path, callout): (_, fn(PathBuf) -> Self) = match text.strip_prefix("unix:") {
+            Some(path) => (path, Self::Socket),
+            None => (text, Self::Program),
+        };
+        let path = PathBuf::from(path);
+        if !path.is_absolute() {
+            let expected =
+                "the absolute path of a program, or unix: with the absolute path of a socket";
+            return Err(ValueError::new(text, expected));
+        }
+        Ok(callout(path))
+    }
+}
+
+impl Callout {
+    /// The path of the program or socket.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Program(path) | Self::Socket(path) => path,
+        }
     }
 }
 
@@ -261,6 +298,7 @@ impl FromStr for KeyKind {
 deserialize_as_number_or_text!(Bytes);
 deserialize_as_text!(
     ArrivalChecksums,
+    Callout,
     ClientOptions,
     FileMode,
     PortRange,

@@ -311,6 +311,7 @@ impl Server {
         let settings = self.shared.load(config)?;
         settings.start().map_err(StartError::Threads)?;
         self.shared.replace(settings);
+        self.shared.end_refused();
         match &self.shared.journal.transfer_log {
             Some(log) => {
                 log.reopen(self.shared.backend.logs())

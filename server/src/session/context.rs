@@ -9,6 +9,7 @@ use rustls::ServerConfig;
 use tokio::time::Instant;
 
 use super::control::Control;
+use super::end::End;
 use super::failure::Failure;
 use crate::config::Config;
 use crate::live::SessionEntry;
@@ -57,6 +58,14 @@ impl Context {
             local: local.ip().to_canonical(),
             failure: None,
             connected: Instant::now(),
+        }
+    }
+
+    /// Why the session ends after its phase was reached.
+    pub(super) fn end_of_phase(&self) -> End {
+        match self.phase.is_refused() {
+            true => End::Refused,
+            false => End::Shutdown,
         }
     }
 

@@ -44,6 +44,9 @@ pub(super) enum End {
     Shutdown,
     #[error("ended by the administrator")]
     Administrator,
+    /// A ban list or a rule refuses the client since a reload.
+    #[error("the user is refused since the configuration was read again")]
+    Refused,
     #[error("the control connection failed: {0}")]
     Network(#[from] io::Error),
 }
@@ -77,6 +80,10 @@ impl End {
             Self::Administrator => Some(Reply::new(
                 421,
                 "Session ended by the administrator: closing control connection.",
+            )),
+            Self::Refused => Some(Reply::new(
+                421,
+                "Access was withdrawn: closing control connection.",
             )),
             Self::Shutdown => Some(Reply::new(
                 421,

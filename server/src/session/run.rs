@@ -110,7 +110,7 @@ impl Session {
             };
             tokio::select! {
                 received = self.control.receive() => received?,
-                () = self.context.phase.reached(Phase::Draining) => return Err(End::Shutdown),
+                () = self.context.phase.reached(Phase::Draining) => return Err(self.context.end_of_phase()),
                 () = self.context.live.ended() => return Err(End::Administrator),
                 () = tokio::time::sleep_until(deadline) => return Err(End::Idle),
             }

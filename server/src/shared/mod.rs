@@ -9,6 +9,8 @@ use gridhaul_shares::Pool;
 use gridhaul_stack::Registry;
 use gridhaul_storage::ChecksumKey;
 use gridhaul_transfer::{DataNode, LocalNode, NodeConfig};
+use tokio::sync::watch;
+use tracing::warn;
 
 use crate::admission::{Connections, Room, Workers};
 use crate::config::{Config, Limits};
@@ -19,6 +21,7 @@ use crate::login::LoginBackend;
 use crate::machine;
 use crate::own_addresses::OwnAddresses;
 use crate::passwords::Verifier;
+use crate::shutdown::Refused;
 use crate::storages::Storages;
 use crate::telemetry::{Journal, Snapshot};
 use crate::threads::Threads;
@@ -54,6 +57,8 @@ pub(crate) struct Shared {
     /// In the front process: the connection to the serving process.
     pub(crate) link: OnceLock<Arc<Link>>,
     pub(crate) host: String,
+    /// Clients that are served and were found to be refused at the last reload.
+    pub(crate) refused: watch::Sender<Refused>,
     sessions: AtomicU64,
 }
 
@@ -101,6 +106,7 @@ impl Shared {
             live: Arc::default(),
             link: OnceLock::new(),
             host: machine::host_name(),
+            refused: watch::Sender::default(),
             sessions: AtomicU64::new(0),
         }
     }
@@ -174,6 +180,16 @@ impl Shared {
         config.log.level = level.to_owned();
         config.keys.note("log-level", level);
         settings.config = Arc::new(config);
+    }
+
+    /// Ends the sessions of clients with certificates whom a ban list or a rule refuses now.
+    pub(crate) fn end_refused(&self) {
+        let refused = self.backend.refused();
+        if !refused.is_empty() {
+            let sessions = refused.len();
+            warn!(sessions, "sessions of users who are refused now are ended");
+        }
+        self.refused.send_replace(Arc::new(refused));
     }
 
     /// The present values for the page of metrics.

@@ -86,6 +86,8 @@ impl Session {
             .await;
         let claimed = claimed.unwrap_or_else(|| Err("The server failed".to_owned()));
         let claimed = claimed.map_err(|reason| End::Broken(format!("{reason}.")))?;
+        let refused = self.context.shared.refused.subscribe();
+        self.context.phase.end_if_refused(exchange, refused);
         let initiator = Initiator {
             identity: claimed.identity,
             proof: claimed.proof,

@@ -295,7 +295,7 @@ async fn enter(call: &mut Call<'_>, entry: &TransferEntry) -> Result<Option<Gran
                     return Ok(None);
                 }
             }
-            () = call.context.phase.reached(Phase::Draining) => return Err(End::Shutdown),
+            () = call.context.phase.reached(Phase::Draining) => return Err(call.context.end_of_phase()),
             () = call.context.live.ended() => return Err(End::Administrator),
             () = entry.ended() => return Ok(None),
         }
