@@ -123,6 +123,18 @@ pub(crate) enum Request<'a> {
         path: &'a [u8],
         value: Option<&'a [u8]>,
     },
+    OpenUpload {
+        path: &'a [u8],
+        create: bool,
+        direct: bool,
+    },
+    CompleteUpload {
+        from: &'a [u8],
+        to: &'a [u8],
+        device: u64,
+        inode: u64,
+        durable: bool,
+    },
 }
 
 /// From a broker to the server.
@@ -152,7 +164,7 @@ pub(crate) struct Failure {
 }
 
 /// The names of calls in errors of `Storage`.
-const CALLS: [&str; 18] = [
+const CALLS: [&str; 19] = [
     "open",
     "stat",
     "scandir",
@@ -170,6 +182,7 @@ const CALLS: [&str; 18] = [
     "getxattr",
     "setxattr",
     "statfs",
+    "fsync",
     "broker",
 ];
 
