@@ -1,15 +1,15 @@
 //! A complete configuration.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use gridhaul_transfer::Handling;
+use gridhaul_transfer::{Handling, UploadName};
 
 use super::accounts::LocalAccounts;
 use super::data::DataConnections;
 use super::limits::Limits;
 use super::security::Security;
-use super::values::LogFormat;
+use super::values::{AtomicRoot, LogFormat};
 
 /// A complete configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,10 +42,23 @@ pub struct Config {
     pub transfer_log: Option<PathBuf>,
     /// How transfers treat files.
     pub handling: Handling,
+    /// The roots beneath which uploads have temporary names until they are complete.
+    pub atomic_uploads: Vec<AtomicRoot>,
     /// The file with the key of stored checksums, if checksums are stored.
     pub checksum_key: Option<PathBuf>,
     /// The log.
     pub log: Log,
+}
+
+impl Config {
+    /// The name of uploads in a session with this root until they are complete.
+    pub(crate) fn upload_name(&self, root: &Path) -> UploadName {
+        if self.atomic_uploads.iter().any(|named| named.is_about(root)) {
+            UploadName::Temporary
+        } else {
+            UploadName::Final
+        }
+    }
 }
 
 /// The access of anonymous users.

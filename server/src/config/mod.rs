@@ -44,6 +44,6 @@ pub use security::{Gsi, Security};
 pub use settings::Settings;
 pub use tls_range::TlsRange;
 pub use values::{
-    ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
-    PortRange, SyncFiles, ValueError,
+    ArrivalChecksums, AtomicRoot, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind,
+    LogFormat, PortRange, SyncFiles, ValueError,
 };

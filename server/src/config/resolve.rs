@@ -60,7 +60,9 @@ impl Config {
                     ArrivalChecksums::Asked => Vec::new(),
                     ArrivalChecksums::Named(algorithms) => algorithms,
                 },
+                ..Handling::default()
             },
+            atomic_uploads: settings.atomic_uploads.unwrap_or_default(),
             checksum_key: settings.checksum_key,
             metrics_listen: settings.metrics_listen,
             transfer_log: settings.transfer_log,

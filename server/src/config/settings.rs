@@ -12,8 +12,8 @@ use super::max_startups::MaxStartups;
 use super::reload::{Reload, is_gsi_switched, keep, reload};
 use super::tls_range::TlsRange;
 use super::values::{
-    ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
-    PortRange, SyncFiles,
+    ArrivalChecksums, AtomicRoot, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind,
+    LogFormat, PortRange, SyncFiles,
 };
 
 /// Defines [`Settings`], how two of them are merged, and what a reload keeps, so that no setting can be forgotten.
@@ -199,6 +199,11 @@ settings! {
     /// data is on disk. Default: none
     #[arg(long, value_name = "WHEN")]
     sync_files: SyncFiles => live,
+
+    /// The roots beneath which an upload has a temporary name until it is complete, and only then replaces an older file; `*`
+    /// is every root. Default: none
+    #[arg(long, value_name = "DIRS", value_delimiter = ',')]
+    atomic_uploads: Vec<AtomicRoot> => live,
 
     /// The checksums that are computed while files arrive, besides those that clients announce: names separated by
     /// commas, none, or asked: the kinds that clients requested in the last 15 minutes for files just stored. They slow

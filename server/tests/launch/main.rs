@@ -10,3 +10,4 @@ mod roots;
 mod sandbox;
 mod security;
 mod ssh;
+mod uploads;

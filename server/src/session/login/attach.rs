@@ -30,6 +30,7 @@ pub(super) async fn attach(
     } = admitted;
     let (name, read_only) = (account.name.clone(), account.read_only);
     let source = account.source.clone();
+    let uploads = context.config().upload_name(&account.root);
     let node = Arc::clone(&context.shared.node);
     let threads = &context.shared.threads;
     let attached = threads.attach(&source, move || node.attach(&account));
@@ -54,5 +55,6 @@ pub(super) async fn attach(
         node,
         directory: home.clone(),
         home,
+        uploads,
     })
 }
