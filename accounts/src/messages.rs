@@ -132,6 +132,18 @@ pub(crate) enum Request<'a> {
         path: &'a [u8],
         value: Option<&'a [u8]>,
     },
+    OpenUpload {
+        path: &'a [u8],
+        create: bool,
+        direct: bool,
+    },
+    CompleteUpload {
+        from: &'a [u8],
+        to: &'a [u8],
+        device: u64,
+        inode: u64,
+        durable: bool,
+    },
 }
 
 /// From a broker to the server.
@@ -161,7 +173,7 @@ pub(crate) struct Failure {
 }
 
 /// The names of calls in errors of `Storage`.
-const CALLS: [&str; 18] = [
+const CALLS: [&str; 19] = [
     "open",
     "stat",
     "scandir",
@@ -179,6 +191,7 @@ const CALLS: [&str; 18] = [
     "getxattr",
     "setxattr",
     "statfs",
+    "fsync",
     "broker",
 ];
 

@@ -23,6 +23,8 @@ mod monitored;
 mod names;
 #[path = "../../../storage/tests/posix/read_only.rs"]
 mod read_only;
+#[path = "../../../storage/tests/posix/uploads.rs"]
+mod uploads;
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;

@@ -1,10 +1,10 @@
 //! A complete configuration.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gridhaul_transfer::Handling;
+use gridhaul_transfer::{Handling, UploadName};
 
 use super::accounts::LocalAccounts;
 use super::admin::Administration;
@@ -12,7 +12,7 @@ use super::data::DataConnections;
 use super::keys::Keys;
 use super::limits::Limits;
 use super::security::Security;
-use super::values::{Callout, LogFormat};
+use super::values::{AtomicRoot, Callout, LogFormat};
 
 /// A complete configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +51,8 @@ pub struct Config {
     pub transfer_log: Option<PathBuf>,
     /// How transfers treat files.
     pub handling: Handling,
+    /// The roots beneath which uploads have temporary names until they are complete.
+    pub atomic_uploads: Vec<AtomicRoot>,
     /// The file with the key of stored checksums, if checksums are stored.
     pub checksum_key: Option<PathBuf>,
     /// The log.
@@ -64,6 +66,15 @@ impl Config {
     pub(crate) fn logs(&self) -> impl Iterator<Item = &PathBuf> {
         let logs = [&self.log.file, &self.log.audit, &self.transfer_log];
         logs.into_iter().flatten()
+    }
+
+    /// The name of uploads in a session with this root until they are complete.
+    pub(crate) fn upload_name(&self, root: &Path) -> UploadName {
+        if self.atomic_uploads.iter().any(|named| named.is_about(root)) {
+            UploadName::Temporary
+        } else {
+            UploadName::Final
+        }
     }
 }
 

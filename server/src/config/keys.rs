@@ -14,8 +14,8 @@ use super::reload::Reload;
 use super::seconds::Seconds;
 use super::tls_range::TlsRange;
 use super::values::{
-    ArrivalChecksums, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind,
-    LogFormat, PortRange, SyncFiles,
+    ArrivalChecksums, AtomicRoot, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode,
+    KeyKind, LogFormat, PortRange, SyncFiles,
 };
 
 /// All keys, in the order of the table of settings.
@@ -238,6 +238,15 @@ impl Shown for Callout {
         match self {
             Self::Program(_) => path.to_string(),
             Self::Socket(_) => format!("unix:{path}"),
+        }
+    }
+}
+
+impl Shown for AtomicRoot {
+    fn shown(&self) -> String {
+        match self {
+            Self::Any => "*".to_owned(),
+            Self::Root(path) => path.shown(),
         }
     }
 }

@@ -62,8 +62,8 @@ pub use settings::Settings;
 pub use sources::ConfigErrors;
 pub use tls_range::TlsRange;
 pub use values::{
-    ArrivalChecksums, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind,
-    LogFormat, PortRange, SyncFiles, ValueError,
+    ArrivalChecksums, AtomicRoot, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode,
+    KeyKind, LogFormat, PortRange, SyncFiles, ValueError,
 };
 
 pub(crate) use load::Loaded;

@@ -68,7 +68,9 @@ impl Config {
                     ArrivalChecksums::Asked => Vec::new(),
                     ArrivalChecksums::Named(algorithms) => algorithms,
                 },
+                ..Handling::default()
             },
+            atomic_uploads: settings.atomic_uploads.unwrap_or_default(),
             checksum_key: settings.checksum_key,
             metrics_listen: settings.metrics_listen.map(ListenAddress::on_this_machine),
             admin,

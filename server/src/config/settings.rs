@@ -17,8 +17,8 @@ use super::seconds::Seconds;
 use super::texts::list;
 use super::tls_range::TlsRange;
 use super::values::{
-    ArrivalChecksums, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind,
-    LogFormat, PortRange, SyncFiles,
+    ArrivalChecksums, AtomicRoot, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode,
+    KeyKind, LogFormat, PortRange, SyncFiles,
 };
 
 /// Defines [`Settings`], how two of them are merged, and what a reload keeps, so that no setting can be forgotten.
@@ -426,6 +426,12 @@ settings! {
     /// data is on disk. Default: none
     #[arg(long, value_name = "WHEN")]
     sync_files: SyncFiles => live,
+
+    /// The roots beneath which an upload has a temporary name until it is complete, and only then replaces an older file; `*`
+    /// is every root. Default: none
+    #[arg(long, value_name = "DIRS", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
+    atomic_uploads: Vec<AtomicRoot> => live,
 
     ["Checksums"]
 

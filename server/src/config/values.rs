@@ -219,6 +219,41 @@ impl FromStr for ArrivalChecksums {
     }
 }
 
+/// The roots beneath which uploads have temporary names until they are complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AtomicRoot {
+    /// `*`: every root.
+    Any,
+    /// A root, as a rule, a password or `root` names it.
+    Root(PathBuf),
+}
+
+impl AtomicRoot {
+    /// Whether this is about the root of a session.
+    pub fn is_about(&self, root: &Path) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Root(named) => named == root,
+        }
+    }
+}
+
+impl FromStr for AtomicRoot {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        let path = Path::new(text);
+        if path.is_absolute() || path.starts_with("$HOME") {
+            return Ok(Self::Root(path.to_owned()));
+        }
+        let expected = "'*', or a root: an absolute path, or one that begins with $HOME";
+        Err(ValueError::new(text, expected))
+    }
+}
+
 /// The durability of a stored file before the final reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SyncFiles(pub SyncPolicy);
@@ -302,6 +337,7 @@ deserialize_as_text!(
     ClientOptions,
     FileMode,
     PortRange,
+    AtomicRoot,
     DataHosts,
     ExemptBlock,
     SyncFiles,

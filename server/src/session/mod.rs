@@ -47,6 +47,7 @@ mod replies;
 mod run;
 mod security;
 mod transfer;
+mod unfinished;
 mod user;
 
 pub(crate) use control::Stream;

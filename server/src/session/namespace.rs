@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::call::Call;
 use super::end::End;
 use super::replies;
+use super::unfinished;
 
 #[derive(Debug)]
 pub(super) enum NamespaceCommand {
@@ -99,8 +100,9 @@ impl Namespace {
                 .await
             }
             NamespaceCommand::RemoveFile(path) => {
-                call.on_path(Some(&path), |files, path| {
-                    files.storage.remove_file(path.as_path())?;
+                let uploads = call.user.uploads;
+                call.on_path(Some(&path), move |files, path| {
+                    unfinished::remove_file(&*files.storage, path.as_path(), uploads)?;
                     Ok(replies::ok())
                 })
                 .await

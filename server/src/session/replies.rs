@@ -105,6 +105,9 @@ pub(crate) fn wrong_checksum(computed: &str, expected: &str) -> Reply {
 
 /// A transfer of a file failed.
 pub(crate) fn transfer_error(error: &TransferError) -> Reply {
+    if let TransferError::Peer(PeerError::WrongChecksum { computed, expected }) = error {
+        return wrong_checksum(computed, expected);
+    }
     let code = transfer_code(error);
     let (first, details) = match error {
         TransferError::Open { path, error } => (
@@ -273,7 +276,8 @@ fn transfer_code(error: &TransferError) -> u16 {
             | CancelReason::ControlChannelLost
             | CancelReason::Stalled
             | CancelReason::Shutdown
-            | CancelReason::Administrator,
+            | CancelReason::Administrator
+            | CancelReason::Replaced,
         ) => 426,
         TransferError::Peer(_) => 500,
     }

@@ -17,3 +17,4 @@ mod roots;
 mod sandbox;
 mod security;
 mod ssh;
+mod uploads;

@@ -27,7 +27,10 @@ use gridhaul_storage::{FoundChecksum, Storage, StorageError};
 pub use account::{AttachError, NodeAccount};
 pub use events::{Event, EventSink, Outcome, Progress, Refusal, Survey};
 pub use load::{NodeLoad, WorkerLoad};
-pub use plan::{Handling, LineIterator, LineSource, OpenLines, Placement, Plan, SyncPolicy, Task};
+pub use plan::{
+    Demands, Handling, LineIterator, LineSource, OpenLines, Placement, Plan, SyncPolicy, Task,
+    UploadName,
+};
 pub use requests::{ChecksumRequest, ConnectRequest, ListenFailure, ListenRequest, Relabel};
 
 use crate::error::CancelReason;
