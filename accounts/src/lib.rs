@@ -75,7 +75,8 @@ mod refusal;
 pub mod socket;
 
 pub use client::{
-    AccountError, AccountRequest, AccountStorage, Accounts, BrokerLimits, BrokerSource,
+    AccountError, AccountRequest, AccountStorage, Accounts, BrokerCounts, BrokerLimits,
+    BrokerSource,
 };
 pub use listed::{OpenError, may_be_opened};
 pub use monitor::{Monitor, MonitorError};
