@@ -224,20 +224,35 @@ async fn run(
 }
 
 fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confined: &Confined) {
+    server.count_reload(reload_all(server, arguments, logging, confined));
+}
+
+/// Returns whether everything was reloaded.
+fn reload_all(
+    server: &Server,
+    arguments: &ServeArguments,
+    logging: &Logging,
+    confined: &Confined,
+) -> bool {
     let (config, kept) = match Config::load_with(arguments, &confined.file) {
         Ok(config) => config.reloaded(&server.config()),
         Err(error) => {
             error!(%error, "the configuration is wrong; everything stays as it was");
-            return;
+            return false;
         }
     };
+    let mut is_good = true;
     if let Err(error) = logging.reload(&config.log) {
         error!(%error, "the log was not reloaded");
+        is_good = false;
     }
     confined.sandbox.warn_of_new(&config, &confined.process);
     match server.reload(config) {
         Ok(()) => info!("reloaded"),
-        Err(error) => error!(%error, "not everything was reloaded"),
+        Err(error) => {
+            error!(%error, "not everything was reloaded");
+            is_good = false;
+        }
     }
     confined.sandbox.warn_of_new_users(server.grants());
     if let Some(front) = server.front() {
@@ -251,6 +266,7 @@ fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confin
             "a change of this setting needs a restart"
         );
     }
+    is_good
 }
 
 /// Writes to standard output that the server listens, and how to try it. A failure to write is not an error.

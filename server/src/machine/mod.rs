@@ -2,9 +2,11 @@
 
 mod descriptors;
 mod memory;
+mod process_facts;
 
 pub(crate) use descriptors::raise_descriptor_limit;
 pub(crate) use memory::{buffer_bytes, memory_limit, ring_bytes};
+pub(crate) use process_facts::{ProcessFacts, process_facts};
 
 /// The name of this machine.
 pub(crate) fn host_name() -> String {

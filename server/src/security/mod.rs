@@ -9,6 +9,7 @@ mod files;
 mod handshakes;
 mod host;
 mod identities;
+mod inventory;
 mod keys;
 mod opener;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub(crate) use handshakes::{HandshakePermit, HandshakeRefusal};
 pub use host::HostError;
 pub(crate) use host::{chain, server_config};
 pub(crate) use identities::Identities;
+pub(crate) use inventory::{DelegatedMark, Inventory};
 pub(crate) use opener::Opener;
 
 /// What the side that talks to clients knows.

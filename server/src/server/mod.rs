@@ -1,6 +1,7 @@
 //! A server: how it starts, reloads and ends.
 
 mod accept;
+mod expiry;
 mod sockets;
 mod start_error;
 mod takeover;
@@ -194,6 +195,11 @@ impl PreparedServer {
             let is_loaded = || transfers.may_be_too_many();
             watch_lateness(is_loaded, |late| transfers.note_lateness(late), phase).await;
         });
+        // The front process neither reads the files nor answers scrapers.
+        if self.shared.link.get().is_none() {
+            let shared = Arc::clone(&self.shared);
+            tokio::spawn(expiry::watch_expiry(shared, shutdown.watch()));
+        }
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = self.metrics {
             let shared = Arc::clone(&self.shared);
@@ -254,6 +260,7 @@ impl Server {
         let settings = self.shared.load(config)?;
         settings.start().map_err(StartError::Threads)?;
         self.shared.replace(settings);
+        self.shared.take_inventory();
         match &self.shared.journal.transfer_log {
             Some(log) => log.reopen().map_err(|error| StartError::TransferLog {
                 path: log.path().to_owned(),
@@ -261,6 +268,11 @@ impl Server {
             }),
             None => Ok(()),
         }
+    }
+
+    /// Counts a reload, for the metrics.
+    pub(crate) fn count_reload(&self, is_good: bool) {
+        self.shared.journal.metrics.count_reload(is_good);
     }
 
     /// The connection to the front process, if there is one.

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 use super::initiator::Initiator;
+use crate::security::DelegatedMark;
 
 /// Prefix of the name of a new file that the client does not name.
 const NEW_FILE: &[u8] = b"upload";
@@ -40,6 +41,10 @@ pub(super) struct User {
     pub(super) home: RemotePath,
     /// The current directory.
     pub(super) directory: RemotePath,
+    /// The virtual organization of its first VOMS attribute.
+    pub(super) organization: Option<String>,
+    /// Counts the delegated credential while the client is logged in.
+    pub(super) _delegated: Option<DelegatedMark>,
 }
 
 /// A home directory as a path of the session; the root if it cannot be one.

@@ -4,6 +4,7 @@ mod settings;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use gridhaul_shares::Pool;
 use gridhaul_stack::Registry;
@@ -18,8 +19,9 @@ use crate::login::LoginBackend;
 use crate::machine;
 use crate::own_addresses::OwnAddresses;
 use crate::passwords::Verifier;
+use crate::security::Inventory;
 use crate::storages::Storages;
-use crate::telemetry::{Journal, Snapshot};
+use crate::telemetry::{Journal, Snapshot, log_lines_lost};
 use crate::threads::Threads;
 use crate::transfer_limit::TransferLimit;
 
@@ -48,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) checksums: Pool,
     pub(crate) threads: Arc<Threads>,
     pub(crate) journal: Journal,
+    /// When certificates and lists end.
+    pub(crate) inventory: Arc<Inventory>,
     /// In the front process: the connection to the serving process.
     pub(crate) link: OnceLock<Arc<Link>>,
     pub(crate) host: String,
@@ -95,6 +99,7 @@ impl Shared {
             storages,
             backend,
             journal,
+            inventory: Arc::default(),
             link: OnceLock::new(),
             host: machine::host_name(),
             sessions: AtomicU64::new(0),
@@ -160,6 +165,17 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
+    /// Takes a new inventory of certificates and lists. Blocks on files, and on the login process.
+    pub(crate) fn take_inventory(&self) {
+        let settings = self.settings();
+        if let Some(host) = &settings.config.security.host {
+            let chain = settings.logins.host_chain();
+            let security = settings.security.as_deref();
+            self.inventory
+                .refresh(security, (&host.certificates, &chain));
+        }
+    }
+
     /// The present values for the page of metrics.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let (transfers_running, transfers_waiting) = self.transfers.count();
@@ -172,6 +188,10 @@ impl Shared {
             file_threads: self.threads.files_load(),
             drivers: self.registry.gauges(),
             brokers: self.storages.brokers(),
+            broker_counts: self.storages.broker_counts(),
+            expiries: self.inventory.summaries(SystemTime::now()),
+            log_lines_lost: log_lines_lost(),
+            process: machine::process_facts(),
         }
     }
 }

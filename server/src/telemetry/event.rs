@@ -77,6 +77,12 @@ pub(crate) enum Event<'a> {
     Command { session: u64, command: &'a Command },
     /// A reply to the client.
     Reply { session: u64, reply: &'a Reply },
+    /// A data port could not be opened because no port was free.
+    PortsExhausted {
+        session: u64,
+        peer: IpAddr,
+        reason: &'a str,
+    },
     /// A transfer ended.
     TransferFinished(&'a Transfer<'a>),
     /// A checksum of a file, or of a part of a file, was computed or found.
@@ -120,8 +126,48 @@ pub(crate) struct Transfer<'a> {
     /// The code of the last reply.
     pub(crate) code: u16,
     pub(crate) error: Option<&'a str>,
+    /// Who made it fail, if it did.
+    pub(crate) cause: Option<FailureCause>,
+    /// The virtual organization of the client.
+    pub(crate) organization: Option<&'a str>,
     /// From `SITE TASKID`.
     pub(crate) task_id: Option<&'a str>,
+}
+
+/// Who made a transfer fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureCause {
+    /// The client: a file that is not there, a wrong order of commands, an aborted transfer.
+    Client,
+    /// The other end of the data channels, or the network.
+    Peer,
+    /// The file system: I/O errors.
+    Storage,
+    /// The file system has no space.
+    DiskFull,
+    /// The server: out of a resource, or shutting down.
+    Server,
+}
+
+impl FailureCause {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Client,
+        Self::Peer,
+        Self::Storage,
+        Self::DiskFull,
+        Self::Server,
+    ];
+
+    /// The label of metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Peer => "peer",
+            Self::Storage => "storage",
+            Self::DiskFull => "disk_full",
+            Self::Server => "server",
+        }
+    }
 }
 
 impl Transfer<'_> {

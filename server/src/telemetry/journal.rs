@@ -147,6 +147,15 @@ impl Journal {
             Event::ClientInfo { session, info } => debug!(session, info, "client"),
             Event::Command { session, command } => debug!(session, ?command, "command"),
             Event::Reply { session, reply } => debug!(session, ?reply, "reply"),
+            Event::PortsExhausted {
+                session,
+                peer,
+                reason,
+            } => {
+                if let Some(untold) = self.untold(peer) {
+                    warn!(session, %peer, reason, untold, "no data port is free");
+                }
+            }
             Event::TransferFinished(transfer) => self.transfer_finished(transfer),
             Event::ChecksumFound {
                 session,
@@ -188,6 +197,7 @@ impl Journal {
             "transfer finished"
         );
         if let Some(Err(error)) = self.transfer_log.as_ref().map(|log| log.record(transfer)) {
+            self.metrics.count_lost_transfer_line();
             warn!(%error, "the transfer log cannot be written");
         }
     }

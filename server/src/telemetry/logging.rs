@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
@@ -18,6 +19,14 @@ use tracing_subscriber::{Layer, Registry};
 
 use super::append_file::AppendFile;
 use crate::config::{Log, LogFormat};
+
+/// Lines that could not be written.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// The number of log lines of this process that could not be written.
+pub(crate) fn log_lines_lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
 
 /// The running log.
 #[derive(Debug)]
@@ -152,11 +161,14 @@ struct LineWriter<'a>(Option<&'a AppendFile>);
 impl io::Write for LineWriter<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let harmless = harmless(line);
-        match self.0 {
-            Some(file) => file.append(&harmless)?,
-            None => io::stderr().lock().write_all(&harmless)?,
+        let written = match self.0 {
+            Some(file) => file.append(&harmless),
+            None => io::stderr().lock().write_all(&harmless),
+        };
+        if written.is_err() {
+            LOST.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(line.len())
+        written.map(|()| line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -214,6 +226,19 @@ mod tests {
             log.contains("shown=a\\u000a2026") && log.contains("ünï-漢字"),
             "{log}"
         );
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted() {
+        let full = Arc::new(open(std::path::Path::new("/dev/full")).expect("opened"));
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .log_internal_errors(false)
+            .with_writer(Output(Some(full)));
+        let subscriber = tracing_subscriber::registry().with(lines);
+        let before = log_lines_lost();
+        tracing::subscriber::with_default(subscriber, || tracing::info!("lost"));
+        assert_eq!(log_lines_lost(), before + 1);
     }
 
     #[test]

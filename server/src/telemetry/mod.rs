@@ -13,11 +13,11 @@ mod metrics;
 mod notices;
 mod transfer_log;
 
-pub(crate) use event::{Event, Transfer};
+pub(crate) use event::{Event, FailureCause, Transfer};
 pub(crate) use front_counts::FrontCounts;
 pub(crate) use journal::Journal;
 pub(crate) use lateness::watch_lateness;
-pub(crate) use logging::Logging;
 pub use logging::LoggingError;
-pub(crate) use metrics::{Snapshot, respond};
+pub(crate) use logging::{Logging, log_lines_lost};
+pub(crate) use metrics::{ExpirySummary, Snapshot, respond};
 pub(crate) use transfer_log::TransferLog;

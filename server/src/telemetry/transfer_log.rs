@@ -125,6 +125,8 @@ mod tests {
             checksums: &[],
             code: 226,
             error: None,
+            cause: None,
+            organization: None,
             task_id: None,
         }
     }

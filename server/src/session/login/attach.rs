@@ -46,6 +46,14 @@ pub(super) async fn attach(
         attributes: &attributes,
         read_only,
     });
+    let delegated = initiator.and_then(|initiator| initiator.delegated.as_ref().ok()?.as_ref());
+    let delegated = delegated.map(|credential| {
+        let inventory = &context.shared.inventory;
+        inventory.delegated(credential.expires())
+    });
+    let organization = attributes
+        .first()
+        .map(|fqan| fqan.organization().to_owned());
     Ok(User {
         name,
         is_anonymous,
@@ -54,5 +62,7 @@ pub(super) async fn attach(
         node,
         directory: home.clone(),
         home,
+        organization,
+        _delegated: delegated,
     })
 }

@@ -4,15 +4,33 @@ use gridhaul_protocol::reply::Reply;
 use gridhaul_storage::{ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{ChecksumRequest, Outcome};
 
+use super::cause;
 use super::order::Order;
 use super::running::Running;
 use crate::session::call::Call;
 use crate::session::end::End;
 use crate::session::query::compute_checksum;
 use crate::session::replies;
+use crate::telemetry::FailureCause;
 
-/// The last reply, and the error of a transfer that failed, for the log.
-pub(super) type Conclusion = (Reply, Option<String>);
+/// The last reply, and why a transfer failed.
+pub(super) type Conclusion = (Reply, Option<Failure>);
+
+/// Why a transfer failed, for the log and the metrics.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    pub(super) text: String,
+    pub(super) cause: FailureCause,
+}
+
+impl Failure {
+    pub(super) fn new(text: impl ToString, cause: FailureCause) -> Self {
+        Self {
+            text: text.to_string(),
+            cause,
+        }
+    }
+}
 
 /// Sends the last markers, and checks what was stored.
 pub(super) async fn conclude(
@@ -31,13 +49,14 @@ pub(super) async fn conclude(
             } else {
                 replies::transfer_error(error)
             };
-            Ok((reply, Some(error.to_string())))
+            let failure = Failure::new(error, cause::of_transfer(error));
+            Ok((reply, Some(failure)))
         }
         None => {
             let error = "the data node is gone";
             Ok((
                 Reply::new(451, format!("Command failed. : {error}.")),
-                Some(error.to_owned()),
+                Some(Failure::new(error, FailureCause::Server)),
             ))
         }
     }
@@ -63,7 +82,8 @@ async fn accept(
             Ok(computed) => {
                 let reply = replies::wrong_checksum(&computed, expected.as_str());
                 let error = "the checksum is not the one that was announced";
-                return Ok((reply, Some(error.to_owned())));
+                let failure = Failure::new(error, FailureCause::Peer);
+                return Ok((reply, Some(failure)));
             }
             Err(error) => return Ok(failed(&error)),
         }
@@ -95,7 +115,8 @@ async fn compute_whole(
 }
 
 fn failed(error: &StorageError) -> Conclusion {
-    (replies::storage_error(error), Some(error.to_string()))
+    let failure = Failure::new(error, cause::of_storage(error));
+    (replies::storage_error(error), Some(failure))
 }
 
 fn complete() -> Conclusion {

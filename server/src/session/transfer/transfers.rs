@@ -11,7 +11,7 @@ use gridhaul_stack::{Details, Movement};
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{LOOK_AHEAD_FILES, Outcome, SequenceError, TransferError};
 
-use super::completion::conclude;
+use super::completion::{Failure, conclude};
 use super::motion::{Motion, upcoming};
 use super::order::Order;
 use super::running::Running;
@@ -21,7 +21,7 @@ use crate::session::data::DataPort;
 use crate::session::end::End;
 use crate::session::replies;
 use crate::shutdown::Phase;
-use crate::telemetry;
+use crate::telemetry::{self, FailureCause};
 use crate::transfer_verb::TransferVerb;
 
 /// A command that moves data, or concerns transfers.
@@ -129,7 +129,7 @@ impl Transfers {
         let concluded = conclude(call, order, &running, outcome).await;
         let logged = match &concluded {
             Ok((reply, error)) => (reply.code(), error.clone()),
-            Err(end) => (426, Some(end.to_string())),
+            Err(end) => (426, Some(Failure::new(end, FailureCause::Client))),
         };
         self.publish(call, order, &running, outcome, logged);
         self.last_channels = finished.map_or_else(LastChannels::default, LastChannels::from);
@@ -143,7 +143,7 @@ impl Transfers {
         order: &Order,
         running: &Running,
         outcome: Option<&Outcome>,
-        (code, error): (u16, Option<String>),
+        (code, failure): (u16, Option<Failure>),
     ) {
         call.context
             .publish(&telemetry::Event::TransferFinished(&telemetry::Transfer {
@@ -165,7 +165,9 @@ impl Transfers {
                 details: outcome.map_or(&[], |outcome| outcome.details.as_slice()),
                 checksums: outcome.map_or(&[], |outcome| outcome.checksums.as_slice()),
                 code,
-                error: error.as_deref(),
+                error: failure.as_ref().map(|failure| &*failure.text),
+                cause: failure.as_ref().map(|failure| failure.cause),
+                organization: call.user.organization.as_deref(),
                 task_id: self.task_id.as_deref(),
             }));
     }
