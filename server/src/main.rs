@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use gridhaul_server::config::{
-    CheckArguments, Command, CommandLine, PasswdArguments, ServeArguments,
+    CheckArguments, Command, CommandLine, DoctorArguments, PasswdArguments, ServeArguments,
 };
 use gridhaul_server::passwords::{self, Grant, PasswordsError};
-use gridhaul_server::{check, serve, ssh};
+use gridhaul_server::{check, doctor, serve, ssh};
 
 fn main() -> ExitCode {
     let line = CommandLine::parse();
@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Some(Command::Passwd(arguments)) => passwd(&arguments).map_err(|error| error.to_string()),
         Some(Command::Serve(arguments)) => run(&arguments),
         Some(Command::Check(arguments)) => check(&arguments),
+        Some(Command::Doctor(arguments)) => doctor(&arguments),
         Some(Command::Ssh(arguments)) => ssh::serve(&arguments).map_err(|error| error.to_string()),
         None => run(&line.serve),
     };
@@ -36,6 +37,16 @@ fn check(arguments: &CheckArguments) -> Result<(), String> {
     match check::check(arguments, &mut io::stdout().lock()) {
         Ok(true) => Ok(()),
         Ok(false) => Err("with these errors the server does not work as it is meant to".to_owned()),
+        Err(error) => Err(format!("the report cannot be written: {error}")),
+    }
+}
+
+fn doctor(arguments: &DoctorArguments) -> Result<(), String> {
+    match doctor::doctor(arguments, &mut io::stdout().lock()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(
+            "with these errors the server does not serve its clients as it is meant to".to_owned(),
+        ),
         Err(error) => Err(format!("the report cannot be written: {error}")),
     }
 }

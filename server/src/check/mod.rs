@@ -3,14 +3,14 @@
 //! It takes the flags and the configuration file of `serve`, finds files in the same places, and reads them with the same
 //! code. Each finding is one line: the problem, and how to fix it.
 
-mod certificate;
+pub(crate) mod certificate;
 mod files;
 mod identities;
 mod kernel;
 mod machine;
 mod network;
 mod rdma;
-mod report;
+pub(crate) mod report;
 mod sandbox;
 mod trust;
 

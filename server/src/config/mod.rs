@@ -35,7 +35,9 @@ pub use configuration::{Anonymous, Config, Log};
 pub use data::DataConnections;
 pub use error::ConfigError;
 pub use file::FileError;
-pub use flags::{CheckArguments, Command, CommandLine, PasswdArguments, ServeArguments};
+pub use flags::{
+    CheckArguments, Command, CommandLine, DoctorArguments, PasswdArguments, ServeArguments,
+};
 pub use limits::Limits;
 pub use max_startups::{MaxStartups, MaxStartupsError};
 pub use places::HostFiles;

@@ -1,6 +1,7 @@
 //! The program as people, scripts and test wrappers start it.
 
 mod contract;
+mod doctor;
 mod front;
 mod processes;
 mod program;
