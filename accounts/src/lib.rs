@@ -16,15 +16,15 @@
 //! [`AccountStorage`] implements [`Storage`](gridhaul_storage::Storage). A server that was started without root serves its own
 //! account only ([`open_own`]).
 //!
-//! The monitor also opens files for the server that only root may read, such as a renewed host key or a password file, from a
-//! list that it was started with. Passwords and logins are not handled here.
+//! The monitor also opens files for the server that only root may read, such as a renewed host key or a password file, and
+//! logs in directories of root after their rotation, from lists that it was started with. Passwords and logins are not handled here.
 //!
 //! ```no_run
 //! use std::path::Path;
 //! use std::sync::Arc;
 //!
 //! use gridhaul_accounts::{
-//!     AccountPolicy, AccountRequest, Accounts, BrokerLimits, Monitor, MonitorOptions,
+//!     AccountPolicy, AccountRequest, Accounts, BrokerLimits, ListedFiles, Monitor, MonitorOptions,
 //! };
 //! use gridhaul_storage::Storage as _;
 //!
@@ -35,7 +35,7 @@
 //!     umask: None,
 //!     brokers: 100,
 //! };
-//! let monitor = Monitor::start(Some(options), Vec::new())?;
+//! let monitor = Monitor::start(Some(options), ListedFiles::default())?;
 //!
 //! // At a login, without privileges:
 //! let limits = BrokerLimits {
@@ -78,7 +78,7 @@ pub use client::{
     AccountError, AccountRequest, AccountStorage, Accounts, BrokerCounts, BrokerLimits,
     BrokerSource,
 };
-pub use listed::{OpenError, may_be_opened};
+pub use listed::{ListedFiles, OpenError, may_be_appended, may_be_opened};
 pub use monitor::{Monitor, MonitorError};
 pub use options::MonitorOptions;
 pub use own::{open_own, own_directory};

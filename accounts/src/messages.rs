@@ -34,6 +34,8 @@ pub(crate) enum Order<'a> {
     Broker(#[serde(borrow)] Start<'a>),
     /// Open the file at this position of the monitor's list. The process sends an [`Opened`].
     Open(u64),
+    /// Open or create the log at this position of the monitor's list of logs, for appending. Answered as the same.
+    Append(u64),
 }
 
 /// The account and options of a broker.

@@ -67,20 +67,28 @@ pub(crate) fn check_client_options(
     config: &Config,
     registry: &Registry,
 ) -> Result<(), DriversError> {
+    match client_options_errors(config, registry).into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// All errors in `client-options`.
+pub(crate) fn client_options_errors(config: &Config, registry: &Registry) -> Vec<DriversError> {
     let all = &config.data.client_options;
-    all.iter().enumerate().try_for_each(|(index, rules)| {
+    let errors = all.iter().enumerate().filter_map(|(index, rules)| {
         let driver = rules.driver();
         if all[..index].iter().any(|other| other.driver() == driver) {
             let driver = driver.to_owned();
-            return Err(DriversError::TwoRules { driver });
+            return Some(DriversError::TwoRules { driver });
         }
-        registry
-            .check_rules(rules)
-            .map_err(|error| DriversError::ClientOptions {
-                rules: rules.to_string(),
-                error: Box::new(error),
-            })
-    })
+        let error = registry.check_rules(rules).err()?;
+        Some(DriversError::ClientOptions {
+            rules: rules.to_string(),
+            error: Box::new(error),
+        })
+    });
+    errors.collect()
 }
 
 /// `port-range` is for every stack whose transport has ports: it replaces the stack's own option.

@@ -53,6 +53,7 @@
 //! ```
 
 mod admission;
+pub mod bare;
 pub mod check;
 mod checksum_key;
 pub mod config;
@@ -87,6 +88,7 @@ mod telemetry;
 mod threads;
 mod transfer_limit;
 mod transfer_verb;
+mod validate;
 mod version;
 mod wire;
 

@@ -1,25 +1,35 @@
 //! The program `gridhaul-server`.
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use gridhaul_server::bare;
 use gridhaul_server::config::{
     CheckArguments, Command, CommandLine, DoctorArguments, PasswdArguments, ServeArguments,
+    flag_example,
 };
-use gridhaul_server::passwords::{self, Grant, PasswordsError};
+use gridhaul_server::passwords::{self, Change, Grant, PasswordsError};
 use gridhaul_server::{check, doctor, serve, ssh};
 
+/// The exit status of wrong arguments, as clap has it.
+const USAGE: u8 = 2;
+
 fn main() -> ExitCode {
-    let line = CommandLine::parse();
+    let line = CommandLine::try_parse().unwrap_or_else(|error| refuse(&error));
     let done = match line.command {
         Some(Command::Passwd(arguments)) => passwd(&arguments).map_err(|error| error.to_string()),
-        Some(Command::Serve(arguments)) => run(&arguments),
+        Some(Command::Serve(arguments)) => return run(&arguments),
         Some(Command::Check(arguments)) => check(&arguments),
         Some(Command::Doctor(arguments)) => doctor(&arguments),
         Some(Command::Ssh(arguments)) => ssh::serve(&arguments).map_err(|error| error.to_string()),
-        None => run(&line.serve),
+        None => return run(&line.serve),
     };
+    ended(done)
+}
+
+fn ended(done: Result<(), String>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -29,8 +39,34 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &ServeArguments) -> Result<(), String> {
-    serve::serve(arguments).map_err(|error| error.to_string())
+/// Prints the help, the version, or an error with an example of the value.
+fn refuse(error: &clap::Error) -> ! {
+    let is_value = matches!(
+        error.kind(),
+        ErrorKind::ValueValidation | ErrorKind::InvalidValue
+    );
+    let argument = error.get(ContextKind::InvalidArg);
+    if let (true, Some(ContextValue::String(argument))) = (is_value, argument) {
+        let name = argument
+            .trim_start_matches('-')
+            .split([' ', '[', '='])
+            .next();
+        if let Some(example) = name.and_then(flag_example) {
+            // The program ends with the error in any case.
+            let _ = error.print();
+            eprintln!("Write it like {example}");
+            std::process::exit(error.exit_code());
+        }
+    }
+    error.exit()
+}
+
+fn run(arguments: &ServeArguments) -> ExitCode {
+    if bare::is_refused(arguments) {
+        eprint!("{}", bare::USAGE);
+        return ExitCode::from(USAGE);
+    }
+    ended(serve::serve(arguments).map_err(|error| error.to_string()))
 }
 
 fn check(arguments: &CheckArguments) -> Result<(), String> {
@@ -52,10 +88,29 @@ fn doctor(arguments: &DoctorArguments) -> Result<(), String> {
 }
 
 fn passwd(arguments: &PasswdArguments) -> Result<(), PasswordsError> {
-    let grant = Grant {
-        root: arguments.root.clone(),
-        read_only: arguments.read_only,
-    };
-    let password = passwords::read_password()?;
-    passwords::set_password(&arguments.file, &arguments.name, &password, &grant)
+    let file = &arguments.file;
+    let shown = file.display();
+    let mut done = String::new();
+    if let Some(name) = &arguments.delete {
+        passwords::delete_user(file, name)?;
+        done.push_str(&format!("deleted {name} from {shown}\n"));
+    } else if let Some(name) = &arguments.name {
+        let grant = Grant {
+            root: arguments.root.clone(),
+            read_only: arguments.read_only,
+        };
+        let password = passwords::read_password()?;
+        let what = match passwords::set_password(file, name, &password, &grant)? {
+            Change::Added => format!("added {name} to {shown}\n"),
+            Change::Changed => format!("changed the password of {name} in {shown}\n"),
+        };
+        done.push_str(&what);
+    } else {
+        for user in passwords::list_users(file)? {
+            done.push_str(&format!("{user}\n"));
+        }
+    }
+    // What was done is done, also if standard output is closed.
+    let _ = io::stdout().lock().write_all(done.as_bytes());
+    Ok(())
 }

@@ -3,13 +3,20 @@
 //! The server never serves as root: started as root, it listens, opens the files that only root may open, and becomes
 //! another account before it reads the first byte from the network. This must happen while the process has one thread.
 
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use gridhaul_accounts::process::fork;
+use gridhaul_accounts::socket::pair;
 use gridhaul_sandbox::{keep_capabilities, narrow_bounding_set};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist, setgroups, setresgid, setresuid};
-use rustix::process::DumpableBehavior;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, WaitOptions};
 use rustix::thread::CapabilitySet;
+
+use crate::wire::{NotReady, tell_ready, wait_until_ready};
 
 /// An error that keeps the server from becoming another account.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +95,7 @@ pub fn drop_root(user: &str) -> Result<Identity, PrivilegeError> {
     Ok(identity(account.uid, account.gid, true))
 }
 
-fn nix_error(errno: rustix::io::Errno) -> nix::Error {
+fn nix_error(errno: Errno) -> nix::Error {
     nix::Error::from_raw(errno.raw_os_error())
 }
 
@@ -116,8 +123,58 @@ pub(crate) fn may_reach(user: &str, path: &Path) -> bool {
     allows(&account, &path, wanted) && above.all(|above| allows(&account, above, SEARCH))
 }
 
+/// Checks, as root, whether the account `user` may look up names in a directory that this process opens for it. The kernel
+/// decides in a child process, because access control lists and network file systems know more than permission bits. The
+/// directories above do not matter: the server opens the directory as root.
+///
+/// # Errors
+///
+/// The error of the kernel, or that of the account.
+pub(crate) fn check_entering(user: &str, directory: &Path) -> io::Result<()> {
+    const NOTHING: &str = ".";
+
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(directory, flags, Mode::empty())?;
+    let (tell, told) = pair()?;
+    let started = fork(|| {
+        let entered = drop_root(user).map_err(|error| error.to_string());
+        let entered = entered.and_then(|_| {
+            rustix::fs::openat(&opened, NOTHING, flags, Mode::empty())
+                .map_err(|errno| io::Error::from(errno).to_string())
+        });
+        tell_ready(&tell, entered.err().as_deref());
+    });
+    let Ok(child) = started else {
+        // A process with threads has only the permission bits.
+        let account = find(user).map_err(io::Error::other)?;
+        return match allows(&account, directory, SEARCH) {
+            true => Ok(()),
+            false => Err(Errno::ACCESS.into()),
+        };
+    };
+    drop(tell);
+    let entered = wait_until_ready(&told);
+    rustix::process::waitpid(Some(child), WaitOptions::empty())?;
+    match entered {
+        Ok(()) => Ok(()),
+        Err(NotReady::Reason(reason)) => Err(io::Error::other(reason)),
+        Err(NotReady::Ended(error)) => Err(error),
+    }
+}
+
+/// As [`may_read`], for creating a file in its directory.
+pub(crate) fn may_create(user: &str, path: &Path) -> bool {
+    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+    let (Ok(account), Some(parent)) = (find(user), parent) else {
+        return false;
+    };
+    let mut above = parent.ancestors().skip(1);
+    allows(&account, &parent, WRITE | SEARCH) && above.all(|above| allows(&account, above, SEARCH))
+}
+
 /// The permission bits of others.
 const READ: u32 = 0o4;
+const WRITE: u32 = 0o2;
 const SEARCH: u32 = 0o1;
 
 fn allows(account: &User, path: &Path, rights: u32) -> bool {

@@ -138,8 +138,8 @@ fn places_of_logins(config: &Config, file: Option<&Path>) -> Vec<Place> {
         let directories = directories.into_iter().flatten();
         places.extend(directories.flat_map(Place::directory_of_links));
     }
-    let log = config.log.file.iter();
-    places.extend(log.map(|path| Place::new(path, Access::Append)));
+    let logs = config.log.file.iter().chain(&config.log.audit);
+    places.extend(logs.map(|path| Place::new(path, Access::Append)));
     places
 }
 
@@ -196,9 +196,7 @@ fn named(config: &Config, process: &Process) -> Vec<Place> {
     if let Some(gsi) = &config.security.gsi {
         places.extend(Place::directory_of_links(&gsi.trust));
     }
-    let logs = [config.log.file.as_ref(), config.transfer_log.as_ref()];
-    let logs = logs.into_iter().flatten();
-    places.extend(logs.map(|path| Place::new(path, Access::Append)));
+    places.extend(config.logs().map(|path| Place::new(path, Access::Append)));
     let anonymous = config.anonymous.iter();
     places.extend(anonymous.map(|anonymous| root(&config.root, !anonymous.write)));
     if config.passwords.is_some() || process.local_files == LocalFiles::User {

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridhaul_accounts::{Monitor, MonitorError, process};
+use gridhaul_accounts::{ListedFiles, Monitor, MonitorError, process};
 use gridhaul_sandbox::SandboxError;
 use gridhaul_security::files::OpenFiles as _;
 use tokio::runtime::{Builder, Runtime};
@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
 use tracing::{error, info, warn};
 
-use crate::config::{Config, ConfigError, ServeArguments};
+use crate::config::{Config, ConfigErrors, Problem, ServeArguments};
 use crate::front::{FrontProcess, FrontProcessError};
 use crate::helpers::{self, Helper};
 use crate::login::{ConfigurationFile, LoginBackend, LoginProcess, LoginProcessError, Started};
@@ -26,13 +26,14 @@ use crate::sandbox::{self, LocalFiles, Sandbox};
 use crate::server::{PreparedServer, Server, StartError, listen_everywhere};
 use crate::telemetry::{Logging, LoggingError};
 use crate::threads::Threads;
+use crate::validate::Validated;
 
 /// An error that ends the program.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The configuration cannot be used.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] ConfigErrors),
     /// The log cannot be written.
     #[error(transparent)]
     Logging(#[from] LoggingError),
@@ -71,7 +72,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     /// The program does not wait longer for threads that are stuck in a file system.
     const LAST_THREADS: Duration = Duration::from_secs(1);
 
-    let config = Config::load(arguments)?;
+    let (config, warnings) = Validated::for_start(arguments).checked()?;
     // Before anything is opened: the processes that act for accounts inherit the descriptors of this one.
     let monitor = monitor(&config, arguments)?;
     let process = sandbox::Process {
@@ -82,6 +83,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         },
     };
     let logging = Logging::start(&config.log)?;
+    tell(&warnings);
     // Before this process listens or reads a secret. Only the login process has a connection to the monitor.
     let watched_monitor = monitor.as_ref().map(Monitor::watch);
     let login = LoginProcess::start(&config, arguments, &logging, monitor)?;
@@ -147,13 +149,17 @@ fn monitor(config: &Config, arguments: &ServeArguments) -> Result<Option<Monitor
     Monitor::start(brokers, files).map(Some)
 }
 
-/// The files that decide logins, which the account that serves may not be allowed to read.
-fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> Vec<PathBuf> {
+/// The files that decide logins, which the account that serves may not be allowed to read, and the logs, which it may not be
+/// allowed to create again after a rotation.
+fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> ListedFiles {
     let host = config.security.host.iter();
     let host = host.flat_map(|host| [&host.certificates, &host.key]);
     let gridmap = config.security.gsi.iter().flat_map(|gsi| &gsi.gridmap);
     let files = arguments.config.iter().chain(&config.passwords);
-    files.chain(host).chain(gridmap).cloned().collect()
+    ListedFiles {
+        read: files.chain(host).chain(gridmap).cloned().collect(),
+        append: config.logs().cloned().collect(),
+    }
 }
 
 fn runtime(config: &Config) -> io::Result<Runtime> {
@@ -234,15 +240,20 @@ fn reload_all(
     logging: &Logging,
     confined: &Confined,
 ) -> bool {
-    let (config, kept) = match Config::load_with(arguments, &confined.file) {
-        Ok(config) => config.reloaded(&server.config()),
-        Err(error) => {
-            error!(%error, "the configuration is wrong; everything stays as it was");
+    let validated = Validated::for_reload(arguments, &confined.file).checked();
+    let (config, warnings) = match validated {
+        Ok(checked) => checked,
+        Err(errors) => {
+            for error in errors.problems() {
+                error!(%error, "the configuration is wrong; everything stays as it was");
+            }
             return false;
         }
     };
+    let (config, kept) = config.reloaded(&server.config());
+    tell(&warnings);
     let mut is_good = true;
-    if let Err(error) = logging.reload(&config.log) {
+    if let Err(error) = logging.reload(&config.log, &confined.file) {
         error!(%error, "the log was not reloaded");
         is_good = false;
     }
@@ -258,7 +269,7 @@ fn reload_all(
     if let Some(front) = server.front() {
         let file = arguments.config.as_deref();
         let file = file.and_then(|path| confined.file.open(path).ok());
-        front.reload(file.map(OwnedFd::from), logging.descriptor());
+        front.reload(file.map(OwnedFd::from), logging.descriptors());
     }
     for name in kept {
         warn!(
@@ -267,6 +278,13 @@ fn reload_all(
         );
     }
     is_good
+}
+
+/// Logs settings without effect.
+fn tell(warnings: &[Problem]) {
+    for problem in warnings {
+        warn!(%problem, "a setting may not do what it is meant to");
+    }
 }
 
 /// Writes to standard output that the server listens, and how to try it. A failure to write is not an error.

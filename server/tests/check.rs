@@ -225,7 +225,7 @@ fn what_is_wrong_with_the_certificate_is_named() {
         .says("error certificate:", "does not belong to the certificate");
     let said = site.check(&["--cert", "/nonexistent/host.pem"]);
     said.fails()
-        .says("error certificate:", "/nonexistent/host.pem: No such file");
+        .says("error cert: --cert:", "/nonexistent/host.pem: No such file");
 
     site.issue("host", "DNS:localhost", 10);
     site.check(&[])
@@ -406,7 +406,7 @@ fn what_is_wrong_with_directories_and_ports_is_named() {
 fn a_configuration_that_does_not_fit_together_is_an_error() {
     check(&["--anonymous-write"])
         .fails()
-        .says("error configuration:", "--anonymous");
+        .says("error anonymous-write:", "--anonymous");
     let said = check(&["--config", "/nonexistent/config.toml"]);
     said.fails()
         .says("error configuration:", "/nonexistent/config.toml");

@@ -30,7 +30,8 @@ use std::time::Duration;
 
 use fixture::*;
 use gridhaul_accounts::{
-    AccountPolicy, AccountRequest, AccountStorage, Accounts, BrokerLimits, MonitorOptions,
+    AccountPolicy, AccountRequest, AccountStorage, Accounts, BrokerLimits, ListedFiles,
+    MonitorOptions,
 };
 use gridhaul_storage::{PosixOptions, StorageError};
 
@@ -58,7 +59,7 @@ fn open(root: &Path, options: PosixOptions) -> Result<Files, StorageError> {
     Ok(ACCOUNTS.open(&request).expect("root may"))
 }
 
-fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
+fn monitor_options() -> Result<(MonitorOptions, ListedFiles), String> {
     let policy = AccountPolicy {
         allow_root: true,
         ..AccountPolicy::default()
@@ -69,5 +70,5 @@ fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
         umask: None,
         brokers: 16,
     };
-    Ok((options, Vec::new()))
+    Ok((options, ListedFiles::default()))
 }

@@ -38,7 +38,7 @@ enum Values {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} does not say what clients may set; that is written like \
-     rdma:message<=4M;rate;provider=soft|verbs"
+     rdma:message<=4M;rate;provider=soft|verbs, with <= for an upper bound and = for values"
 )]
 pub struct OptionRulesError(String);
 
@@ -202,9 +202,11 @@ fn name(text: &str) -> Option<String> {
     (!text.is_empty() && text.bytes().all(is_name)).then(|| text.to_ascii_lowercase())
 }
 
+/// A value. One that begins like an operator is a mistake: `=<4M` or `<=<4M`.
 fn word(text: &str) -> Option<String> {
     let text = text.trim();
-    (!text.is_empty()).then(|| text.to_owned())
+    let is_word = !text.is_empty() && !text.starts_with(['<', '>', '=']);
+    is_word.then(|| text.to_owned())
 }
 
 impl fmt::Display for OptionRules {

@@ -1,47 +1,44 @@
 //! Directories and files that are not about security.
 
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
-use std::io;
 use std::path::Path;
 
-use gridhaul_storage::{CHECKSUM_ATTRIBUTE, PosixOptions, PosixStorage};
+use gridhaul_storage::CHECKSUM_ATTRIBUTE;
 use rustix::io::Errno;
 
 use super::report::Report;
-use crate::checksum_key;
-use crate::config::Config;
-use crate::passwords::Passwords;
 use crate::privileges;
+use crate::validate::Validated;
 
-pub(super) fn check(report: &mut Report, config: &Config) {
-    check_root(report, config);
-    if let Some(path) = &config.passwords {
-        match Passwords::read(path) {
-            Ok(_) => {
-                report.ok("passwords", format!("{} can be read", path.display()));
-                check_read_again(report, "passwords", path, &config.user);
-            }
-            Err(error) => report.error("passwords", error),
-        }
+pub(super) fn check(report: &mut Report, validated: &Validated) {
+    let config = &validated.config;
+    if !validated.is_wrong("root") {
+        tell_root(report, &config.root);
     }
-    if let Some(path) = &config.checksum_key {
-        check_checksum_key(report, path, &config.root);
+    if let Some(path) = &config.passwords
+        && !validated.is_wrong("passwords")
+    {
+        report.ok("passwords", format!("{} can be read", path.display()));
+        check_read_again(report, "passwords", path, &config.user);
+    }
+    if config.checksum_key.is_some() && !validated.is_wrong("checksum-key") {
+        check_attributes(report, &config.root);
     }
     let logs = [
         ("transfer-log", &config.transfer_log),
         ("log-file", &config.log.file),
+        ("audit-log", &config.log.audit),
     ];
     for (about, path) in logs {
-        if let Some(path) = path {
-            check_log(report, about, path);
+        if let Some(path) = path
+            && !validated.is_wrong(about)
+        {
+            report.ok(about, format!("{} can be written", path.display()));
+            check_rotation(report, about, path, &config.user);
         }
     }
-    if rustix::process::geteuid().is_root() {
-        match privileges::check_user(&config.user) {
-            Ok(()) => report.ok("user", format!("the server will run as {}", config.user)),
-            Err(error) => report.error("user", error),
-        }
+    if privileges::is_root() && !validated.is_wrong("user") {
+        report.ok("user", format!("the server will run as {}", config.user));
     }
 }
 
@@ -63,33 +60,23 @@ pub(super) fn check_read_again(report: &mut Report, about: &'static str, path: &
     }
 }
 
-fn check_root(report: &mut Report, config: &Config) {
+fn tell_root(report: &mut Report, root: &Path) {
     const ABOUT: &str = "root";
-    let root = &config.root;
     let shown = root.display();
     let of_account = |part: &OsStr| part == "$HOME" || part == "$USER";
     if root.iter().any(of_account) {
-        return report.ok(
+        report.ok(
             ABOUT,
             format!("{shown} is another directory for each account"),
         );
-    }
-    let options = PosixOptions {
-        read_only: true,
-        ..PosixOptions::default()
-    };
-    match PosixStorage::open(root, options) {
-        Ok(_) => report.ok(ABOUT, format!("{shown} can be opened")),
-        Err(error) => report.error(ABOUT, format!("cannot serve {shown}: {error}")),
+    } else {
+        report.ok(ABOUT, format!("{shown} can be opened"));
     }
 }
 
-/// Checksums are stored with files only with a key, and where the file system has extended attributes.
-fn check_checksum_key(report: &mut Report, key: &Path, root: &Path) {
+/// Checksums are stored with files only where the file system has extended attributes.
+fn check_attributes(report: &mut Report, root: &Path) {
     const ABOUT: &str = "checksum-key";
-    if let Err(error) = checksum_key::read(key) {
-        return report.error(ABOUT, error);
-    }
     match rustix::fs::getxattr(root, CHECKSUM_ATTRIBUTE, &mut [0; 1]) {
         Err(Errno::OPNOTSUPP) => report.warning(
             ABOUT,
@@ -105,20 +92,21 @@ fn check_checksum_key(report: &mut Report, key: &Path, root: &Path) {
     }
 }
 
-/// Opens a log as the server would, but does not create it.
-fn check_log(report: &mut Report, about: &'static str, path: &Path) {
-    let shown = path.display();
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let opened = OpenOptions::new().append(true).open(path).map(drop);
-    let opened = match opened {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::read_dir(parent).map(drop),
-        opened => opened,
-    };
-    match opened {
-        Ok(()) => report.ok(about, format!("{shown} can be written")),
-        Err(error) => report.error(about, format!("{shown}: {error}")),
+/// Checks whether a server that was started as root can open a log again after a rotation has renamed it: with the rights of
+/// its account, or through the monitor.
+fn check_rotation(report: &mut Report, about: &'static str, path: &Path, user: &str) {
+    if !rustix::process::geteuid().is_root() || privileges::may_create(user, path) {
+        return;
+    }
+    if let Err(error) = gridhaul_accounts::may_be_appended(path) {
+        let path = path.display();
+        report.error(
+            about,
+            format!(
+                "{path} cannot be opened again after a rotation by {user}, as which the server runs, and root does not \
+                 open it for that account: {error}. SIGHUP would leave the old file in use. Let {user} or only root \
+                 write to its directory"
+            ),
+        );
     }
 }

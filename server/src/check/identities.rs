@@ -12,14 +12,18 @@ use super::files::check_read_again;
 use super::report::{Report, Verdict, counted};
 use super::trust::check_directory;
 use crate::config::{Config, Gsi, Outcome, Rule};
+use crate::validate::Validated;
 
 /// More accounts are not looked up: each may be a round trip to a directory service.
 const MOST_ACCOUNTS: usize = 10_000;
 
-pub(super) fn check(report: &mut Report, config: &Config, gsi: &Gsi) {
+pub(super) fn check(report: &mut Report, validated: &Validated, gsi: &Gsi) {
+    let config = &validated.config;
     // The place that names each account.
     let mut accounts = BTreeMap::new();
-    if let Some(path) = &gsi.gridmap {
+    if let Some(path) = &gsi.gridmap
+        && !validated.is_wrong("gridmap")
+    {
         check_gridmap(report, config, path, &mut accounts);
     }
     for rule in &gsi.rules {
@@ -43,6 +47,7 @@ pub(super) fn check(report: &mut Report, config: &Config, gsi: &Gsi) {
     }
     let asked = gsi.rules.iter().any(Rule::asks_for_attributes);
     match &gsi.vomsdir {
+        Some(_) if validated.is_wrong("vomsdir") => {}
         Some(path) => {
             check_vomsdir(report, path, asked);
             check_directory(report, "vomsdir", path, &config.user);

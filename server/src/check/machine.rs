@@ -5,14 +5,23 @@ use rustix::process::{Resource, getrlimit};
 
 use super::report::Report;
 use crate::config::Config;
-use crate::drivers;
 use crate::machine;
-use crate::session::GSI;
+use crate::validate::Validated;
 
-pub(super) fn check(report: &mut Report, config: &Config, registry: &Registry) {
+pub(super) fn check(report: &mut Report, validated: &Validated, registry: &Registry) {
+    let config = &validated.config;
     check_descriptors(report, config);
     check_memory(report, config);
-    check_drivers(report, config, registry);
+    if !validated.is_wrong("stack") {
+        report.ok(
+            "stack",
+            format!(
+                "data channels run over {}; this program has {}",
+                config.data.stack,
+                registry.names()
+            ),
+        );
+    }
 }
 
 /// A connection needs a descriptor, a transfer two (its file and a listener), a data channel one.
@@ -61,47 +70,5 @@ fn check_memory(report: &mut Report, config: &Config) {
             ),
         ),
         _ => report.ok(ABOUT, mebibytes(wanted)),
-    }
-}
-
-fn check_drivers(report: &mut Report, config: &Config, registry: &Registry) {
-    match drivers::configured_stack(config, registry) {
-        Ok(_) => report.ok(
-            "stack",
-            format!(
-                "data channels run over {}; this program has {}",
-                config.data.stack,
-                registry.names()
-            ),
-        ),
-        Err(error) => report.error("stack", error),
-    }
-    if let Err(error) = drivers::check_client_options(config, registry) {
-        report.error("client-options", error);
-    }
-    let data = &config.data;
-    // Clients may always name the driver that DCAU needs.
-    let may_have = |driver: &str| driver == GSI || data.may_be_asked_for(driver);
-    let rules = data.client_options.iter();
-    for rules in rules.filter(|rules| !may_have(rules.driver())) {
-        report.warning(
-            "client-options",
-            format!(
-                "'{rules}' is without effect: neither allowed-drivers nor anonymous-drivers lets clients have {}",
-                rules.driver()
-            ),
-        );
-    }
-    for (setting, names) in [
-        ("allowed-drivers", &data.allowed_drivers),
-        ("anonymous-drivers", &data.anonymous_drivers),
-    ] {
-        for name in names {
-            if !registry.drivers().any(|driver| driver.name() == name) {
-                let drivers = registry.names();
-                let text = format!("this program has no driver '{name}', only {drivers}");
-                report.warning(setting, text);
-            }
-        }
     }
 }

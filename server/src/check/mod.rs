@@ -20,6 +20,7 @@ use std::time::SystemTime;
 
 use crate::config::{CheckArguments, Config};
 use crate::drivers;
+use crate::validate::Validated;
 use report::{Report, Verdict};
 
 /// Checks the arguments of `serve`. Returns whether there is no error.
@@ -29,23 +30,34 @@ use report::{Report, Verdict};
 /// When the report cannot be written.
 pub fn check(arguments: &CheckArguments, output: &mut impl Write) -> io::Result<bool> {
     let mut report = Report::default();
-    match Config::load(&arguments.serve) {
-        Ok(config) if arguments.rdma => check_rdma(&mut report, &config),
-        Ok(config) => check_all(&mut report, &config, arguments.serve.config.as_deref()),
-        Err(error) => report.error("configuration", error),
+    let validated = Validated::for_start(&arguments.serve);
+    report.settings(Verdict::Error, &validated.problems);
+    if validated.is_unusable() {
+        // All other findings would be about the defaults.
+    } else if arguments.rdma {
+        check_rdma(&mut report, &validated.config);
+    } else {
+        report.settings(Verdict::Warning, &validated.warnings);
+        check_all(&mut report, &validated, arguments.serve.config.as_deref());
     }
     report.write(output)?;
     Ok(report.count(Verdict::Error) == 0)
 }
 
-fn check_all(report: &mut Report, config: &Config, file: Option<&Path>) {
+/// Examines what the settings name, except for settings with an error, which was reported.
+fn check_all(report: &mut Report, validated: &Validated, file: Option<&Path>) {
+    let config = &validated.config;
     let now = SystemTime::now();
     let security = &config.security;
     let trust = security
         .gsi
         .as_ref()
+        .filter(|_| !validated.is_wrong("trust"))
         .and_then(|gsi| trust::check(report, &gsi.trust, &config.user, now));
-    if let Some(host) = &security.host {
+    if let Some(host) = &security.host
+        && !validated.is_wrong("cert")
+        && !validated.is_wrong("key")
+    {
         certificate::check(
             report,
             host,
@@ -55,16 +67,16 @@ fn check_all(report: &mut Report, config: &Config, file: Option<&Path>) {
         );
     }
     if let Some(gsi) = &security.gsi {
-        identities::check(report, config, gsi);
+        identities::check(report, validated, gsi);
     }
     sandbox::check(report, config);
-    files::check(report, config);
-    if let Some(file) = file {
+    files::check(report, validated);
+    if let Some(file) = file.filter(|file| file.exists()) {
         files::check_read_again(report, "configuration", file, &config.user);
     }
-    network::check(report, config);
+    network::check(report, validated);
     let registry = drivers::registry();
-    machine::check(report, config, &registry);
+    machine::check(report, validated, &registry);
     kernel::check(report, &registry);
     if let Some(driver) = rdma::driver(&registry)
         && rdma::is_asked_for(config, driver)

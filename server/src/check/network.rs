@@ -6,10 +6,14 @@ use std::net::SocketAddr;
 use super::report::Report;
 use crate::config::{Config, PortRange};
 use crate::server::{StartError, listen};
+use crate::validate::Validated;
 
-pub(super) fn check(report: &mut Report, config: &Config) {
-    for address in &config.listen {
-        check_listen(report, *address);
+pub(super) fn check(report: &mut Report, validated: &Validated) {
+    let config = &validated.config;
+    if !validated.is_wrong("listen") {
+        for address in &config.listen {
+            check_listen(report, *address);
+        }
     }
     if config
         .listen
@@ -18,7 +22,7 @@ pub(super) fn check(report: &mut Report, config: &Config) {
     {
         report.warning(
             "listen",
-            "only this machine can connect: give --listen [::]:2811 and --listen 0.0.0.0:2811 for all",
+            "only this machine can connect: give --listen 2811 for all addresses",
         );
     }
     match config.data.port_range {

@@ -1,7 +1,10 @@
 //! The findings, in the order of the checks.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, Write};
+
+use crate::config::Problem;
 
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +28,7 @@ pub(crate) struct Report {
 struct Finding {
     verdict: Verdict,
     /// The subject.
-    about: &'static str,
+    about: Cow<'static, str>,
     text: String,
 }
 
@@ -53,12 +56,23 @@ impl Report {
     }
 
     pub(crate) fn add(&mut self, verdict: Verdict, about: &'static str, text: impl Display) {
-        let text = text.to_string();
         self.findings.push(Finding {
             verdict,
-            about,
-            text,
+            about: Cow::Borrowed(about),
+            text: text.to_string(),
         });
+    }
+
+    /// Problems of settings.
+    pub(super) fn settings(&mut self, verdict: Verdict, problems: &[Problem]) {
+        self.findings.extend(problems.iter().map(|problem| Finding {
+            verdict,
+            about: match &problem.key {
+                Some(key) => Cow::Owned(key.clone()),
+                None => Cow::Borrowed("configuration"),
+            },
+            text: problem.without_key(),
+        }));
     }
 
     /// Adds problems of parts of a file that works otherwise.

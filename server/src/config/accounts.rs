@@ -16,10 +16,10 @@ pub struct LocalAccounts {
 }
 
 /// The settings of local accounts, with defaults.
-pub(super) fn resolve(settings: &Settings) -> Result<LocalAccounts, ConfigError> {
+pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &Settings) -> LocalAccounts {
     let policy = AccountPolicy::default();
-    let brokers = between("max-brokers", settings.max_brokers, 100, 1, 10_000)?;
-    Ok(LocalAccounts {
+    let brokers = between(errors, "max-brokers", settings.max_brokers, 100, 1, 10_000);
+    LocalAccounts {
         monitor: MonitorOptions {
             policy: AccountPolicy {
                 allow_root: settings.allow_root.unwrap_or(policy.allow_root),
@@ -34,11 +34,16 @@ pub(super) fn resolve(settings: &Settings) -> Result<LocalAccounts, ConfigError>
         },
         brokers: BrokerLimits {
             brokers,
-            idle: seconds("broker-idle-timeout", settings.broker_idle_timeout, 300)?,
+            idle: seconds(
+                errors,
+                "broker-idle-timeout",
+                settings.broker_idle_timeout,
+                300,
+            ),
             call: BrokerLimits::CALL,
             fresh: BrokerLimits::FRESH,
         },
-    })
+    }
 }
 
 #[cfg(test)]
@@ -46,11 +51,18 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::FileMode;
+    use crate::config::{FileMode, Seconds};
+
+    fn resolved(settings: &Settings) -> LocalAccounts {
+        let mut errors = Vec::new();
+        let accounts = resolve(&mut errors, settings);
+        assert!(errors.is_empty(), "{errors:?}");
+        accounts
+    }
 
     #[test]
     fn what_globus_gridftp_server_refuses_is_refused_until_it_is_allowed() {
-        let accounts = resolve(&Settings::default()).expect("valid");
+        let accounts = resolved(&Settings::default());
         assert_eq!(accounts.monitor.policy, AccountPolicy::default());
         assert!(!accounts.monitor.policy.allow_root);
         assert_eq!(accounts.monitor.umask, None);
@@ -61,10 +73,10 @@ mod tests {
             pam_service: Some("gridftp".to_owned()),
             umask: Some(FileMode(0o077)),
             max_brokers: Some(3),
-            broker_idle_timeout: Some(5),
+            broker_idle_timeout: Some(Seconds(5)),
             ..Settings::default()
         };
-        let accounts = resolve(&settings).expect("valid");
+        let accounts = resolved(&settings);
         let policy = AccountPolicy {
             allow_root: true,
             allow_disabled_login: true,
@@ -89,7 +101,9 @@ mod tests {
             max_brokers: Some(0),
             ..Settings::default()
         };
-        let error = resolve(&settings).expect_err("none").to_string();
+        let mut errors = Vec::new();
+        resolve(&mut errors, &settings);
+        let error = errors[0].to_string();
         assert!(
             error.starts_with("max-brokers must be between 1"),
             "{error}"

@@ -87,6 +87,21 @@ enum RuleError {
 }
 
 impl Rule {
+    /// Whether a table of the file may have this key.
+    pub(super) fn has_key(key: &str) -> bool {
+        const KEYS: [&str; 8] = [
+            "identity",
+            "vo",
+            "fqan",
+            "account",
+            "map",
+            "deny",
+            "root",
+            "read-only",
+        ];
+        KEYS.contains(&key)
+    }
+
     /// The rule of a server without rules: the grid-mapfile decides.
     pub fn gridmap() -> Self {
         Self {

@@ -48,6 +48,14 @@ pub struct Config {
     pub log: Log,
 }
 
+impl Config {
+    /// The files of all logs.
+    pub(crate) fn logs(&self) -> impl Iterator<Item = &PathBuf> {
+        let logs = [&self.log.file, &self.log.audit, &self.transfer_log];
+        logs.into_iter().flatten()
+    }
+}
+
 /// The access of anonymous users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anonymous {
@@ -66,4 +74,6 @@ pub struct Log {
     pub format: LogFormat,
     /// The level, or rules for levels.
     pub level: String,
+    /// The file of audit records.
+    pub audit: Option<PathBuf>,
 }

@@ -71,23 +71,25 @@ impl DataConnections {
 }
 
 /// The data connections in settings, with defaults.
-pub(super) fn resolve(settings: &Settings) -> Result<DataConnections, ConfigError> {
-    let port_range = match settings.port_range {
-        Some(range) => Some(range),
-        None => port_range::of_environment().map_err(ConfigError::PortRangeVariable)?,
-    };
+pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &Settings) -> DataConnections {
+    let port_range = settings.port_range.or_else(|| {
+        port_range::of_environment().unwrap_or_else(|error| {
+            errors.push(ConfigError::PortRangeVariable(error));
+            None
+        })
+    });
     let allowed_drivers = settings.allowed_drivers.clone().unwrap_or_else(|| {
         ALLOWED_DRIVERS
             .iter()
             .map(|name| (*name).to_owned())
             .collect()
     });
-    Ok(DataConnections {
+    DataConnections {
         port_range,
         address: settings.data_address,
         advertise: settings.advertise_address,
         hosts: settings.data_hosts.clone().unwrap_or_default(),
-        stripes: between("stripes", settings.stripes, 1, 1, 64)?,
+        stripes: between(errors, "stripes", settings.stripes, 1, 1, 64),
         stack: settings.stack.clone().unwrap_or_else(|| STACK.to_owned()),
         anonymous_drivers: settings
             .anonymous_drivers
@@ -100,7 +102,7 @@ pub(super) fn resolve(settings: &Settings) -> Result<DataConnections, ConfigErro
             .flatten()
             .map(|ClientOptions(rules)| rules.clone())
             .collect(),
-    })
+    }
 }
 
 /// The default stack.
@@ -139,11 +141,11 @@ mod tests {
                 .iter()
                 .map(|host| host.parse().expect("hosts"))
                 .collect();
-            let data = resolve(&Settings {
+            let settings = Settings {
                 data_hosts: Some(hosts),
                 ..Settings::default()
-            });
-            data.expect("valid").admission(peer)
+            };
+            resolve(&mut Vec::new(), &settings).admission(peer)
         };
         assert!(admission(&[]).admits(peer));
         assert!(!admission(&[]).admits(other));
@@ -156,12 +158,12 @@ mod tests {
     fn anonymous_users_have_rdma_only_where_it_is_named_for_them() {
         let drivers = |allowed: Option<&[&str]>, anonymous_drivers: Option<&[&str]>| {
             let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-            let data = resolve(&Settings {
+            let settings = Settings {
                 allowed_drivers: allowed.map(list),
                 anonymous_drivers: anonymous_drivers.map(list),
                 ..Settings::default()
-            });
-            let data = data.expect("valid");
+            };
+            let data = resolve(&mut Vec::new(), &settings);
             (data.allowed_drivers, data.anonymous_drivers)
         };
         let (allowed, of_anonymous) = drivers(None, None);

@@ -6,7 +6,7 @@ use super::values::ValueError;
 
 /// An error in the configuration.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub(super) enum ConfigError {
     /// The file is wrong.
     #[error(transparent)]
     File(#[from] FileError),
@@ -24,21 +24,21 @@ pub enum ConfigError {
          machine as globus-gridftp-server gives it, or --root DIR"
     )]
     NoRoot,
-    /// The server has no certificate.
+    /// The server has no certificate, and this setting needs one.
     #[error(
-        "there is no certificate of this server: give --cert FILE and --key FILE, set X509_USER_CERT \
-         and X509_USER_KEY, or put hostcert.pem and hostkey.pem into /etc/grid-security"
+        "{0} needs --cert, and there is no certificate of this server: give --cert FILE and --key FILE, set \
+         X509_USER_CERT and X509_USER_KEY, or put hostcert.pem and hostkey.pem into /etc/grid-security"
     )]
-    NoCertificate,
+    NoCertificate(&'static str),
     /// Client certificates could not be verified.
     #[error(
-        "there are no certificate authorities to trust: give --trust DIR, set X509_CERT_DIR, or put \
+        "gsi needs --trust, and there are no certificate authorities to trust: give --trust DIR, set X509_CERT_DIR, or put \
          them into /etc/grid-security/certificates"
     )]
     NoTrust,
     /// Identities could not be mapped to accounts.
     #[error(
-        "there is no grid-mapfile: give --gridmap FILE, set GRIDMAP, write \
+        "gsi needs --gridmap, and there is no grid-mapfile: give --gridmap FILE, set GRIDMAP, write \
          /etc/grid-security/grid-mapfile, or name accounts in [[authorize]] rules"
     )]
     NoGridmap,
@@ -48,9 +48,6 @@ pub enum ConfigError {
          give --vomsdir DIR, set X509_VOMS_DIR, or make /etc/grid-security/vomsdir"
     )]
     NoVomsdir,
-    /// Anonymous users may write but are not admitted.
-    #[error("anonymous-write without anonymous: give --anonymous as well")]
-    WriteWithoutAnonymous,
     /// Data channels of ssh sessions cannot be encrypted.
     #[error(
         "encrypt-data: the data channels of ssh sessions cannot be encrypted; for them, say encrypt-data = false"
@@ -94,4 +91,23 @@ pub enum ConfigError {
     /// The port range in the environment is wrong.
     #[error("the environment variable {PORT_RANGE_VARIABLE}: {0}")]
     PortRangeVariable(ValueError),
+}
+
+impl ConfigError {
+    /// The setting to which the error belongs, where there is one.
+    pub(super) fn key(&self) -> Option<&'static str> {
+        match self {
+            Self::Needs(key, _) | Self::NoCertificate(key) | Self::Empty(key) => Some(key),
+            Self::OutOfRange { name, .. } => Some(name),
+            Self::NoRoot | Self::NoTrust | Self::NoGridmap => Some("gsi"),
+            Self::NoVomsdir => Some("authorize"),
+            Self::SshIsClear => Some("encrypt-data"),
+            Self::Banner => Some("banner"),
+            Self::NobodyCanLogIn
+            | Self::File(_)
+            | Self::TlsProtocol { .. }
+            | Self::NoTlsVersion
+            | Self::PortRangeVariable(_) => None,
+        }
+    }
 }

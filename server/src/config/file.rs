@@ -1,48 +1,211 @@
-//! The configuration file: TOML, with the flags' names as keys.
+//! The configuration file: TOML, with the flags' names as keys. Each key is read on its own, so that one run finds all errors.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use gridhaul_security::files::OpenFiles;
+use serde::Deserialize as _;
+use serde::de::IntoDeserializer as _;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
+use super::authorization::Rule;
+use super::examples::example;
 use super::settings::Settings;
+use super::similar::similar;
+use super::sources::{Place, Problem};
 
-/// A configuration file that cannot be used.
+/// A configuration file that cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// It cannot be read.
-    #[error("cannot read the configuration file {}: {error}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The underlying OS error.
-        error: io::Error,
-    },
-    /// It is not TOML, or has an unknown setting or a wrong value. The text names the line.
-    #[error("{}: {error}", path.display())]
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// The error, with its line.
-        error: Box<toml::de::Error>,
-    },
+#[error("cannot read the configuration file {}: {error}", path.display())]
+pub(super) struct FileError {
+    /// The file.
+    path: PathBuf,
+    /// The underlying OS error.
+    error: io::Error,
 }
 
-/// Reads the settings of a file that `opener` opens.
+/// The contents of a file.
+#[derive(Debug, Default)]
+pub(super) struct FromFile {
+    /// The settings without errors.
+    pub(super) settings: Settings,
+    /// The line of each key.
+    pub(super) lines: BTreeMap<String, usize>,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// The key of the rules, which are tables.
+const RULES: &str = "authorize";
+
+/// Reads a file that `opener` opens. No line is skipped: what is not understood is a problem.
 ///
 /// # Errors
 ///
-/// When it cannot be read, or a line of it is wrong. No line is skipped.
-pub(super) fn read(path: &Path, opener: &dyn OpenFiles) -> Result<Settings, FileError> {
+/// When it cannot be read.
+pub(super) fn read(path: &Path, opener: &dyn OpenFiles) -> Result<FromFile, FileError> {
     let text = opener.open(path).and_then(io::read_to_string);
-    let text = text.map_err(|error| FileError::Read {
+    let text = text.map_err(|error| FileError {
         path: path.to_owned(),
         error,
     })?;
-    toml::from_str(&text).map_err(|error| FileError::Parse {
-        path: path.to_owned(),
-        error: Box::new(error),
-    })
+    Ok(Reader { path, text: &text }.read())
+}
+
+struct Reader<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn read(&self) -> FromFile {
+        let mut from = FromFile::default();
+        let (table, errors) = DeTable::parse_recoverable(self.text);
+        for error in &errors {
+            from.problems.push(self.syntax(error));
+        }
+        let broken: Vec<_> = errors.iter().filter_map(toml::de::Error::span).collect();
+        for (key, value) in table.into_inner() {
+            let line = self.line(&key.span());
+            // What stands in for a broken value is no value of the key.
+            if broken.iter().any(|span| self.line(span) == line) {
+                continue;
+            }
+            let name = key.into_inner().into_owned();
+            from.lines.insert(name.clone(), line);
+            match self.value(&name, line, value) {
+                Ok(settings) => from.settings = from.settings.or(settings),
+                Err(problems) => from.problems.extend(problems),
+            }
+        }
+        from.problems.sort_by_key(Problem::line);
+        from
+    }
+
+    /// The settings with this key alone.
+    fn value(
+        &self,
+        key: &str,
+        line: usize,
+        value: Spanned<DeValue<'_>>,
+    ) -> Result<Settings, Vec<Problem>> {
+        if !Settings::is_key(key) {
+            let hint = match value.get_ref() {
+                DeValue::Table(_) => {
+                    "; keys are not in tables, except for [[authorize]]".to_owned()
+                }
+                _ => similar(key, Settings::keys()),
+            };
+            let text = format!(
+                "{key}: there is no such key{hint}; `gridhaul-server serve --help` has all, without the leading dashes"
+            );
+            return Err(vec![self.problem(key, line, text)]);
+        }
+        if key == RULES
+            && let DeValue::Array(rules) = value.get_ref()
+        {
+            let rules = rules.iter();
+            let problems: Vec<_> = rules.filter_map(|rule| self.rule(rule)).collect();
+            if !problems.is_empty() {
+                return Err(problems);
+            }
+        }
+        let span = value.span();
+        let key_of_table = Spanned::new(span.clone(), key.to_owned().into());
+        let table = DeTable::from_iter([(key_of_table, value)]);
+        let table = Spanned::new(span.clone(), table);
+        Settings::deserialize(table.into_deserializer()).map_err(|error| {
+            let at = error.span().unwrap_or_else(|| span.clone());
+            let text = self.wrong_value(key, &span, error.message());
+            vec![self.problem(key, self.line(&at), text)]
+        })
+    }
+
+    /// The problem of a rule, if it has one.
+    fn rule(&self, rule: &Spanned<DeValue<'_>>) -> Option<Problem> {
+        let error = Rule::deserialize(rule.clone().into_deserializer()).err()?;
+        let at = error.span().unwrap_or_else(|| rule.span());
+        let misplaced = match rule.get_ref() {
+            DeValue::Table(table) => table
+                .keys()
+                .any(|key| Settings::is_key(key.get_ref()) && !Rule::has_key(key.get_ref())),
+            _ => false,
+        };
+        let hint = match misplaced {
+            true => "; keys of the server must stand before the first [[authorize]]",
+            false => "",
+        };
+        let text = format!("[[{RULES}]]: {}{hint}", error.message());
+        Some(self.problem(RULES, self.line(&at), text))
+    }
+
+    fn wrong_value(&self, key: &str, span: &Range<usize>, message: &str) -> String {
+        /// Longer values are cut.
+        const SHOWN: usize = 60;
+
+        match example(key) {
+            Some((kind, example)) => {
+                let written = self.text.get(span.clone()).unwrap_or_default();
+                let written: String = written.chars().take(SHOWN).collect();
+                format!("{key}: {written} is not {kind}; write it like {key} = {example}")
+            }
+            None => format!("{key}: {message}"),
+        }
+    }
+
+    /// Of text that is not TOML.
+    fn syntax(&self, error: &toml::de::Error) -> Problem {
+        let span = error.span().unwrap_or_default();
+        let line = self.line(&span);
+        let written = self.text.lines().nth(line - 1).unwrap_or_default();
+        let (key, value) = written.split_once('=').unwrap_or((written, ""));
+        let (key, value) = (key.trim(), without_comment(value));
+        if !Settings::is_key(key) {
+            let text = format!("this is not TOML: {}", error.message());
+            return Problem {
+                key: None,
+                ..self.problem("", line, text)
+            };
+        }
+        let text = if error.message().contains("duplicate") {
+            format!("{key}: this key is given twice: delete one of the lines")
+        } else {
+            let like = match example(key) {
+                Some((_, example)) if !example.contains('"') || value.contains(['"', '\'']) => {
+                    example.to_owned()
+                }
+                _ => format!("\"{}\"", value.replace(['"', '\''], "")),
+            };
+            format!("{key}: {value} is not a value of TOML; write it like {key} = {like}")
+        };
+        self.problem(key, line, text)
+    }
+
+    fn problem(&self, key: &str, line: usize, text: String) -> Problem {
+        Problem {
+            key: Some(key.to_owned()),
+            place: Some(Place::Line(self.path.to_owned(), line)),
+            text,
+        }
+    }
+
+    /// The line of a place in the text, from 1.
+    fn line(&self, span: &Range<usize>) -> usize {
+        let before = self.text.as_bytes().get(..span.start);
+        let before = before.unwrap_or(self.text.as_bytes());
+        1 + before.iter().filter(|byte| **byte == b'\n').count()
+    }
+}
+
+/// The value of a line that is not TOML, cut if it is long.
+fn without_comment(value: &str) -> String {
+    /// Longer values are cut.
+    const SHOWN: usize = 60;
+
+    let value = value.split('#').next().unwrap_or_default().trim();
+    value.chars().take(SHOWN).collect()
 }
 
 #[cfg(test)]
@@ -52,12 +215,29 @@ mod tests {
     use gridhaul_security::files::OwnRights;
 
     use super::*;
-    use crate::config::Bytes;
+    use crate::config::{Bytes, ListenAddress, Seconds};
 
-    fn settings(text: &str) -> Result<Settings, FileError> {
+    /// The file with this text.
+    fn read_text(text: &str) -> FromFile {
         let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
         file.write_all(text.as_bytes()).expect("written");
-        read(file.path(), &OwnRights)
+        read(file.path(), &OwnRights).expect("it is there")
+    }
+
+    fn settings(text: &str) -> Settings {
+        let from = read_text(text);
+        assert!(from.problems.is_empty(), "{text}: {:?}", from.problems);
+        from.settings
+    }
+
+    /// The problems, as their lines and texts.
+    fn problems(text: &str) -> Vec<(usize, String)> {
+        let problems = read_text(text).problems.into_iter();
+        let told = problems.map(|problem| match problem.place {
+            Some(Place::Line(_, line)) => (line, problem.text),
+            place => panic!("{place:?}"),
+        });
+        told.collect()
     }
 
     #[test]
@@ -66,8 +246,7 @@ mod tests {
             "root = \"/srv\"\nlisten = [\"0.0.0.0:2811\", \"[::]:2811\"]\nanonymous = true\n\
              max-connections = 10\nbuffer-memory = \"64M\"\nstall-bytes = 100\n\
              port-range = \"50000-51000\"\ndata-hosts = [\"192.0.2.0/24\"]\nperms = \"0600\"\n",
-        )
-        .expect("valid");
+        );
         assert_eq!(settings.root, Some("/srv".into()));
         assert_eq!(settings.listen.map(|listen| listen.len()), Some(2));
         assert_eq!(settings.anonymous, Some(true));
@@ -77,29 +256,90 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_setting_is_refused_with_its_line() {
-        let error = settings("root = \"/srv\"\nmax_connections = 10\n")
-            .expect_err("an underscore")
-            .to_string();
-        assert!(error.contains("line 2"), "{error}");
-        assert!(error.contains("max_connections"), "{error}");
+    fn a_value_stands_for_a_list_of_it_and_units_are_understood() {
+        let settings = settings(
+            "listen = \"0.0.0.0:2811\"\nallowed-drivers = \"tcp, null\"\nidle-timeout = \"10m\"\n\
+             grace = 30\nbuffer-memory = \"4GiB\"\nmetrics-listen = 9281\n",
+        );
+        let listen: Vec<ListenAddress> = vec!["0.0.0.0:2811".parse().expect("an address")];
+        assert_eq!(settings.listen, Some(listen));
+        let drivers = ["tcp".to_owned(), "null".to_owned()];
+        assert_eq!(settings.allowed_drivers, Some(drivers.to_vec()));
+        assert_eq!(settings.idle_timeout, Some(Seconds(600)));
+        assert_eq!(settings.grace, Some(Seconds(30)));
+        assert_eq!(settings.buffer_memory, Some(Bytes(4 << 30)));
+        assert_eq!(settings.metrics_listen, Some(ListenAddress::Port(9281)));
     }
 
     #[test]
-    fn bad_values_are_refused_with_their_line() {
-        for (text, words) in [
-            ("\n\nport-range = \"5\"", "'5' is not a range of ports"),
+    fn all_mistakes_are_found_each_with_its_line() {
+        let found = problems(
+            "root = \"/srv\"\nmax_connections = 10\nport-range = \"5\"\nbuffer-memory = \"lots\"\n\
+             stall-bytes = -1\nlisten = [\"127.0.0.1:1\",\n  \"nonsense\"]\nidle-timeout = \"soon\"\n\
+             perms = 644\numask = 022\nmax-transfers = \"many\"\nanonymous = \"yes\"\nuser = gridftp\n\
+             log-format = 5\ndata-address = \"here\"\nroot = \"/again\"\n",
+        );
+        let expected = [
             (
-                "\n\nbuffer-memory = \"lots\"",
-                "'lots' is not a number of bytes",
+                2,
+                "max_connections: there is no such key (did you mean 'max-connections'?)",
             ),
-            ("\n\nbuffer-memory = -1", "'-1' is not a number of bytes"),
-            ("\n\nlisten = [\"nonsense\"]", "socket address"),
-            ("\n\nidle-timeout = \"soon\"", "expected u64"),
-        ] {
-            let error = settings(text).expect_err(text).to_string();
-            assert!(error.contains("line 3"), "{error}");
-            assert!(error.contains(words), "{error}");
+            (
+                3,
+                "port-range: '5' is not a range of ports, like 50000-51000",
+            ),
+            (4, "buffer-memory: 'lots' is not a number of bytes, like"),
+            (5, "stall-bytes: '-1' is not a number of bytes, like"),
+            (7, "listen: 'nonsense' is not an address with a port, like"),
+            (8, "idle-timeout: 'soon' is not a time, like"),
+            (9, "perms: write it in quotes: \"644\""),
+            (
+                10,
+                "umask: 022 is not a value of TOML; write it like umask = \"022\"",
+            ),
+            (
+                11,
+                "max-transfers: \"many\" is not a whole number; write it like max-transfers = 100",
+            ),
+            (
+                12,
+                "anonymous: \"yes\" is not true or false; write it like anonymous = true",
+            ),
+            (
+                13,
+                "user: gridftp is not a value of TOML; write it like user = \"gridftp\"",
+            ),
+            (14, "log-format: '5' is not a log format: text or json"),
+            (
+                15,
+                "data-address: \"here\" is not an address in quotes; write it like",
+            ),
+            (16, "root: this key is given twice"),
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for ((line, text), (expected_line, words)) in found.iter().zip(expected) {
+            assert_eq!(*line, expected_line, "{text}");
+            assert!(text.starts_with(words), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_wrong_rule_is_found() {
+        let found = problems(
+            "root = \"/srv\"\n[[authorize]]\nidentity = \"*\"\nacount = \"grid\"\n\
+             [[authorize]]\nidentity = \"*\"\nmap = true\n[[authorize]]\nmap = true\n\
+             [[authorize]]\nidentity = \"*\"\nmap = true\nanonymous = true\n[limits]\nmovers = 1\n",
+        );
+        let expected = [
+            (4, "[[authorize]]: unknown field `acount`"),
+            (8, "[[authorize]]: a rule needs one of identity"),
+            (13, "must stand before the first [[authorize]]"),
+            (14, "limits: there is no such key; keys are not in tables"),
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for ((line, text), (expected_line, words)) in found.iter().zip(expected) {
+            assert_eq!(*line, expected_line, "{text}");
+            assert!(text.contains(words), "{text}");
         }
     }
 
@@ -116,7 +356,7 @@ mod tests {
             .collect();
         assert!(blocks.len() >= 2, "there are examples");
         for block in blocks {
-            settings(block).expect(block);
+            settings(block);
         }
     }
 

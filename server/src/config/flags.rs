@@ -8,7 +8,7 @@ use super::settings::Settings;
 
 /// Serves a directory over GridFTP.
 ///
-/// Without any argument it serves the current directory, read-only, to anonymous users on
+/// `cargo run`, without any argument and not as root, serves the current directory, read-only, to anonymous users on
 /// 127.0.0.1:2811.
 #[derive(Debug, Parser)]
 #[command(
@@ -45,7 +45,9 @@ pub enum Command {
     /// Takes the flags of `serve`, and its file, as the server runs with them. Each finding is a line that begins with ok,
     /// warning or error; if there is an error, the exit status is 1.
     Doctor(Box<DoctorArguments>),
-    /// Add a user to a password file, or change a user's password
+    /// Add a user to a password file, change a user's password, delete or list users
+    ///
+    /// A running server reads the file again at SIGHUP.
     Passwd(PasswdArguments),
 }
 
@@ -53,7 +55,7 @@ pub enum Command {
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub struct ServeArguments {
     /// A TOML file with settings; its keys are the names of these flags, and flags win over it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Configuration file")]
     pub config: Option<PathBuf>,
     /// The settings that are given as flags.
     #[command(flatten)]
@@ -64,7 +66,7 @@ pub struct ServeArguments {
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub struct CheckArguments {
     /// Check only what data channels over RDMA need: devices, libraries, memory
-    #[arg(long)]
+    #[arg(long, help_heading = "What to check")]
     pub rdma: bool,
     /// The arguments of `serve`.
     #[command(flatten)]
@@ -96,14 +98,21 @@ pub struct DoctorArguments {
 pub struct PasswdArguments {
     /// The password file, which is created if it does not exist
     pub file: PathBuf,
-    /// The user's name
-    pub name: String,
-    /// The directory that this user sees as `/`. Default: the server's root
-    #[arg(long, value_name = "DIR")]
+    /// The user to add, or whose password to change
+    #[arg(required_unless_present_any = ["list", "delete"])]
+    pub name: Option<String>,
+    /// The directory that this user sees as `/`. Default: the server's root; an existing user keeps the directory
+    #[arg(long, value_name = "DIR", requires = "name")]
     pub root: Option<PathBuf>,
     /// This user may read only
     #[arg(long, requires = "root")]
     pub read_only: bool,
+    /// List the users with their directories and access, and no hashes
+    #[arg(long, conflicts_with_all = ["name", "delete"])]
+    pub list: bool,
+    /// Delete a user
+    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    pub delete: Option<String>,
 }
 
 #[cfg(test)]

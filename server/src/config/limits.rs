@@ -8,7 +8,7 @@ use super::error::ConfigError;
 use super::max_startups::MaxStartups;
 use super::ranges::{MOST_SECONDS, between, count, seconds};
 use super::settings::Settings;
-use super::values::ExemptBlock;
+use super::values::{Bytes, ExemptBlock};
 
 /// The limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,14 +52,16 @@ pub struct Limits {
 }
 
 /// The limits in settings, with defaults.
-pub(super) fn resolve(settings: &Settings) -> Result<Limits, ConfigError> {
-    Ok(Limits {
-        connections: count("max-connections", settings.max_connections, 2000)?,
-        connections_per_address: count(
-            "max-connections-per-address",
-            settings.max_connections_per_address,
-            1000,
-        )?,
+pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &Settings) -> Limits {
+    let connections = count(errors, "max-connections", settings.max_connections, 2000);
+    let per_address = settings.max_connections_per_address;
+    let attempts = settings.max_login_attempts;
+    let checksum_threads = settings.checksum_threads;
+    let remembered = settings.remembered_checksums;
+    let grace = settings.grace.map(u64::from);
+    Limits {
+        connections,
+        connections_per_address: count(errors, "max-connections-per-address", per_address, 1000),
         startups: settings.max_startups.unwrap_or_default(),
         penalty_exempt: settings
             .penalty_exempt
@@ -67,51 +69,46 @@ pub(super) fn resolve(settings: &Settings) -> Result<Limits, ConfigError> {
             .flatten()
             .map(|ExemptBlock(block)| *block)
             .collect(),
-        login_attempts: between(
-            "max-login-attempts",
-            settings.max_login_attempts,
-            3,
-            1,
-            1000,
-        )?,
-        login_timeout: seconds("login-timeout", settings.login_timeout, 120)?,
-        idle_timeout: seconds("idle-timeout", settings.idle_timeout, 600)?,
-        stall_timeout: seconds("stall-timeout", settings.stall_timeout, 600)?,
+        login_attempts: between(errors, "max-login-attempts", attempts, 3, 1, 1000),
+        login_timeout: seconds(errors, "login-timeout", settings.login_timeout, 120),
+        idle_timeout: seconds(errors, "idle-timeout", settings.idle_timeout, 600),
+        stall_timeout: seconds(errors, "stall-timeout", settings.stall_timeout, 600),
         stall_bytes: settings.stall_bytes.map_or(64 << 10, |bytes| bytes.0),
-        data_timeout: seconds("data-timeout", settings.data_timeout, 30)?,
-        grace: Duration::from_secs(between("grace", settings.grace, 60, 0, MOST_SECONDS)?),
-        transfers: count("max-transfers", settings.max_transfers, 500)?,
-        movers: count("movers", settings.movers, 1024)?,
-        file_threads: between("file-threads", settings.file_threads, 64, 2, 4096)?,
+        data_timeout: seconds(errors, "data-timeout", settings.data_timeout, 30),
+        grace: Duration::from_secs(between(errors, "grace", grace, 60, 0, MOST_SECONDS)),
+        transfers: count(errors, "max-transfers", settings.max_transfers, 500),
+        movers: count(errors, "movers", settings.movers, 1024),
+        file_threads: between(errors, "file-threads", settings.file_threads, 64, 2, 4096),
         checksum_threads: between(
+            errors,
             "checksum-threads",
-            settings.checksum_threads,
+            checksum_threads,
             processors(),
             0,
             4096,
-        )?,
+        ),
         remembered_checksums: between(
+            errors,
             "remembered-checksums",
-            settings.remembered_checksums,
+            remembered,
             100_000,
             0,
             100_000_000,
-        )?,
-        buffer_memory: match settings.buffer_memory {
-            Some(bytes) => Some(between(
-                "buffer-memory",
-                Some(bytes.0),
-                0,
-                8 << 20,
-                1 << 50,
-            )?),
-            None => None,
-        },
-        rdma_memory: match settings.rdma_memory {
-            Some(bytes) => Some(between("rdma-memory", Some(bytes.0), 0, 1 << 20, 1 << 50)?),
-            None => None,
-        },
-    })
+        ),
+        buffer_memory: memory(errors, "buffer-memory", settings.buffer_memory, 8 << 20),
+        rdma_memory: memory(errors, "rdma-memory", settings.rdma_memory, 1 << 20),
+    }
+}
+
+/// A part of the machine's memory, if it is set.
+fn memory(
+    errors: &mut Vec<ConfigError>,
+    name: &'static str,
+    value: Option<Bytes>,
+    least: u64,
+) -> Option<u64> {
+    let Bytes(bytes) = value?;
+    Some(between(errors, name, Some(bytes), least, least, 1 << 50))
 }
 
 fn processors() -> usize {

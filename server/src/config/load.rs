@@ -4,10 +4,42 @@ use gridhaul_security::files::{OpenFiles, OwnRights};
 
 use super::configuration::Config;
 use super::error::ConfigError;
-use super::file;
+use super::file::{self, FromFile};
 use super::flags::ServeArguments;
 use super::settings::Settings;
+use super::sources::{ConfigErrors, Problem, Sources};
 use super::values::DataHosts;
+
+/// A configuration with all that is wrong with it.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// Where settings are wrong, their defaults stand in. It must not be used then.
+    pub(crate) config: Config,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) sources: Sources,
+}
+
+impl Loaded {
+    /// The configuration of the arguments of `serve`: the flags, then the file, then the defaults. Without arguments it is
+    /// anonymous, read-only access to the current directory. `opener` opens the file.
+    pub(crate) fn new(arguments: &ServeArguments, opener: &dyn OpenFiles) -> Self {
+        let mut given = Given::new(arguments, opener);
+        if *arguments == ServeArguments::default() {
+            given.settings.anonymous = Some(true);
+        }
+        let mut loaded = given.resolve();
+        // With other errors, a way in may only be misspelt.
+        if loaded.problems.is_empty() && !loaded.config.lets_anybody_in() {
+            let problem = loaded.sources.problem_of(&ConfigError::NobodyCanLogIn);
+            loaded.problems.push(problem);
+        }
+        loaded
+    }
+
+    fn checked(self) -> Result<Config, ConfigErrors> {
+        ConfigErrors::of(self.problems).map(|()| self.config)
+    }
+}
 
 impl Config {
     /// The configuration of the arguments of `serve`: the flags, then the file, then the defaults. Without arguments it is
@@ -16,7 +48,7 @@ impl Config {
     /// # Errors
     ///
     /// When the file is wrong or the settings do not fit together.
-    pub fn load(arguments: &ServeArguments) -> Result<Self, ConfigError> {
+    pub fn load(arguments: &ServeArguments) -> Result<Self, ConfigErrors> {
         Self::load_with(arguments, &OwnRights)
     }
 
@@ -24,19 +56,8 @@ impl Config {
     pub(crate) fn load_with(
         arguments: &ServeArguments,
         opener: &dyn OpenFiles,
-    ) -> Result<Self, ConfigError> {
-        if *arguments == ServeArguments::default() {
-            let settings = Settings {
-                anonymous: Some(true),
-                ..Settings::default()
-            };
-            return Self::resolve(settings);
-        }
-        let config = Self::resolve(settings(arguments, opener)?)?;
-        if !config.lets_anybody_in() {
-            return Err(ConfigError::NobodyCanLogIn);
-        }
-        Ok(config)
+    ) -> Result<Self, ConfigErrors> {
+        Loaded::new(arguments, opener).checked()
     }
 
     /// The configuration of the arguments of `ssh`, which has a single user: settings about logins are ignored. As with
@@ -46,17 +67,20 @@ impl Config {
     /// # Errors
     ///
     /// When the file is wrong or the settings do not fit together.
-    pub fn load_for_ssh(arguments: &ServeArguments) -> Result<Self, ConfigError> {
-        let settings = settings(arguments, &OwnRights)?;
-        if settings.encrypt_data == Some(true) {
-            return Err(ConfigError::SshIsClear);
+    pub fn load_for_ssh(arguments: &ServeArguments) -> Result<Self, ConfigErrors> {
+        let mut given = Given::new(arguments, &OwnRights);
+        if given.settings.encrypt_data == Some(true) {
+            let problem = given.sources.problem_of(&ConfigError::SshIsClear);
+            given.problems.push(problem);
         }
-        let config = Self::resolve(Settings {
+        let settings = std::mem::take(&mut given.settings);
+        given.settings = Settings {
             root: settings.root.or_else(|| Some("/".into())),
             data_hosts: settings.data_hosts.or_else(|| Some(vec![DataHosts::Any])),
             log_file: settings.log_file.or_else(|| Some("/dev/null".into())),
             anonymous: None,
             anonymous_write: None,
+            anonymous_names: None,
             passwords: None,
             gsi: None,
             cert: None,
@@ -71,8 +95,16 @@ impl Config {
             encrypt_data: None,
             require_dcau: None,
             delegation_keys: None,
+            allow_root: None,
+            allow_disabled_login: None,
+            least_uid: None,
+            pam_service: None,
+            umask: None,
+            max_brokers: None,
+            broker_idle_timeout: None,
             ..settings
-        })?;
+        };
+        let config = given.resolve().checked()?;
         Ok(Self {
             listen: Vec::new(),
             metrics_listen: None,
@@ -86,12 +118,48 @@ impl Config {
 }
 
 /// The settings of the flags, and of the file that they name.
-fn settings(arguments: &ServeArguments, opener: &dyn OpenFiles) -> Result<Settings, ConfigError> {
-    let from_file = match &arguments.config {
-        Some(path) => file::read(path, opener)?,
-        None => Settings::default(),
-    };
-    Ok(arguments.settings.clone().or(from_file))
+struct Given {
+    settings: Settings,
+    sources: Sources,
+    problems: Vec<Problem>,
+}
+
+impl Given {
+    fn new(arguments: &ServeArguments, opener: &dyn OpenFiles) -> Self {
+        let mut problems = Vec::new();
+        let read = match &arguments.config {
+            Some(path) => file::read(path, opener),
+            None => Ok(FromFile::default()),
+        };
+        let mut sources = Sources {
+            flags: arguments.settings.given().into_iter().collect(),
+            file: arguments.config.clone(),
+            ..Sources::default()
+        };
+        let from_file = read.unwrap_or_else(|error| {
+            problems.push(sources.problem_of(&error.into()));
+            FromFile::default()
+        });
+        problems.extend(from_file.problems);
+        sources.lines = from_file.lines;
+        Self {
+            settings: arguments.settings.clone().or(from_file.settings),
+            sources,
+            problems,
+        }
+    }
+
+    fn resolve(self) -> Loaded {
+        let (config, errors) = Config::resolve(self.settings);
+        let errors = errors.iter().map(|error| self.sources.problem_of(error));
+        let mut problems = self.problems;
+        problems.extend(errors);
+        Loaded {
+            config,
+            problems,
+            sources: self.sources,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +168,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::config::Seconds;
 
     #[test]
     fn a_session_of_ssh_has_its_user_and_no_other_way_in() {
@@ -112,7 +181,7 @@ mod tests {
         let config = load(Settings {
             passwords: Some("/nonexistent".into()),
             gsi: Some(true),
-            idle_timeout: Some(5),
+            idle_timeout: Some(Seconds(5)),
             anonymous: Some(true),
             ..Settings::default()
         })
@@ -131,6 +200,10 @@ mod tests {
             encrypt_data: Some(true),
             ..Settings::default()
         };
-        assert!(matches!(load(encrypted), Err(ConfigError::SshIsClear)));
+        let error = load(encrypted).expect_err("clear").to_string();
+        assert!(
+            error.starts_with("--encrypt-data: the data channels"),
+            "{error}"
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::values::deserialize_as_text;
+use super::texts::deserialize_as_text;
 
 /// The limit of connections before login, in the form of OpenSSH's `MaxStartups`: `start:rate:full`.
 ///

@@ -13,19 +13,26 @@ mod authorization;
 mod configuration;
 mod data;
 mod error;
+mod examples;
 mod file;
 mod flags;
 mod globus_tls;
 mod limits;
+mod listen;
 mod load;
+mod log_level;
 mod max_startups;
 mod places;
 mod port_range;
 mod ranges;
 mod reload;
 mod resolve;
+mod seconds;
 mod security;
 mod settings;
+mod similar;
+mod sources;
+mod texts;
 mod tls_range;
 mod values;
 
@@ -33,19 +40,26 @@ pub use accounts::LocalAccounts;
 pub use authorization::{Claimant, MemberOf, Outcome, Rule};
 pub use configuration::{Anonymous, Config, Log};
 pub use data::DataConnections;
-pub use error::ConfigError;
-pub use file::FileError;
+pub use examples::flag_example;
 pub use flags::{
     CheckArguments, Command, CommandLine, DoctorArguments, PasswdArguments, ServeArguments,
 };
 pub use limits::Limits;
+pub use listen::ListenAddress;
+pub use log_level::{LogLevel, LogLevelError};
 pub use max_startups::{MaxStartups, MaxStartupsError};
 pub use places::HostFiles;
 pub use reload::Reload;
+pub use seconds::Seconds;
 pub use security::{Gsi, Security};
 pub use settings::Settings;
+pub use sources::ConfigErrors;
 pub use tls_range::TlsRange;
 pub use values::{
     ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
     PortRange, SyncFiles, ValueError,
 };
+
+pub(crate) use load::Loaded;
+pub(crate) use similar::similar;
+pub(crate) use sources::{Problem, Sources};

@@ -7,6 +7,7 @@ use gridhaul_transfer::Handling;
 
 use super::configuration::{Anonymous, Config, Log};
 use super::error::ConfigError;
+use super::listen::ListenAddress;
 use super::ranges::not_empty;
 use super::settings::Settings;
 use super::values::ArrivalChecksums;
@@ -16,32 +17,33 @@ use super::{accounts, data, limits, security};
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2811);
 
 impl Config {
-    /// The configuration of these settings, with defaults.
-    pub(super) fn resolve(mut settings: Settings) -> Result<Self, ConfigError> {
-        let anonymous = match (
-            settings.anonymous,
-            settings.anonymous_write.unwrap_or(false),
-        ) {
-            (Some(true), write) => Some(Anonymous {
-                names: not_empty("anonymous-names", settings.anonymous_names.take())?
-                    .unwrap_or_else(|| vec!["anonymous".to_owned(), "ftp".to_owned()]),
-                write,
-            }),
-            (_, true) => return Err(ConfigError::WriteWithoutAnonymous),
-            (_, false) => None,
-        };
-        let security = security::resolve(&mut settings)?;
-        let accounts = accounts::resolve(&settings)?;
+    /// The configuration of these settings, with defaults. A setting with an error has its default, so that all errors are
+    /// found at once; with an error, the configuration must not be used.
+    pub(super) fn resolve(mut settings: Settings) -> (Self, Vec<ConfigError>) {
+        let mut found = Vec::new();
+        let errors = &mut found;
+        let anonymous = anonymous(errors, &mut settings);
+        let security = security::resolve(errors, &mut settings);
+        let accounts = accounts::resolve(errors, &settings);
         let fits = |text: &String| text.len() <= 1000 && !text.chars().any(char::is_control);
         if !settings.banner.as_ref().is_none_or(fits) {
-            return Err(ConfigError::Banner);
+            errors.push(ConfigError::Banner);
         }
-        let limits = limits::resolve(&settings)?;
-        let data = data::resolve(&settings)?;
+        let limits = limits::resolve(errors, &settings);
+        let data = data::resolve(errors, &settings);
         let arrival = settings.arrival_checksums.unwrap_or_default();
-        Ok(Self {
+        let listen = not_empty(errors, "listen", settings.listen).map_or_else(
+            || vec![DEFAULT_LISTEN],
+            |listen| {
+                listen
+                    .into_iter()
+                    .flat_map(ListenAddress::everywhere)
+                    .collect()
+            },
+        );
+        let config = Self {
             root: settings.root.unwrap_or_else(|| PathBuf::from(".")),
-            listen: not_empty("listen", settings.listen)?.unwrap_or_else(|| vec![DEFAULT_LISTEN]),
+            listen,
             anonymous,
             passwords: settings.passwords,
             security,
@@ -62,15 +64,33 @@ impl Config {
                 },
             },
             checksum_key: settings.checksum_key,
-            metrics_listen: settings.metrics_listen,
+            metrics_listen: settings.metrics_listen.map(ListenAddress::on_this_machine),
             transfer_log: settings.transfer_log,
             log: Log {
                 file: settings.log_file,
                 format: settings.log_format.unwrap_or_default(),
-                level: settings.log_level.unwrap_or_else(|| "info".to_owned()),
+                level: settings.log_level.unwrap_or_default().0,
+                audit: settings.audit_log,
             },
-        })
+        };
+        (config, found)
     }
+}
+
+fn anonymous(errors: &mut Vec<ConfigError>, settings: &mut Settings) -> Option<Anonymous> {
+    let names = not_empty(errors, "anonymous-names", settings.anonymous_names.take());
+    let write = settings.anonymous_write.unwrap_or(false);
+    if settings.anonymous == Some(true) {
+        let names = names.unwrap_or_else(|| vec!["anonymous".to_owned(), "ftp".to_owned()]);
+        return Some(Anonymous { names, write });
+    }
+    if write {
+        errors.push(ConfigError::Needs("anonymous-write", "--anonymous"));
+    }
+    if names.is_some() {
+        errors.push(ConfigError::Needs("anonymous-names", "--anonymous"));
+    }
+    None
 }
 
 #[cfg(test)]
@@ -78,7 +98,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::ServeArguments;
+    use crate::config::{Seconds, ServeArguments};
 
     fn anonymous() -> Settings {
         Settings {
@@ -95,6 +115,12 @@ mod tests {
         assert!(config.anonymous.is_some_and(|anonymous| !anonymous.write));
     }
 
+    /// The errors of settings.
+    fn errors(settings: Settings) -> Vec<String> {
+        let (_, errors) = Config::resolve(settings);
+        errors.iter().map(ToString::to_string).collect()
+    }
+
     #[test]
     fn anybody_else_must_be_let_in_by_a_word() {
         let arguments = ServeArguments {
@@ -104,74 +130,59 @@ mod tests {
             },
             ..ServeArguments::default()
         };
-        let error = Config::load(&arguments).expect_err("nobody");
-        assert!(matches!(error, ConfigError::NobodyCanLogIn));
+        let error = Config::load(&arguments).expect_err("nobody").to_string();
+        assert!(error.starts_with("nobody could log in"), "{error}");
         let settings = Settings {
             anonymous_write: Some(true),
+            anonymous_names: Some(vec!["guest".to_owned()]),
             passwords: Some("/etc/passwords".into()),
             ..Settings::default()
         };
-        assert!(matches!(
-            Config::resolve(settings),
-            Err(ConfigError::WriteWithoutAnonymous)
-        ));
+        let words = [
+            "anonymous-write needs --anonymous",
+            "anonymous-names needs --anonymous",
+        ];
+        for (error, words) in errors(settings).iter().zip(words) {
+            assert!(error.starts_with(words), "{error}");
+        }
     }
 
     #[test]
     fn flags_win_over_the_file() {
         let flags = Settings {
-            idle_timeout: Some(5),
+            idle_timeout: Some(Seconds(5)),
             ..anonymous()
         };
         let file = Settings {
-            idle_timeout: Some(7),
-            login_timeout: Some(9),
+            idle_timeout: Some(Seconds(7)),
+            login_timeout: Some(Seconds(9)),
             ..Settings::default()
         };
-        let config = Config::resolve(flags.or(file)).expect("valid");
+        let (config, _) = Config::resolve(flags.or(file));
         assert_eq!(config.limits.idle_timeout, Duration::from_secs(5));
         assert_eq!(config.limits.login_timeout, Duration::from_secs(9));
     }
 
     #[test]
-    fn numbers_out_of_range_are_named() {
-        let error = Config::resolve(Settings {
+    fn all_errors_are_named_at_once() {
+        let errors = errors(Settings {
             stripes: Some(65),
-            ..anonymous()
-        })
-        .expect_err("65");
-        assert_eq!(
-            error.to_string(),
-            "stripes must be between 1 and 64, not 65"
-        );
-        let error = Config::resolve(Settings {
-            idle_timeout: Some(0),
-            ..anonymous()
-        })
-        .expect_err("0");
-        assert!(
-            error
-                .to_string()
-                .starts_with("idle-timeout must be between 1"),
-            "{error}"
-        );
-        let error = Config::resolve(Settings {
+            idle_timeout: Some(Seconds(0)),
             listen: Some(Vec::new()),
-            ..anonymous()
-        })
-        .expect_err("[]");
-        assert!(error.to_string().starts_with("listen is empty"), "{error}");
-    }
-
-    #[test]
-    fn a_greeting_is_one_line() {
-        let settings = Settings {
             banner: Some("two\r\n500 lines".into()),
+            gridmap: Some("/map".into()),
             ..anonymous()
-        };
-        assert!(matches!(
-            Config::resolve(settings),
-            Err(ConfigError::Banner)
-        ));
+        });
+        let expected = [
+            "gridmap needs --gsi",
+            "banner must be one line",
+            "idle-timeout must be between 1",
+            "stripes must be between 1 and 64, not 65",
+            "listen is empty",
+        ];
+        assert_eq!(errors.len(), expected.len(), "{errors:?}");
+        for (error, words) in errors.iter().zip(expected) {
+            assert!(error.starts_with(words), "{error}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::authorization::Rule;
 use super::error::ConfigError;
 use super::globus_tls;
 use super::places::{Found, HostFiles};
-use super::ranges::count;
+use super::ranges::{count, not_empty};
 use super::settings::Settings;
 use super::values::KeyKind;
 
@@ -51,17 +51,17 @@ pub struct Gsi {
 }
 
 /// The security settings, with defaults.
-pub(super) fn resolve(settings: &mut Settings) -> Result<Security, ConfigError> {
-    resolve_with(settings, Found::once())
+pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &mut Settings) -> Security {
+    resolve_with(errors, settings, Found::once())
 }
 
-fn resolve_with(settings: &mut Settings, found: &Found) -> Result<Security, ConfigError> {
+fn resolve_with(errors: &mut Vec<ConfigError>, settings: &mut Settings, found: &Found) -> Security {
     let wants_gsi = settings.gsi.unwrap_or(false);
-    let host = host(settings, wants_gsi, found)?;
+    let host = host(errors, settings, wants_gsi, found);
     let gsi = if wants_gsi {
-        Some(gsi(settings, found)?)
+        gsi(errors, settings, found)
     } else {
-        without_gsi(settings)?;
+        without_gsi(errors, settings);
         None
     };
     let others_log_in = settings.anonymous.unwrap_or(false) || settings.passwords.is_some();
@@ -70,82 +70,90 @@ fn resolve_with(settings: &mut Settings, found: &Found) -> Result<Security, Conf
         None => host.is_some() && others_log_in,
     };
     let encrypt_data = settings.encrypt_data.unwrap_or(false);
-    if encrypt_data && !tls && gsi.is_none() {
-        return Err(ConfigError::Needs("encrypt-data", "--gsi or --tls"));
+    if encrypt_data && !tls && !wants_gsi {
+        errors.push(ConfigError::Needs("encrypt-data", "--gsi or --tls"));
     }
-    Ok(Security {
+    let handshakes = settings.max_handshakes_per_address;
+    let failed = settings.max_failed_handshakes;
+    Security {
         host,
         gsi,
         tls,
         encrypt_data,
         require_dcau: settings.require_dcau.unwrap_or(false),
-        handshakes_per_address: count(
-            "max-handshakes-per-address",
-            settings.max_handshakes_per_address,
-            200,
-        )?,
-        failed_handshakes: count("max-failed-handshakes", settings.max_failed_handshakes, 100)?,
-    })
+        handshakes_per_address: count(errors, "max-handshakes-per-address", handshakes, 200),
+        failed_handshakes: count(errors, "max-failed-handshakes", failed, 100),
+    }
 }
 
 /// The certificate and the key: the configured files, or those in the default places if GSI or TLS needs them.
 fn host(
+    errors: &mut Vec<ConfigError>,
     settings: &mut Settings,
     wants_gsi: bool,
     found: &Found,
-) -> Result<Option<HostFiles>, ConfigError> {
+) -> Option<HostFiles> {
+    let wanted_by = match settings.tls {
+        _ if wants_gsi => Some("gsi"),
+        Some(true) => Some("tls"),
+        _ => None,
+    };
     match (settings.cert.take(), settings.key.take()) {
-        (Some(certificates), key) => Ok(Some(HostFiles {
+        (Some(certificates), key) => Some(HostFiles {
             key: key.unwrap_or_else(|| certificates.clone()),
             certificates,
-        })),
-        (None, Some(_)) => Err(ConfigError::Needs("key", "--cert")),
-        (None, None) if wants_gsi || settings.tls == Some(true) => match &found.host {
-            Some(host) => Ok(Some(host.clone())),
-            None => Err(ConfigError::NoCertificate),
-        },
-        (None, None) => Ok(None),
+        }),
+        (None, Some(_)) => {
+            errors.push(ConfigError::Needs("key", "--cert"));
+            None
+        }
+        (None, None) => {
+            let wanted_by = wanted_by?;
+            if found.host.is_none() {
+                errors.push(ConfigError::NoCertificate(wanted_by));
+            }
+            found.host.clone()
+        }
     }
 }
 
-fn gsi(settings: &mut Settings, found: &Found) -> Result<Gsi, ConfigError> {
+/// `None` with an error.
+fn gsi(errors: &mut Vec<ConfigError>, settings: &mut Settings, found: &Found) -> Option<Gsi> {
     if settings.root.is_none() {
-        return Err(ConfigError::NoRoot);
+        errors.push(ConfigError::NoRoot);
     }
-    let trust = settings
-        .trust
-        .take()
-        .or_else(|| found.trust.clone())
-        .ok_or(ConfigError::NoTrust)?;
+    let trust = settings.trust.take().or_else(|| found.trust.clone());
+    if trust.is_none() {
+        errors.push(ConfigError::NoTrust);
+    }
     let gridmap = settings.gridmap.take().or_else(|| found.gridmap.clone());
     let vomsdir = settings.vomsdir.take().or_else(|| found.vomsdir.clone());
-    let rules = match settings.authorize.take() {
-        Some(rules) if rules.is_empty() => return Err(ConfigError::Empty("authorize")),
-        Some(rules) => rules,
-        None => vec![Rule::gridmap()],
-    };
+    let rules = not_empty(errors, "authorize", settings.authorize.take());
+    let rules = rules.unwrap_or_else(|| vec![Rule::gridmap()]);
     if rules.iter().any(Rule::is_mapped) && gridmap.is_none() {
-        return Err(ConfigError::NoGridmap);
+        errors.push(ConfigError::NoGridmap);
     }
     if rules.iter().any(Rule::asks_for_attributes) && vomsdir.is_none() {
-        return Err(ConfigError::NoVomsdir);
+        errors.push(ConfigError::NoVomsdir);
     }
-    Ok(Gsi {
-        trust,
+    let tls_versions = match settings.tls_versions {
+        Some(range) => Ok(range.0),
+        None => globus_tls::of_machine(),
+    };
+    let tls_versions = tls_versions.map_err(|error| errors.push(error)).ok();
+    Some(Gsi {
+        trust: trust?,
         gridmap,
         vomsdir,
         rules,
         allow_independent_proxies: settings.allow_independent_proxies.unwrap_or(false),
         delegation_keys: settings.delegation_keys.unwrap_or_default(),
-        tls_versions: match settings.tls_versions {
-            Some(range) => range.0,
-            None => globus_tls::of_machine()?,
-        },
+        tls_versions: tls_versions?,
     })
 }
 
 /// Settings for GSI without `gsi` are a mistake.
-fn without_gsi(settings: &Settings) -> Result<(), ConfigError> {
+fn without_gsi(errors: &mut Vec<ConfigError>, settings: &Settings) {
     let said = [
         ("trust", settings.trust.is_some()),
         ("gridmap", settings.gridmap.is_some()),
@@ -158,11 +166,22 @@ fn without_gsi(settings: &Settings) -> Result<(), ConfigError> {
         ("tls-versions", settings.tls_versions.is_some()),
         ("delegation-keys", settings.delegation_keys.is_some()),
         ("require-dcau", settings.require_dcau == Some(true)),
+        ("allow-root", settings.allow_root == Some(true)),
+        (
+            "allow-disabled-login",
+            settings.allow_disabled_login == Some(true),
+        ),
+        ("least-uid", settings.least_uid.is_some()),
+        ("pam-service", settings.pam_service.is_some()),
+        ("umask", settings.umask.is_some()),
+        ("max-brokers", settings.max_brokers.is_some()),
+        (
+            "broker-idle-timeout",
+            settings.broker_idle_timeout.is_some(),
+        ),
     ];
-    match said.into_iter().find(|(_, said)| *said) {
-        Some((name, _)) => Err(ConfigError::Needs(name, "--gsi")),
-        None => Ok(()),
-    }
+    let said = said.into_iter().filter(|(_, said)| *said);
+    errors.extend(said.map(|(name, _)| ConfigError::Needs(name, "--gsi")));
 }
 
 #[cfg(test)]
@@ -202,23 +221,33 @@ mod tests {
     }
 
     fn refused(mut settings: Settings, found: &Found) -> String {
-        let error = resolve_with(&mut settings, found).expect_err("refused");
-        error.to_string()
+        let mut errors = Vec::new();
+        resolve_with(&mut errors, &mut settings, found);
+        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert!(!errors.is_empty(), "refused");
+        errors.join("\n")
+    }
+
+    fn accepted(mut settings: Settings, found: &Found) -> Security {
+        let mut errors = Vec::new();
+        let security = resolve_with(&mut errors, &mut settings, found);
+        assert!(errors.is_empty(), "{errors:?}");
+        security
     }
 
     #[test]
     fn what_is_named_wins_over_what_is_found() {
-        let security = resolve_with(&mut with_gsi(), &everything()).expect("valid");
+        let security = accepted(with_gsi(), &everything());
         let gsi = security.gsi.expect("asked for");
         assert_eq!(security.host, files("/host/cert", "/host/key"));
         assert_eq!(gsi.gridmap, Some("/map".into()));
         assert_eq!(gsi.rules, [Rule::gridmap()]);
-        let mut settings = Settings {
+        let settings = Settings {
             cert: Some("/own".into()),
             gridmap: Some("/own/map".into()),
             ..with_gsi()
         };
-        let security = resolve_with(&mut settings, &everything()).expect("valid");
+        let security = accepted(settings, &everything());
         assert_eq!(security.host, files("/own", "/own"));
         let gsi = security.gsi.expect("asked for");
         assert_eq!(gsi.gridmap, Some("/own/map".into()));
@@ -245,7 +274,7 @@ mod tests {
             authorize: rules("[[authorize]]\nidentity = '*'\naccount = 'grid'"),
             ..with_gsi()
         };
-        resolve_with(&mut by_name.clone(), &found).expect("needs no map");
+        accepted(by_name.clone(), &found);
         found.trust = None;
         assert!(refused(by_name.clone(), &found).contains("--trust"));
         found.host = None;
@@ -299,11 +328,7 @@ mod tests {
 
     #[test]
     fn tls_is_offered_with_a_certificate_to_those_who_log_in_by_name() {
-        let offers = |settings: Settings| {
-            resolve_with(&mut settings.clone(), &everything())
-                .expect("valid")
-                .tls
-        };
+        let offers = |settings: Settings| accepted(settings, &everything()).tls;
         let anonymous = Settings {
             anonymous: Some(true),
             ..Settings::default()

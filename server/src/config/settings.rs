@@ -1,15 +1,19 @@
 //! Every setting, once: a flag of `gridhaul-server serve`, a key of the configuration file, and whether SIGHUP applies a
 //! change of it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
 use super::authorization::Rule;
 use super::configuration::Config;
+use super::listen::ListenAddress;
+use super::log_level::LogLevel;
 use super::max_startups::MaxStartups;
 use super::reload::{Reload, is_gsi_switched, keep, reload};
+use super::seconds::Seconds;
+use super::texts::list;
 use super::tls_range::TlsRange;
 use super::values::{
     ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
@@ -18,26 +22,49 @@ use super::values::{
 
 /// Defines [`Settings`], how two of them are merged, and what a reload keeps, so that no setting can be forgotten.
 ///
+/// A heading in brackets is that of the flags after it in the help, and of a section in `docs/reference/options.md`. Keys
+/// after empty brackets are in the file only.
+///
 /// `restart` names the fields of [`Config`] that follow from the setting. `restart(A if B)` keeps the field A where the
 /// function B tells that the setting has changed.
 macro_rules! settings {
-    ($($(#[$meta:meta])* $name:ident: $kind:ty => $reload:ident $(($($kept:tt)+))?,)*) => {
+    ([] $($(#[$file_meta:meta])* $file_name:ident: $file_kind:ty => live,)*
+     $([$heading:literal] $($(#[$meta:meta])* $name:ident: $kind:ty => $reload:ident $(($($kept:tt)+))?,)*)+) => {
         /// What an administrator may set. Each is `None` unless it is given.
         #[derive(Debug, Clone, Default, PartialEq, clap::Args, Deserialize)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
         pub struct Settings {
-            $($(#[$meta])* pub $name: Option<$kind>,)*
+            $($(#[$file_meta])* #[arg(skip)] pub $file_name: Option<$file_kind>,)*
+            $($($(#[$meta])* #[arg(help_heading = $heading, hide_possible_values = true)] pub $name: Option<$kind>,)*)*
         }
 
         impl Settings {
             /// These settings, and those of `other` where these have none.
             #[must_use]
             pub fn or(self, other: Self) -> Self {
-                Self { $($name: self.$name.or(other.$name),)* }
+                Self {
+                    $($file_name: self.$file_name.or(other.$file_name),)*
+                    $($($name: self.$name.or(other.$name),)*)*
+                }
+            }
+
+            /// The keys of the settings that are given.
+            pub(super) fn given(&self) -> Vec<String> {
+                let mut given = Vec::new();
+                $(if self.$file_name.is_some() {
+                    given.push(key_of(stringify!($file_name)));
+                })*
+                $($(if self.$name.is_some() {
+                    given.push(key_of(stringify!($name)));
+                })*)*
+                given
             }
 
             /// Every setting by the name of its field, and when a change of it takes effect.
-            pub const ALL: &[(&str, Reload)] = &[$((stringify!($name), reload!($reload)),)*];
+            pub const ALL: &[(&str, Reload)] = &[
+                $((stringify!($file_name), Reload::Live),)*
+                $($((stringify!($name), reload!($reload)),)*)*
+            ];
         }
 
         impl Config {
@@ -46,11 +73,11 @@ macro_rules! settings {
             #[must_use]
             pub fn reloaded(mut self, running: &Self) -> (Self, Vec<String>) {
                 let mut changed = Vec::new();
-                $($(
+                $($($(
                     if keep!(self, running, $($kept)+) {
-                        changed.push(stringify!($name).replace('_', "-"));
+                        changed.push(key_of(stringify!($name)));
                     }
-                )?)*
+                )?)*)*
                 (self, changed)
             }
         }
@@ -58,14 +85,36 @@ macro_rules! settings {
 }
 
 settings! {
+    []
+
+    /// The rules for identities, in the configuration file only. Default: the grid-mapfile decides
+    authorize: Vec<Rule> => live,
+
+    ["What to serve"]
+
     /// The directory to serve: `ftp://HOST:PORT/a/b` is DIR/a/b. Default: the current directory
     #[arg(long, value_name = "DIR")]
     root: PathBuf => live,
 
-    /// The address of control connections; may be given several times. Port 0 takes a free port. Default:
-    /// 127.0.0.1:2811
+    /// The text of the greeting after `220 `. Default: the host's name and this program's
+    #[arg(long, value_name = "TEXT")]
+    banner: String => live,
+
+    ["Where to listen, and as which account"]
+
+    /// The address of control connections; may be given several times. Default: 127.0.0.1:2811
+    ///
+    /// A port alone, like 2811, means all addresses, IPv4 and IPv6. localhost:2811 means 127.0.0.1 and ::1. Port 0 takes a
+    /// free port
     #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: Vec<SocketAddr> => restart(listen),
+    #[serde(deserialize_with = "list")]
+    listen: Vec<ListenAddress> => restart(listen),
+
+    /// The account to run as when started as root. Default: `nobody`
+    #[arg(long, value_name = "NAME")]
+    user: String => restart(user),
+
+    ["Who may log in"]
 
     /// Admit anonymous users, read-only
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -77,6 +126,7 @@ settings! {
 
     /// User names of anonymous users; `*` matches any name. Default: anonymous,ftp
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
     anonymous_names: Vec<String> => live,
 
     /// The file of users with passwords, as `gridhaul-server passwd` makes it
@@ -86,6 +136,16 @@ settings! {
     /// Admit users with certificates (`AUTH GSSAPI`)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     gsi: bool => restart(security if is_gsi_switched),
+
+    /// Offer AUTH TLS to anonymous users and users with passwords. Default: true if there is a certificate
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    tls: bool => live,
+
+    /// Wrong passwords before a connection is closed. Default: 3
+    #[arg(long, value_name = "COUNT")]
+    max_login_attempts: u32 => live,
+
+    ["Certificates and trust"]
 
     /// The server's certificate, with the certificates of its issuers. Default: X509_USER_CERT, else hostcert.pem in
     /// /etc/grid-security or ~/.globus, else X509_USER_PROXY
@@ -111,44 +171,23 @@ settings! {
     #[arg(long, value_name = "DIR")]
     vomsdir: PathBuf => live,
 
-    /// The rules for identities, in the configuration file only. Default: the grid-mapfile decides
-    #[arg(skip)]
-    authorize: Vec<Rule> => live,
-
-    /// Accept independent proxies (RFC 3820 id-ppl-independent), which are separate identities. Rules or the
-    /// grid-mapfile must name them; rules that deny their user apply to them too
+    /// Accept independent proxies (RFC 3820 id-ppl-independent), which are separate identities
+    ///
+    /// Rules or the grid-mapfile must name them; rules that deny their user apply to them too
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allow_independent_proxies: bool => live,
-
-    /// Offer AUTH TLS to anonymous users and users with passwords. Default: true if there is a certificate
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    tls: bool => live,
 
     /// The versions of TLS in GSI sessions: 1.2, 1.3 or 1.2-1.3. Default: from GLOBUS_GSSAPI_MIN_TLS_PROTOCOL,
     /// GLOBUS_GSSAPI_MAX_TLS_PROTOCOL and /etc/grid-security/gsi.conf, else 1.2-1.3
     #[arg(long, value_name = "VERSIONS")]
     tls_versions: TlsRange => live,
 
-    /// Refuse transfers over data channels that are not encrypted
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    encrypt_data: bool => live,
-
-    /// Refuse DCAU N in GSI sessions: data channels without a handshake, which gfal2 uses by default
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    require_dcau: bool => live,
-
     /// The keys of delegated credentials: rsa, as globus-gridftp-server uses, or ec, which need less processor time.
     /// Default: rsa
     #[arg(long, value_name = "KIND")]
     delegation_keys: KeyKind => live,
 
-    /// Security handshakes at a time with one address. Default: 200
-    #[arg(long, value_name = "COUNT")]
-    max_handshakes_per_address: usize => live,
-
-    /// Failed security handshakes with one address in a minute, above which further ones are refused. Default: 100
-    #[arg(long, value_name = "COUNT")]
-    max_failed_handshakes: usize => live,
+    ["Local accounts"]
 
     /// Identities may be mapped to root
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -174,13 +213,153 @@ settings! {
     #[arg(long, value_name = "COUNT")]
     max_brokers: usize => restart(accounts.brokers.brokers, accounts.monitor.brokers),
 
-    /// Seconds without work after which a broker ends. Default: 300
-    #[arg(long, value_name = "SECONDS")]
-    broker_idle_timeout: u64 => restart(accounts.brokers.idle),
+    /// The time without work after which a broker ends. Default: 5m
+    #[arg(long, value_name = "TIME")]
+    broker_idle_timeout: Seconds => restart(accounts.brokers.idle),
 
-    /// The account to run as when started as root. Default: `nobody`
-    #[arg(long, value_name = "NAME")]
-    user: String => restart(user),
+    ["Protection of data channels"]
+
+    /// Refuse transfers over data channels that are not encrypted
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    encrypt_data: bool => live,
+
+    /// Refuse DCAU N in GSI sessions: data channels without a handshake, which gfal2 uses by default
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    require_dcau: bool => live,
+
+    ["Data connections"]
+
+    /// Ports for passive data connections. Default: GLOBUS_TCP_PORT_RANGE, else any
+    #[arg(long, value_name = "FIRST-LAST")]
+    port_range: PortRange => live,
+
+    /// The local address of passive data connections. Default: that of the control connection
+    #[arg(long, value_name = "ADDRESS")]
+    data_address: IpAddr => live,
+
+    /// The address in PASV replies, for servers behind address translation
+    #[arg(long, value_name = "ADDRESS")]
+    advertise_address: IpAddr => live,
+
+    /// Hosts that may open data connections besides the client: addresses, blocks, or `any`. Default: none
+    ///
+    /// Third-party copies need it
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
+    data_hosts: Vec<DataHosts> => live,
+
+    /// Addresses in the answer to SPAS, 1 to 64. Default: 1
+    #[arg(long, value_name = "COUNT")]
+    stripes: usize => live,
+
+    ["Drivers"]
+
+    /// The driver stack of data channels. Default: auto
+    #[arg(long, value_name = "STACK")]
+    stack: String => live,
+
+    /// The drivers that users who have logged in may request (SITE SETNETSTACK, -dcstack). Default: auto, tcp, splice
+    /// and rdma
+    #[arg(long, value_name = "DRIVERS", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
+    allowed_drivers: Vec<String> => live,
+
+    /// The drivers that anonymous users may request. Default: auto, tcp and splice, if allowed-drivers has them
+    #[arg(long, value_name = "DRIVERS", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
+    anonymous_drivers: Vec<String> => live,
+
+    /// Per driver: which of its options clients may set. Default: the options that are documented for clients
+    ///
+    /// Each with an upper bound, a list of values, or unrestricted: `rdma:message<=4M;rate;qps<=8` allows messages up to 4 MiB,
+    /// any rate, up to 8 queue pairs, and no other option. Once per driver. By default clients set none that selects the
+    /// server's sockets or devices, or puts a load on other users (port, bind, advertise, direct, device, gid, tc, sl, ktls)
+    #[arg(long, value_name = "RULES", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
+    client_options: Vec<ClientOptions> => live,
+
+    ["Limits on connections and logins"]
+
+    /// Control connections at a time. Default: 2000
+    #[arg(long, value_name = "COUNT")]
+    max_connections: usize => live,
+
+    /// Control connections at a time from one address; the addresses of an IPv6 network of 64 bits count as one.
+    /// Default: 1000
+    #[arg(long, value_name = "COUNT")]
+    max_connections_per_address: usize => live,
+
+    /// Connections at a time that have not logged in, as START:PERCENT:FULL. Default: 500:30:1000
+    ///
+    /// Above START, each new connection closes a waiting one with a probability of PERCENT percent, which grows to 100
+    /// at FULL. At FULL, each new connection replaces one of the address that has most
+    #[arg(long, value_name = "START:PERCENT:FULL")]
+    max_startups: MaxStartups => live,
+
+    /// Addresses or blocks without penalties for failed logins. Default: none
+    #[arg(long, value_name = "BLOCKS", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
+    penalty_exempt: Vec<ExemptBlock> => live,
+
+    /// Security handshakes at a time with one address. Default: 200
+    #[arg(long, value_name = "COUNT")]
+    max_handshakes_per_address: usize => live,
+
+    /// Failed security handshakes with one address in a minute, above which further ones are refused. Default: 100
+    #[arg(long, value_name = "COUNT")]
+    max_failed_handshakes: usize => live,
+
+    ["Limits on transfers and memory"]
+
+    /// Transfers at a time, and fewer if the processors are saturated; further ones wait. Default: 500
+    #[arg(long, value_name = "COUNT")]
+    max_transfers: usize => live,
+
+    /// Worker threads, and so data channels, that send at a time, and as many that receive; further channels wait.
+    /// Default: 1024
+    #[arg(long, value_name = "COUNT")]
+    movers: usize => restart(limits.movers),
+
+    /// Threads for file work outside transfers: listings, checksums, path operations. Default: 64
+    #[arg(long, value_name = "COUNT")]
+    file_threads: usize => restart(limits.file_threads),
+
+    /// Memory for data in transit. Default: a quarter of the machine's or the control group's
+    #[arg(long, value_name = "SIZE")]
+    buffer_memory: Bytes => restart(limits.buffer_memory),
+
+    /// Memory for the rings of data channels over the driver rdma. Default: a quarter of the machine's or the control
+    /// group's
+    #[arg(long, value_name = "SIZE")]
+    rdma_memory: Bytes => live,
+
+    ["Times"]
+
+    /// The time that a client has to log in. Default: 2m
+    #[arg(long, value_name = "TIME")]
+    login_timeout: Seconds => live,
+
+    /// The time after which an idle session is closed. Default: 10m
+    #[arg(long, value_name = "TIME")]
+    idle_timeout: Seconds => live,
+
+    /// The time to wait for a data connection, or for EODs that a client announced. Default: 30s
+    #[arg(long, value_name = "TIME")]
+    data_timeout: Seconds => restart(limits.data_timeout),
+
+    /// A transfer that moves fewer than `stall-bytes` in this time fails. Default: 10m
+    #[arg(long, value_name = "TIME")]
+    stall_timeout: Seconds => live,
+
+    /// Bytes that a transfer must move in `stall-timeout`. Default: 64K
+    #[arg(long, value_name = "SIZE")]
+    stall_bytes: Bytes => live,
+
+    /// The time that transfers have to finish after SIGTERM. Default: 1m
+    #[arg(long, value_name = "TIME")]
+    grace: Seconds => live,
+
+    ["Storing files"]
 
     /// The permission bits of new files; the umask applies. Default: 0644
     #[arg(long, value_name = "OCTAL")]
@@ -200,75 +379,14 @@ settings! {
     #[arg(long, value_name = "WHEN")]
     sync_files: SyncFiles => live,
 
-    /// The checksums that are computed while files arrive, besides those that clients announce: names separated by
-    /// commas, none, or asked: the kinds that clients requested in the last 15 minutes for files just stored. They slow
-    /// down receiving. Default: asked
-    #[arg(long, value_name = "NAMES")]
+    ["Checksums"]
+
+    /// The checksums that are computed while files arrive, besides those that clients announce. Default: asked
+    ///
+    /// Names separated by commas, none, or asked: the kinds that clients requested in the last 15 minutes for files just
+    /// stored. They slow down receiving
+    #[arg(long, value_name = "CHECKSUMS")]
     arrival_checksums: ArrivalChecksums => live,
-
-    /// The text of the greeting after `220 `. Default: the host's name and this program's
-    #[arg(long, value_name = "TEXT")]
-    banner: String => live,
-
-    /// Control connections at a time. Default: 2000
-    #[arg(long, value_name = "COUNT")]
-    max_connections: usize => live,
-
-    /// Control connections at a time from one address; the addresses of an IPv6 network of 64 bits count as one.
-    /// Default: 1000
-    #[arg(long, value_name = "COUNT")]
-    max_connections_per_address: usize => live,
-
-    /// Connections at a time that have not logged in, as START:PERCENT:FULL. Above START, each new connection closes a
-    /// waiting one with a probability of PERCENT percent, which grows to 100 at FULL. At FULL, each new connection
-    /// replaces one of the address that has most. Default: 500:30:1000
-    #[arg(long, value_name = "START:PERCENT:FULL")]
-    max_startups: MaxStartups => live,
-
-    /// Addresses or blocks without penalties for failed logins. Default: none
-    #[arg(long, value_name = "BLOCKS", value_delimiter = ',')]
-    penalty_exempt: Vec<ExemptBlock> => live,
-
-    /// Wrong passwords before a connection is closed. Default: 3
-    #[arg(long, value_name = "COUNT")]
-    max_login_attempts: u32 => live,
-
-    /// Seconds that a client has to log in. Default: 120
-    #[arg(long, value_name = "SECONDS")]
-    login_timeout: u64 => live,
-
-    /// Seconds after which an idle session is closed. Default: 600
-    #[arg(long, value_name = "SECONDS")]
-    idle_timeout: u64 => live,
-
-    /// A transfer that moves fewer than `stall-bytes` in this many seconds fails. Default: 600
-    #[arg(long, value_name = "SECONDS")]
-    stall_timeout: u64 => live,
-
-    /// Bytes that a transfer must move in `stall-timeout`. Default: 64K
-    #[arg(long, value_name = "BYTES")]
-    stall_bytes: Bytes => live,
-
-    /// Seconds to wait for a data connection, or for EODs that a client announced. Default: 30
-    #[arg(long, value_name = "SECONDS")]
-    data_timeout: u64 => restart(limits.data_timeout),
-
-    /// Seconds that transfers have to finish after SIGTERM. Default: 60
-    #[arg(long, value_name = "SECONDS")]
-    grace: u64 => live,
-
-    /// Transfers at a time, and fewer if the processors are saturated; further ones wait. Default: 500
-    #[arg(long, value_name = "COUNT")]
-    max_transfers: usize => live,
-
-    /// Worker threads, and so data channels, that send at a time, and as many that receive; further channels wait.
-    /// Default: 1024
-    #[arg(long, value_name = "COUNT")]
-    movers: usize => restart(limits.movers),
-
-    /// Threads for file work outside transfers: listings, checksums, path operations. Default: 64
-    #[arg(long, value_name = "COUNT")]
-    file_threads: usize => restart(limits.file_threads),
 
     /// Threads that compute checksums in parallel, in addition to one thread for each request. Default: the number of
     /// processors
@@ -279,80 +397,57 @@ settings! {
     #[arg(long, value_name = "COUNT")]
     remembered_checksums: usize => restart(limits.remembered_checksums),
 
-    /// Also store checksums in the extended attribute user.gridhaul.checksums of their files, so that they survive a
-    /// restart. FILE has 32 or more secret bytes that seal the attribute. Default: only in memory
+    /// Also store checksums with their files, so that they survive a restart. Default: only in memory
+    ///
+    /// They are in the extended attribute user.gridhaul.checksums. FILE has 32 or more secret bytes that seal the attribute
     #[arg(long, value_name = "FILE")]
     checksum_key: PathBuf => restart(checksum_key),
 
-    /// Memory for data in transit. Default: a quarter of the machine's or the control group's
-    #[arg(long, value_name = "BYTES")]
-    buffer_memory: Bytes => restart(limits.buffer_memory),
-
-    /// Memory for the rings of data channels over the driver rdma. Default: a quarter of the machine's or the control
-    /// group's
-    #[arg(long, value_name = "BYTES")]
-    rdma_memory: Bytes => live,
-
-    /// Ports for passive data connections. Default: GLOBUS_TCP_PORT_RANGE, else any
-    #[arg(long, value_name = "FIRST-LAST")]
-    port_range: PortRange => live,
-
-    /// The local address of passive data connections. Default: that of the control connection
-    #[arg(long, value_name = "ADDRESS")]
-    data_address: IpAddr => live,
-
-    /// The address in PASV replies, for servers behind address translation
-    #[arg(long, value_name = "ADDRESS")]
-    advertise_address: IpAddr => live,
-
-    /// Hosts that may open data connections besides the client: addresses, blocks, or `any`. Third-party copies need
-    /// it. Default: none
-    #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
-    data_hosts: Vec<DataHosts> => live,
-
-    /// Addresses in the answer to SPAS, 1 to 64. Default: 1
-    #[arg(long, value_name = "COUNT")]
-    stripes: usize => live,
-
-    /// The driver stack of data channels. Default: auto
-    #[arg(long, value_name = "STACK")]
-    stack: String => live,
-
-    /// The drivers that users who have logged in may request (SITE SETNETSTACK, -dcstack). Default: auto, tcp, splice
-    /// and rdma
-    #[arg(long, value_name = "DRIVERS", value_delimiter = ',')]
-    allowed_drivers: Vec<String> => live,
-
-    /// The drivers that anonymous users may request. Default: auto, tcp and splice, if allowed-drivers has them
-    #[arg(long, value_name = "DRIVERS", value_delimiter = ',')]
-    anonymous_drivers: Vec<String> => live,
-
-    /// Per driver: which of its options clients may set, as an upper bound, a list of values, or unrestricted.
-    /// `rdma:message<=4M;rate;qps<=8` allows messages up to 4 MiB, any rate, up to 8 queue pairs, and no other option.
-    /// Once per driver. Default: the options that are documented for clients; none that selects the server's sockets or
-    /// devices, or puts a load on other users (port, bind, advertise, direct, device, gid, tc, sl, ktls)
-    #[arg(long, value_name = "RULES", value_delimiter = ',')]
-    client_options: Vec<ClientOptions> => live,
-
-    /// A file that gets one line for each transfer, in the format of globus-gridftp-server's `-Z`
-    #[arg(long, value_name = "FILE")]
-    transfer_log: PathBuf => restart(transfer_log),
-
-    /// The address that answers `GET /metrics` of Prometheus, over plain HTTP, without authentication. Default: none
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    metrics_listen: SocketAddr => restart(metrics_listen),
+    ["Log and metrics"]
 
     /// The file for the log. Default: standard error
     #[arg(long, value_name = "FILE")]
     log_file: PathBuf => restart(log.file),
 
-    /// The format of the log: text or json. Default: text
+    /// The format of the log: text, json, journald, or auto: the journal of systemd if standard error leads there and there
+    /// is no log-file, else text. Default: auto
     #[arg(long, value_name = "FORMAT")]
     log_format: LogFormat => restart(log.format),
 
     /// The level: error, warn, info, debug, trace, or rules like `info,gridhaul_server=debug`. Default: info
     #[arg(long, value_name = "LEVEL")]
-    log_level: String => live,
+    log_level: LogLevel => live,
+
+    /// A file that gets one line for each transfer, in the format of globus-gridftp-server's `-Z`
+    #[arg(long, value_name = "FILE")]
+    transfer_log: PathBuf => restart(transfer_log),
+
+    /// A file that gets a JSON object for each login, refused login, transfer and change of a file. Default: these are in the
+    /// log only
+    #[arg(long, value_name = "FILE")]
+    audit_log: PathBuf => restart(log.audit),
+
+    /// The address that answers `GET /metrics` of Prometheus. Default: none
+    ///
+    /// Over plain HTTP, without authentication. A port alone, like 9281, and localhost:9281 mean 127.0.0.1
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics_listen: ListenAddress => restart(metrics_listen),
+}
+
+impl Settings {
+    /// The keys of the file, which are the flags without the leading dashes.
+    pub(super) fn keys() -> impl Iterator<Item = String> {
+        Self::ALL.iter().map(|(name, _)| key_of(name))
+    }
+
+    pub(super) fn is_key(key: &str) -> bool {
+        Self::keys().any(|known| known == key)
+    }
+}
+
+/// The key of a field.
+fn key_of(field: &str) -> String {
+    field.replace('_', "-")
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use gridhaul_security::tls::TlsVersions;
 
-use super::values::{ValueError, deserialize_as_text};
+use super::texts::deserialize_as_text;
+use super::values::ValueError;
 
 /// The setting: `1.2`, `1.3` or `1.2-1.3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use gridhaul_stack::{OptionRules, OptionRulesError, options};
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{AddressBlock, SyncPolicy};
-use serde::Deserialize;
-use serde::de::{Deserializer, Error, Visitor};
+
+use super::texts::{deserialize_as_number_or_text, deserialize_as_text};
 
 /// A text that is not a value of the setting's type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +26,7 @@ impl ValueError {
     }
 }
 
-/// A number of bytes: `65536`, `64K`, `512M`, `2G` (powers of 1024).
+/// A number of bytes: `65536`, `64K`, `512MB`, `2GiB`. All units are powers of 1024.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
@@ -36,16 +36,8 @@ impl FromStr for Bytes {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         options::bytes(text).map(Self).map_err(|_| ValueError {
             text: text.to_owned(),
-            expected: "a number of bytes, like 65536, 64K, 512M or 2G",
+            expected: "a number of bytes, like 65536, 64K, 512MB or 2GiB",
         })
-    }
-}
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer
-            .deserialize_any(NumberOrText("a number of bytes, like 65536 or \"64M\""))
-            .map(Self)
     }
 }
 
@@ -213,11 +205,15 @@ impl FromStr for SyncFiles {
 /// The format of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Readable lines.
+    /// In the journal of systemd, if standard error leads there and there is no file; else readable lines.
     #[default]
+    Auto,
+    /// Readable lines.
     Text,
     /// One JSON object on each line.
     Json,
+    /// Entries of the journal of systemd.
+    Journald,
 }
 
 impl FromStr for LogFormat {
@@ -225,11 +221,13 @@ impl FromStr for LogFormat {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
+            "auto" => Ok(Self::Auto),
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
+            "journald" => Ok(Self::Journald),
             _ => Err(ValueError {
                 text: text.to_owned(),
-                expected: "a log format: text or json",
+                expected: "a log format: auto, text, json or journald",
             }),
         }
     }
@@ -260,20 +258,7 @@ impl FromStr for KeyKind {
     }
 }
 
-/// Reads values of these kinds from strings in the file, as from flags.
-macro_rules! deserialize_as_text {
-    ($($kind:ty),*) => {$(
-        impl<'de> serde::Deserialize<'de> for $kind {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
-                text.parse().map_err(<D::Error as serde::de::Error>::custom)
-            }
-        }
-    )*};
-}
-
-pub(super) use deserialize_as_text;
-
+deserialize_as_number_or_text!(Bytes);
 deserialize_as_text!(
     ArrivalChecksums,
     ClientOptions,
@@ -286,30 +271,6 @@ deserialize_as_text!(
     KeyKind
 );
 
-struct NumberOrText(&'static str);
-
-impl Visitor<'_> for NumberOrText {
-    type Value = u64;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<u64, E> {
-        u64::try_from(number).map_err(|_| E::custom(format_args!("'{number}' is not {}", self.0)))
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
-        Ok(number)
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
-        text.parse::<Bytes>()
-            .map(|bytes| bytes.0)
-            .map_err(E::custom)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,7 +280,8 @@ mod tests {
         assert_eq!("65536".parse(), Ok(Bytes(65_536)));
         assert_eq!("64K".parse(), Ok(Bytes(65_536)));
         assert_eq!("2g".parse(), Ok(Bytes(2 << 30)));
-        for text in ["", "K", "-1", "+64K", "1T", "1.5M", "18446744073709551615K"] {
+        assert_eq!("4GiB".parse(), Ok(Bytes(4 << 30)));
+        for text in ["", "K", "-1", "+64K", "1.5M", "18446744073709551615K"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
     }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use crate::config::{Config, ServeArguments, Settings};
+use crate::config::{Config, ListenAddress, Seconds, ServeArguments, Settings};
 use crate::fuzz_input::Input;
 use crate::server::{PreparedServer, Server};
 use crate::session::Stream;
@@ -54,10 +54,10 @@ impl Served {
             config: None,
             settings: Settings {
                 root: Some(directory.path().join("root")),
-                listen: Some(vec![(Ipv4Addr::LOCALHOST, 0).into()]),
+                listen: Some(vec![ListenAddress::At((Ipv4Addr::LOCALHOST, 0).into())]),
                 anonymous: Some(true),
                 anonymous_write: Some(true),
-                data_timeout: Some(1),
+                data_timeout: Some(Seconds(1)),
                 movers: Some(16),
                 file_threads: Some(8),
                 ..Settings::default()

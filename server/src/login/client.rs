@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -88,7 +89,20 @@ impl LoginClient {
     ///
     /// The reason.
     pub(super) fn open_configuration(&self) -> Result<File, String> {
-        match self.ask_for_descriptor(Question::Configuration) {
+        self.opened(Question::Configuration)
+    }
+
+    /// Makes the login process open a log.
+    ///
+    /// # Errors
+    ///
+    /// The reason.
+    pub(super) fn open_log(&self, path: &Path) -> Result<File, String> {
+        self.opened(Question::Log(path.to_owned()))
+    }
+
+    fn opened(&self, question: Question<'_>) -> Result<File, String> {
+        match self.ask_for_descriptor(question) {
             // The kernel leaves out a descriptor for which the process has no room.
             Some((Answer::Opened, file)) => file
                 .map(File::from)

@@ -55,6 +55,8 @@ pub(super) enum Question<'a> {
     },
     /// Open the configuration file: [`Answer::Opened`], with the descriptor, or [`Answer::Failed`].
     Configuration,
+    /// Open a configured log for appending: [`Answer::Opened`], with the descriptor, or [`Answer::Failed`].
+    Log(PathBuf),
     /// Read the configuration again: [`Answer::Done`] or [`Answer::Failed`].
     Reload,
 }
@@ -84,6 +86,7 @@ impl Question<'_> {
             | Self::Grants
             | Self::Broker(_)
             | Self::Configuration
+            | Self::Log(_)
             | Self::Reload => asker == Asker::Serving,
         }
     }

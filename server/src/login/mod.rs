@@ -37,6 +37,7 @@ use rustls::ServerConfig;
 
 use crate::passwords::{CheckPassword, Grant};
 use crate::security::Authorized;
+use crate::telemetry::{OpenLogs, OwnRights};
 
 pub(crate) use authenticator::Authenticator;
 pub use authenticator::AuthenticatorError;
@@ -165,6 +166,14 @@ pub(crate) enum LoginBackend {
 }
 
 impl LoginBackend {
+    /// Opens logs again after a rotation.
+    pub(crate) fn logs(&self) -> &dyn OpenLogs {
+        match self {
+            Self::InProcess | Self::Front(_) => &OwnRights,
+            Self::Serving(client) => &**client,
+        }
+    }
+
     /// The source of brokers, if local accounts have any.
     pub(crate) fn brokers(&self) -> Option<Arc<dyn BrokerSource>> {
         match self {

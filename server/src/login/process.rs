@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 
-use gridhaul_accounts::process::{fork, ignore_signals};
+use gridhaul_accounts::process::{fork, ignore_signals, set_name};
 use gridhaul_accounts::socket::pair;
 use gridhaul_accounts::{BrokerSource, Monitor};
 use rustix::io::Errno;
@@ -132,8 +132,7 @@ fn run(
     tell: OwnedFd,
 ) {
     ignore_signals();
-    // For process listings only, so a failure does not matter.
-    let _ = rustix::thread::set_name(c"gridhaul-login");
+    set_name("gh-login", "login process");
     let monitor = monitor.map(Arc::new);
     let opener = Opener::new(monitor.clone());
     let authenticator =
@@ -168,7 +167,7 @@ fn run(
         for (socket, asker) in sockets {
             // The socket closes when its thread ends, so that the other process does not wait for an answer.
             let answer = move || service.answer(&socket, asker);
-            let thread = thread::Builder::new().name("gridhaul-login".to_owned());
+            let thread = thread::Builder::new().name("gh-login".to_owned());
             if let Err(error) = thread.spawn_scoped(scope, answer) {
                 tell_ready(&tell, Some(&error.to_string()));
                 return;

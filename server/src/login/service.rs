@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use gridhaul_accounts::{AccountRequest, BrokerSource};
@@ -17,7 +18,7 @@ use crate::config::{Config, ServeArguments};
 use crate::passwords::CheckPassword as _;
 use crate::sandbox;
 use crate::security::{Authorized, Opener};
-use crate::telemetry::Logging;
+use crate::telemetry::{Logging, tell};
 use crate::wire::{receive_message, send_message};
 
 use super::authenticator::{Authenticator, Stepped};
@@ -170,6 +171,12 @@ impl<'a> LoginService<'a> {
                     Err(reason) => (Answer::Failed(reason), None),
                 };
             }
+            Question::Log(path) => {
+                return match self.log(&path) {
+                    Ok(file) => (Answer::Opened, Some(file.into())),
+                    Err(reason) => (Answer::Failed(reason), None),
+                };
+            }
             Question::Reload => match self.reload() {
                 Ok(()) => Answer::Done,
                 Err(reason) => Answer::Failed(reason),
@@ -268,10 +275,12 @@ impl<'a> LoginService<'a> {
     /// Asks the monitor for a broker, if a client was granted the account.
     pub(super) fn broker(&self, account: Account) -> Result<OwnedFd, Errno> {
         if !self.is_granted(&account) {
-            warn!(
-                account = account.account,
-                "a broker was asked for, and no client who is logged in may have it"
-            );
+            if let Some(untold) = tell("brokers without a client") {
+                warn!(
+                    account = account.account,
+                    untold, "a broker was asked for, and no client who is logged in may have it"
+                );
+            }
             return Err(Errno::PERM);
         }
         let brokers = self.brokers.as_ref().ok_or(Errno::PERM)?;
@@ -307,6 +316,14 @@ impl<'a> LoginService<'a> {
         opened.unwrap_or_else(|| Err("there is no configuration file".to_owned()))
     }
 
+    /// Has the monitor open a log for the serving process. The monitor's list has the logs of the start.
+    fn log(&self, path: &Path) -> Result<File, String> {
+        let sources = self.sources.as_ref();
+        let sources = sources.ok_or("this process opens no logs")?;
+        let opened = sources.opener.append_by_monitor(path);
+        opened.map_err(|error| error.to_string())
+    }
+
     /// Reads the configuration again, from the file that the server was started with.
     fn reload(&self) -> Result<(), String> {
         let sources = self.sources.as_ref();
@@ -317,7 +334,7 @@ impl<'a> LoginService<'a> {
         let (config, _) = config.reloaded(&running.config);
         let file = sources.arguments.config.as_deref();
         sandbox::warn_of_new_logins(&sources.confinement, &config, file);
-        if let Err(error) = sources.logging.reload(&config.log) {
+        if let Err(error) = sources.logging.reload(&config.log, &sources.opener) {
             error!(%error, "the login process's log was not reloaded");
         }
         let authenticator =

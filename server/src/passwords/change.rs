@@ -1,14 +1,34 @@
-//! Adding users to the file, and changing their passwords.
+//! Adding, changing, deleting and listing users of the file.
 
-use std::io::{self, Write};
+use std::fmt;
+use std::io;
 use std::path::Path;
 
 use argon2::{Argon2, PasswordHasher};
 
-use super::{Grant, Passwords, PasswordsError, file_error, is_name};
+use super::replace::Replacement;
+use super::{Grant, Passwords, PasswordsError, file_error, is_name, parse_line};
 
-/// Adds the user `name` to the file at `path`, or changes the user's password and `grant`. The file is replaced in one step.
-/// A new file is readable for its owner only.
+/// What became of a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// The user is new.
+    Added,
+    /// The user was there, and has another password.
+    Changed,
+}
+
+/// A user in a list, without the hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The name.
+    pub name: String,
+    /// The access.
+    pub grant: Grant,
+}
+
+/// Adds the user `name` to the file at `path`, or changes the user's password. `grant` replaces the user's access if it has a
+/// root; otherwise the user keeps it. The file is replaced in one step. A new file is readable for its owner only.
 ///
 /// # Errors
 ///
@@ -18,45 +38,133 @@ pub fn set_password(
     name: &str,
     password: &[u8],
     grant: &Grant,
-) -> Result<(), PasswordsError> {
+) -> Result<Change, PasswordsError> {
     if !is_name(name) {
         return Err(PasswordsError::Name(name.to_owned()));
     }
     if password.is_empty() {
         return Err(PasswordsError::Password("the password is empty"));
     }
-    let line = user_line(name, password, grant)?;
-    let old = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(file_error(path, error)),
-    };
-    Passwords::parse(&old).map_err(|(line, reason)| PasswordsError::Line {
-        path: path.to_owned(),
-        line,
-        reason,
-    })?;
-    let mut new = String::new();
-    let mut replaced = false;
-    for old_line in old.lines() {
-        let is_this = old_line
-            .split_once(':')
-            .is_some_and(|(old_name, _)| old_name == name);
-        new.push_str(if is_this { &line } else { old_line });
-        new.push('\n');
-        replaced |= is_this;
-    }
-    if !replaced {
-        new.push_str(&line);
-        new.push('\n');
-    }
-    replace_file(path, new.as_bytes()).map_err(|error| file_error(path, error))
-}
-
-fn user_line(name: &str, password: &[u8], grant: &Grant) -> Result<String, PasswordsError> {
+    // Before the lock: hashing takes long.
     let hash = Argon2::default()
         .hash_password(password)
-        .map_err(|_| PasswordsError::Password("this password cannot be hashed"))?;
+        .map_err(|_| PasswordsError::Password("this password cannot be hashed"))?
+        .to_string();
+    user_line(name, &hash, grant)?;
+    change(path, |old| {
+        let mut lines: Vec<String> = old.lines().map(str::to_owned).collect();
+        match lines.iter_mut().find(|line| is_of(line, name)) {
+            Some(line) => {
+                let kept = parse_line(line).map(|(_, user)| user.grant);
+                let grant = match (&grant.root, kept) {
+                    (None, Ok(kept)) => kept,
+                    _ => grant.clone(),
+                };
+                *line = user_line(name, &hash, &grant)?;
+                Ok((lines, Change::Changed))
+            }
+            None => {
+                lines.push(user_line(name, &hash, grant)?);
+                Ok((lines, Change::Added))
+            }
+        }
+    })
+}
+
+/// Deletes the user `name`. The file is replaced in one step.
+///
+/// # Errors
+///
+/// When there is no such user, or the file is wrong or cannot be written.
+pub fn delete_user(path: &Path, name: &str) -> Result<(), PasswordsError> {
+    change(path, |old| {
+        let others = old.lines().filter(|line| !is_of(line, name));
+        let others: Vec<String> = others.map(str::to_owned).collect();
+        if others.len() == old.lines().count() {
+            return Err(PasswordsError::NoUser {
+                path: path.to_owned(),
+                name: name.to_owned(),
+            });
+        }
+        Ok((others, ()))
+    })
+}
+
+/// The users of the file, in its order.
+///
+/// # Errors
+///
+/// When the file cannot be read, or a line of it is wrong.
+pub fn list_users(path: &Path) -> Result<Vec<Listed>, PasswordsError> {
+    let text = std::fs::read_to_string(path).map_err(|error| file_error(path, error))?;
+    check(path, &text)?;
+    let users = text.lines().filter(|line| is_user(line));
+    let listed = users.filter_map(|line| {
+        let (name, user) = parse_line(line).ok()?;
+        Some(Listed {
+            name: name.to_owned(),
+            grant: user.grant,
+        })
+    });
+    Ok(listed.collect())
+}
+
+/// Writes the lines that `edit` makes of the file. Other changes wait meanwhile, so that none is lost.
+fn change<T>(
+    path: &Path,
+    edit: impl FnOnce(&str) -> Result<(Vec<String>, T), PasswordsError>,
+) -> Result<T, PasswordsError> {
+    let failed = |error| file_error(path, error);
+    let replacement = Replacement::begin(path).map_err(failed)?;
+    let old = match std::fs::read_to_string(replacement.path()) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed(error)),
+    };
+    check(path, &old)?;
+    let (lines, done) = edit(&old)?;
+    let new: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
+    replacement.finish(new.as_bytes()).map_err(failed)?;
+    Ok(done)
+}
+
+fn check(path: &Path, text: &str) -> Result<(), PasswordsError> {
+    match Passwords::parse(text) {
+        Ok(_) => Ok(()),
+        Err((line, reason)) => Err(PasswordsError::Line {
+            path: path.to_owned(),
+            line,
+            reason,
+        }),
+    }
+}
+
+fn is_user(line: &str) -> bool {
+    !line.is_empty() && !line.starts_with('#')
+}
+
+fn is_of(line: &str, name: &str) -> bool {
+    let before = line.split_once(':');
+    is_user(line) && before.is_some_and(|(of, _)| of == name)
+}
+
+impl fmt::Display for Listed {
+    /// The name, the root and the access, for people and for `cut`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Grant { root, read_only } = &self.grant;
+        let access = if *read_only {
+            "read-only"
+        } else {
+            "read-write"
+        };
+        match root {
+            Some(root) => write!(f, "{}\t{}\t{access}", self.name, root.display()),
+            None => write!(f, "{}\t(root of the server)\t{access}", self.name),
+        }
+    }
+}
+
+fn user_line(name: &str, hash: &str, grant: &Grant) -> Result<String, PasswordsError> {
     let mut line = format!("{name}:{hash}");
     if let Some(root) = &grant.root {
         let text = root.to_str().filter(|text| {
@@ -71,38 +179,6 @@ fn user_line(name: &str, password: &[u8], grant: &Grant) -> Result<String, Passw
     Ok(line)
 }
 
-/// Replaces the file: a reader sees the old file or the new one.
-fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-
-    let mut name = path
-        .file_name()
-        .ok_or(io::ErrorKind::InvalidInput)?
-        .to_owned();
-    name.push(format!(".new{}", std::process::id()));
-    let new = path.with_file_name(name);
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&new)?;
-    let written = (|| {
-        if let Ok(old) = std::fs::metadata(path) {
-            file.set_permissions(std::fs::Permissions::from_mode(old.mode() & 0o777))?;
-            // Only root can give a file to its owner; other processes keep their own files.
-            let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
-        }
-        file.write_all(content)?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)
-    })();
-    if written.is_err() {
-        // Cleans up as far as possible: the first error is the one to report.
-        let _ = std::fs::remove_file(&new);
-    }
-    written
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Memory;
@@ -112,13 +188,15 @@ mod tests {
     fn passwords_are_added_and_changed_and_other_lines_stay() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("users");
-        set_password(&path, "ann", b"one", &Grant::default()).expect("made");
+        let added = set_password(&path, "ann", b"one", &Grant::default());
+        assert_eq!(added.expect("made"), Change::Added);
         let grant = Grant {
             root: Some("/srv".into()),
             read_only: true,
         };
         set_password(&path, "bob", b"two", &grant).expect("added");
-        set_password(&path, "ann", b"three", &Grant::default()).expect("changed");
+        let changed = set_password(&path, "ann", b"three", &Grant::default());
+        assert_eq!(changed.expect("changed"), Change::Changed);
         let passwords = Passwords::read(&path).expect("valid");
         let mut memory = Memory::default();
         let mut check = |name: &str, password: &[u8]| passwords.check(name, password, &mut memory);
@@ -146,5 +224,71 @@ mod tests {
         };
         let colon = set_password(path, "ann", b"x", &grant);
         assert!(matches!(colon, Err(PasswordsError::Root(_))));
+    }
+
+    #[test]
+    fn a_changed_password_keeps_the_access_and_a_deleted_user_is_gone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("users");
+        let guest = Grant {
+            root: Some("/srv/guests".into()),
+            read_only: true,
+        };
+        set_password(&path, "guest", b"one", &guest).expect("made");
+        set_password(&path, "guest", b"two", &Grant::default()).expect("changed");
+        set_password(&path, "ann", b"three", &Grant::default()).expect("added");
+        let listed = list_users(&path).expect("valid");
+        let lines: Vec<_> = listed.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            lines,
+            [
+                "guest\t/srv/guests\tread-only",
+                "ann\t(root of the server)\tread-write"
+            ]
+        );
+        delete_user(&path, "guest").expect("there");
+        assert_eq!(list_users(&path).expect("valid").len(), 1);
+        let error = delete_user(&path, "guest").expect_err("gone").to_string();
+        assert!(error.contains("no user 'guest'"), "{error}");
+        assert_eq!(list_users(&path).expect("valid").len(), 1);
+    }
+
+    #[test]
+    fn changes_at_the_same_time_are_all_kept() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("users");
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let path = &path;
+                scope.spawn(move || {
+                    let name = format!("user{number}");
+                    set_password(path, &name, b"x", &Grant::default()).expect("added");
+                });
+            }
+        });
+        assert_eq!(list_users(&path).expect("valid").len(), 4);
+    }
+
+    #[test]
+    fn the_mode_of_the_file_and_a_link_to_it_stay() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let directory = tempfile::tempdir().expect("a directory");
+        let [path, link] = ["users", "link"].map(|name| directory.path().join(name));
+        set_password(&path, "ann", b"one", &Grant::default()).expect("made");
+        let mode = || {
+            std::fs::metadata(&path)
+                .expect("there")
+                .permissions()
+                .mode()
+                & 0o777
+        };
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("ours");
+        symlink(&path, &link).expect("linked");
+        set_password(&link, "bob", b"two", &Grant::default()).expect("added");
+        assert_eq!(mode(), 0o640);
+        assert!(link.is_symlink());
+        assert_eq!(list_users(&path).expect("valid").len(), 2);
     }
 }

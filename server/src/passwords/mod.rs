@@ -7,6 +7,7 @@
 mod budget;
 mod change;
 mod memory;
+mod replace;
 mod secret;
 mod terminal;
 mod verifier;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use gridhaul_security::files::{OpenFiles, OwnRights};
 
-pub use change::set_password;
+pub use change::{Change, Listed, delete_user, list_users, set_password};
 pub use terminal::read_password;
 pub(crate) use verifier::{CheckPassword, Unverified, Verifier};
 
@@ -86,6 +87,14 @@ pub enum PasswordsError {
     /// A directory that the file cannot hold.
     #[error("{} cannot be a user's root: an absolute path without colons and line ends is needed", .0.display())]
     Root(PathBuf),
+    /// A user that is not in the file.
+    #[error("the password file {} has no user '{name}'; --list shows those that it has", path.display())]
+    NoUser {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
     /// No password, or two different ones.
     #[error("{0}")]
     Password(&'static str),

@@ -262,10 +262,13 @@ impl Server {
         self.shared.replace(settings);
         self.shared.take_inventory();
         match &self.shared.journal.transfer_log {
-            Some(log) => log.reopen().map_err(|error| StartError::TransferLog {
-                path: log.path().to_owned(),
-                error,
-            }),
+            Some(log) => {
+                log.reopen(self.shared.backend.logs())
+                    .map_err(|error| StartError::TransferLog {
+                        path: log.path().to_owned(),
+                        error,
+                    })
+            }
             None => Ok(()),
         }
     }

@@ -85,6 +85,11 @@ impl Conduct {
         self.failures += 1;
     }
 
+    /// Whether a password, certificate or identity was refused.
+    pub(super) fn has_failures(&self) -> bool {
+        self.failures > 0
+    }
+
     /// Ends the session of a client that was refused too often.
     pub(super) fn check_failures(&self, most: u32) -> Result<(), End> {
         if self.failures >= most {

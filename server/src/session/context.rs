@@ -8,6 +8,7 @@ use gridhaul_shares::Source;
 use rustls::ServerConfig;
 use tokio::time::Instant;
 
+use super::audit::Failure;
 use super::control::Control;
 use crate::config::Config;
 use crate::login::Logins;
@@ -29,6 +30,8 @@ pub(super) struct Context {
     pub(super) peer: IpAddr,
     /// The server's address on the control connection, likewise.
     pub(super) local: IpAddr,
+    /// Why the present command failed, if its reply has less detail.
+    pub(super) failure: Option<Failure>,
     /// The login timeout runs from here: when the client connected, or ended a login by `REIN`.
     pub(super) connected: Instant,
 }
@@ -48,6 +51,7 @@ impl Context {
             id,
             peer: peer.ip().to_canonical(),
             local: local.ip().to_canonical(),
+            failure: None,
             connected: Instant::now(),
         }
     }

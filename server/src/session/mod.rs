@@ -21,6 +21,7 @@
 //! control        lines in, replies out
 //! ```
 
+mod audit;
 mod call;
 mod conduct;
 mod context;

@@ -1,6 +1,6 @@
 //! Commands that change names, directories and attributes of files.
 
-use gridhaul_protocol::command::{Command, FileMode, Text};
+use gridhaul_protocol::command::{Command, FileMode, SiteCommand, Text};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::time::TimeValue;
@@ -9,6 +9,7 @@ use gridhaul_transfer::Relabel;
 use jiff::Timestamp;
 use rustix::io::Errno;
 
+use super::audit::FirstHalves;
 use super::call::Call;
 use super::end::End;
 use super::replies;
@@ -57,11 +58,20 @@ pub(super) enum NamespaceCommand {
 pub(super) struct Namespace {
     /// Why the last `RNFR` failed.
     rename_refusal: Option<StorageError>,
+    /// For audit records.
+    pub(super) halves: FirstHalves,
 }
 
 impl Namespace {
     /// Call it before each command: only `NOOP` may come between `RNFR` and `RNTO`.
     pub(super) fn observe(&mut self, command: &Command) {
+        let is_second_half = matches!(
+            command,
+            Command::Rnto(_) | Command::Noop | Command::Site(SiteCommand::SymlinkTo(_))
+        );
+        if !is_second_half {
+            self.halves = FirstHalves::default();
+        }
         if !matches!(command, Command::Rnto(_) | Command::Noop) {
             self.rename_refusal = None;
         }
@@ -118,6 +128,7 @@ impl Namespace {
             }
             NamespaceCommand::Truncate { length, path } => truncate(call, length, &path).await,
             NamespaceCommand::SymlinkFrom(target) => {
+                self.halves.linked = Some(target.clone());
                 call.negotiated.symlink_from(target);
                 Ok(Reply::new(
                     350,
@@ -146,6 +157,7 @@ impl Namespace {
         };
         Ok(match found {
             Ok(path) => {
+                self.halves.renamed = Some(path.clone());
                 call.negotiated.rename_from(path);
                 Reply::new(350, "OK. Send RNTO with destination name.")
             }

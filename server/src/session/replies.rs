@@ -141,6 +141,14 @@ pub(crate) fn listing_error(error: &TransferError) -> Reply {
     }
 }
 
+/// A user without a certificate may not log in. The reason may be empty: clients search for the words in front.
+pub(crate) fn login_incorrect(reason: &str) -> Reply {
+    if reason.is_empty() {
+        return Reply::new(530, "Login incorrect.");
+    }
+    Reply::new(530, format!("Login incorrect. : {reason}"))
+}
+
 /// An identity may not log in, or not with the account that it asked for.
 pub(crate) fn not_mapped(reason: &str) -> Reply {
     Reply::coded(530, format!("Login incorrect. : {reason}"), [""], "End.")
@@ -206,6 +214,30 @@ fn classify(errno: Errno) -> (u16, &'static str) {
         Errno::ILSEQ => (553, "INVALID_PATH"),
         Errno::TXTBSY => (450, "INTERNAL_ERROR"),
         _ => (451, "INTERNAL_ERROR"),
+    }
+}
+
+/// Whether the server is to blame for an error of storage: a broken or full disk, exhausted resources, a process that has
+/// ended. Mistakes of clients, such as names that do not exist, are not.
+pub(crate) fn is_server_fault(error: &StorageError) -> bool {
+    match error.errno {
+        // Rules of this server, and work that was given up.
+        _ if error.rule.is_some() => false,
+        Errno::INVAL | Errno::CANCELED | Errno::INTR => false,
+        Errno::NOSPC => true,
+        errno => classify(errno).0 == 451,
+    }
+}
+
+/// The same for the error of a transfer.
+pub(crate) fn is_transfer_fault(error: &TransferError) -> bool {
+    match error {
+        TransferError::Open { error, .. } | TransferError::Storage(error) => is_server_fault(error),
+        TransferError::Channel(ChannelError::File(error)) => {
+            is_server_fault(&StorageError::from_io("", error))
+        }
+        TransferError::Local(_) | TransferError::Connect(ConnectError::Local { .. }) => true,
+        _ => false,
     }
 }
 

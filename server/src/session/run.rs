@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::control::{Control, Request, Stream};
 use super::end::End;
 use super::parts::Session;
+use super::security::HANDSHAKE_ABORTED;
 use crate::handover::Handed;
 use crate::shutdown::Phase;
 use crate::telemetry::Event;
@@ -96,6 +97,22 @@ impl Session {
         }
     }
 
+    /// Why the session ends, for the log. A handshake that the client aborted is a failed authentication.
+    fn closing_reason(&self, end: &End) -> String {
+        let is_clients = matches!(end, End::ClosedByClient | End::Idle | End::Network(_));
+        if !is_clients || !self.security.is_in_handshake(self.conduct.has_failures()) {
+            return end.to_string();
+        }
+        let reason = format!("{HANDSHAKE_ABORTED}: {end}");
+        self.context.publish(&Event::AuthenticationFailed {
+            session: self.context.id,
+            peer: self.context.peer,
+            mechanism: "GSSAPI",
+            reason: &reason,
+        });
+        reason
+    }
+
     async fn finish(mut self, end: End) {
         let end = match end {
             End::HandedOver(arrival) => match self.hand_over(arrival).await {
@@ -119,9 +136,10 @@ impl Session {
             self.give_back().await;
             return;
         }
+        let reason = self.closing_reason(&end);
         self.context.publish(&Event::SessionClosed {
             session: self.context.id,
-            reason: &end.to_string(),
+            reason: &reason,
         });
         let control = self.take_control();
         if matches!(end, End::Displaced) {

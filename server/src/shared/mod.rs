@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     pub(crate) node: Arc<dyn DataNode>,
     pub(crate) own_addresses: OwnAddresses,
     storages: Arc<Storages>,
-    backend: LoginBackend,
+    pub(crate) backend: LoginBackend,
     pub(crate) connections: Arc<Connections>,
     pub(crate) transfers: Arc<TransferLimit>,
     pub(crate) in_place: InPlace,

@@ -1,8 +1,12 @@
 //! The program as people, scripts and test wrappers start it.
 
+mod audit;
 mod contract;
 mod doctor;
+mod faults;
 mod front;
+mod journal;
+mod logs;
 mod processes;
 mod program;
 mod reload;

@@ -213,3 +213,92 @@ fn a_check_names_a_password_file_that_cannot_be_read_again() {
     let report = check();
     assert!(complains(&report), "{report}");
 }
+
+#[test]
+fn a_reload_refuses_what_would_not_take_effect() {
+    let site = Site::new();
+    let file = site.private("gridhaul.toml");
+    // The account that serves must be able to read it where there is no monitor.
+    fs::set_permissions(site.private.path(), Permissions::from_mode(0o755)).expect("ours");
+    let write = |more: &str| {
+        fs::write(
+            &file,
+            format!("anonymous = true\nanonymous-names = 'guest'\n{more}\n"),
+        )
+        .expect("written");
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("ours");
+    };
+    write("");
+    let mut server = site.serve(&["--config", text(&file)]);
+    assert!(lets_in(&server, "guest", "x"));
+    for (mistake, words) in [
+        (
+            "log-level = 'verbose'",
+            "line 3: log-level: 'verbose' is not a level",
+        ),
+        (
+            "allowed-drivers = ['tpc']",
+            "line 3: allowed-drivers: this program has no driver 'tpc'",
+        ),
+        (
+            "client-options = ['tcp:buffer=<64M']",
+            "line 3: client-options",
+        ),
+        (
+            "data-address = '198.51.100.1'",
+            "line 3: data-address 198.51.100.1 cannot be used",
+        ),
+        ("anonymus = true", "line 3: anonymus: there is no such key"),
+    ] {
+        // Would let other names in.
+        let names = format!("{mistake}\n");
+        fs::write(
+            &file,
+            format!("anonymous = true\nanonymous-names = 'other'\n{names}"),
+        )
+        .expect("written");
+        server.signal(Signal::HUP);
+        let log = server.log_until("everything stays as it was");
+        let line = log.lines().last().expect("a line");
+        assert!(
+            line.contains("ERROR") && line.contains(words),
+            "{words}: {line}"
+        );
+        assert!(lets_in(&server, "guest", "x"), "{mistake}");
+    }
+    write("client-options = ['auto:rate']\nallowed-drivers = 'tcp'");
+    server.signal(Signal::HUP);
+    let log = server.log_until("reloaded");
+    assert!(
+        log.contains("WARN") && log.contains("'auto:rate' is without effect"),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_deleted_user_is_refused_after_a_reload_though_only_root_may_read_the_files() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let (file, users) = (site.private("gridhaul.toml"), site.private("users"));
+    set_password(&users, "ann", "first");
+    set_password(&users, "bob", "second");
+    fs::write(&file, format!("passwords = {:?}\n", text(&users))).expect("written");
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("set");
+    let mut server = site.serve(&["--config", text(&file)]);
+    assert!(lets_in(&server, "bob", "second"));
+    let deleted = program()
+        .arg("passwd")
+        .arg(&users)
+        .args(["--delete", "bob"])
+        .output();
+    let said = String::from_utf8(deleted.expect("started").stdout).expect("UTF-8");
+    assert!(said.starts_with("deleted bob from "), "{said}");
+    set_password(&users, "ann", "third");
+    server.signal(Signal::HUP);
+    server.log_until("reloaded");
+    assert!(!lets_in(&server, "bob", "second"));
+    assert!(!lets_in(&server, "ann", "first"));
+    assert!(lets_in(&server, "ann", "third"));
+}

@@ -127,7 +127,7 @@ fn what_is_missing_is_named_with_the_remedy() {
     for (variables, words) in [
         (
             [("X509_USER_CERT", "missing"), host[1], trust, map],
-            "the server's certificate: ",
+            "cert: ",
         ),
         (
             [host[0], host[1], ("X509_CERT_DIR", "missing"), map],

@@ -2,12 +2,26 @@
 
 use std::time::Duration;
 
-/// A size in bytes: `65536`, `64K`, `16M`, `1G`; the units are powers of 1024.
+/// A size in bytes: `65536`, `64K`, `16M`, `1G`, `1T`. The units are powers of 1024, also as `64KB` or `64KiB`.
 ///
 /// # Errors
 ///
 /// A reason for [`Options::value`](super::Options::value).
 pub fn bytes(text: &str) -> Result<u64, String> {
+    let ends = [(3, "ib"), (2, "b")].into_iter().find(|(length, end)| {
+        let tail = text
+            .len()
+            .checked_sub(*length)
+            .and_then(|at| text.get(at..));
+        tail.is_some_and(|tail| {
+            tail.starts_with(|unit: char| "kmgt".contains(unit.to_ascii_lowercase()))
+                && tail[1..].eq_ignore_ascii_case(end)
+        })
+    });
+    let text = match ends {
+        Some((length, _)) => &text[..text.len() - length + 1],
+        None => text,
+    };
     scaled(text, 1024).ok_or_else(|| "it is not a number of bytes".to_owned())
 }
 
@@ -91,6 +105,7 @@ fn scaled(text: &str, thousand: u64) -> Option<u64> {
         b'k' | b'K' => (&text[..text.len() - 1], 1),
         b'm' | b'M' => (&text[..text.len() - 1], 2),
         b'g' | b'G' => (&text[..text.len() - 1], 3),
+        b't' | b'T' => (&text[..text.len() - 1], 4),
         _ => (text, 0),
     };
     // `parse` alone would accept a sign.
@@ -115,15 +130,26 @@ mod tests {
         assert_eq!(bytes("64k"), Ok(65536));
         assert_eq!(bytes("16M"), Ok(16 << 20));
         assert_eq!(bytes("1g"), Ok(1 << 30));
+        assert_eq!(bytes("1T"), Ok(1 << 40));
+        for four in ["4G", "4GB", "4gb", "4GiB", "4gib"] {
+            assert_eq!(bytes(four), Ok(4 << 30), "{four}");
+        }
         for wrong in [
             "",
             "K",
             "-1",
             "+1",
             "1 M",
-            "1T",
+            "1P",
+            "64B",
+            "64iB",
+            "GB",
+            "4GiBB",
+            "4Gi",
             "1.5M",
             "99999999999G",
+            "99999999T",
+            "4\u{e9}B",
             "\u{661}",
         ] {
             assert!(bytes(wrong).is_err(), "{wrong:?}");

@@ -174,6 +174,12 @@ fn errors_of_rules_name_the_cause() {
         "kinds:word=",
         "kinds:w d",
         "kinds:rate<=",
+        "kinds:rate=<5",
+        "kinds:rate>=5",
+        "kinds:rate<5",
+        "kinds:rate==5",
+        "kinds:rate<=<5",
+        "kinds:word=a|<b",
     ] {
         let error = text.parse::<OptionRules>().unwrap_err();
         assert_eq!(error, OptionRulesError(text.to_owned()));

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use clap::CommandFactory;
+
 use super::*;
+use crate::config::{CommandLine, Seconds};
 
 fn anonymous() -> Settings {
     Settings {
@@ -13,13 +16,13 @@ fn anonymous() -> Settings {
 
 #[test]
 fn a_reload_changes_what_it_can_and_names_the_rest() {
-    let running = Config::resolve(anonymous()).expect("valid");
+    let running = Config::resolve(anonymous()).0;
     let changed = Settings {
         movers: Some(3),
-        idle_timeout: Some(5),
+        idle_timeout: Some(Seconds(5)),
         ..anonymous()
     };
-    let (config, kept) = Config::resolve(changed).expect("valid").reloaded(&running);
+    let (config, kept) = Config::resolve(changed).0.reloaded(&running);
     assert_eq!(kept, ["movers"]);
     assert_eq!(config.limits.movers, running.limits.movers);
     assert_eq!(config.limits.idle_timeout, Duration::from_secs(5));
@@ -41,4 +44,30 @@ fn the_reference_tells_which_changes_need_a_restart() {
         };
         assert!(row.ends_with(expected), "{row}");
     }
+}
+
+#[test]
+fn the_reference_has_the_headings_and_the_order_of_the_help() {
+    let page = include_str!("../../../../docs/reference/options.md");
+    let mut documented = Vec::new();
+    let mut heading = "";
+    for line in page.lines() {
+        if let Some(text) = line.strip_prefix("## ") {
+            heading = text;
+        }
+        let option = line.strip_prefix("| `--");
+        if let Some((name, _)) = option.and_then(|option| option.split_once('`')) {
+            documented.push((heading.to_owned(), name.to_owned()));
+        }
+    }
+    let command = CommandLine::command();
+    let serve = command.find_subcommand("serve").expect("serve");
+    let printed: Vec<_> = serve
+        .get_arguments()
+        .filter_map(|argument| {
+            let heading = argument.get_help_heading()?.to_owned();
+            Some((heading, argument.get_long()?.to_owned()))
+        })
+        .collect();
+    assert_eq!(printed, documented);
 }

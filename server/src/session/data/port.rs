@@ -134,13 +134,7 @@ impl DataPort {
         let address = match listening {
             Some(Ok(addresses)) => advertised(call.context, request, addresses),
             Some(Err(error)) => {
-                if let ListenFailure::Listen(ListenError::PortRangeExhausted { .. }) = error {
-                    call.context.publish(&Event::PortsExhausted {
-                        session: call.context.id,
-                        peer: call.context.peer,
-                        reason: &error.to_string(),
-                    });
-                }
+                tell_exhaustion(call, &error);
                 Err(replies::listen_error(&error))
             }
             None => Err(replies::server_failed()),
@@ -264,6 +258,17 @@ impl DataPort {
             own: self.credential.as_ref(),
         };
         secured(call.context, call.negotiated, credentials, stack).await
+    }
+}
+
+/// The port range is too small for the present transfers, which the client cannot change.
+fn tell_exhaustion(call: &Call<'_>, error: &ListenFailure) {
+    if let ListenFailure::Listen(ListenError::PortRangeExhausted { .. }) = error {
+        call.context.publish(&Event::PortsExhausted {
+            session: call.context.id,
+            peer: call.context.peer,
+            error: &error.to_string(),
+        });
     }
 }
 

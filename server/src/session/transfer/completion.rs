@@ -7,30 +7,18 @@ use gridhaul_transfer::{ChecksumRequest, Outcome};
 use super::cause;
 use super::order::Order;
 use super::running::Running;
+use crate::session::audit::Failure;
 use crate::session::call::Call;
 use crate::session::end::End;
 use crate::session::query::compute_checksum;
 use crate::session::replies;
 use crate::telemetry::FailureCause;
 
-/// The last reply, and why a transfer failed.
-pub(super) type Conclusion = (Reply, Option<Failure>);
+/// The last reply, and why a transfer failed, for the log and the metrics.
+pub(super) type Conclusion = (Reply, Option<Failed>);
 
-/// Why a transfer failed, for the log and the metrics.
-#[derive(Debug, Clone)]
-pub(super) struct Failure {
-    pub(super) text: String,
-    pub(super) cause: FailureCause,
-}
-
-impl Failure {
-    pub(super) fn new(text: impl ToString, cause: FailureCause) -> Self {
-        Self {
-            text: text.to_string(),
-            cause,
-        }
-    }
-}
+/// A failure, and the side at fault.
+pub(super) type Failed = (Failure, FailureCause);
 
 /// Sends the last markers, and checks what was stored.
 pub(super) async fn conclude(
@@ -49,14 +37,22 @@ pub(super) async fn conclude(
             } else {
                 replies::transfer_error(error)
             };
-            let failure = Failure::new(error, cause::of_transfer(error));
+            let failure = Failure {
+                text: error.to_string(),
+                is_fault: replies::is_transfer_fault(error),
+            };
+            let failure = (failure, cause::of_transfer(error));
             Ok((reply, Some(failure)))
         }
         None => {
             let error = "the data node is gone";
+            let failure = Failure {
+                text: error.to_owned(),
+                is_fault: true,
+            };
             Ok((
                 Reply::new(451, format!("Command failed. : {error}.")),
-                Some(Failure::new(error, FailureCause::Server)),
+                Some((failure, FailureCause::Server)),
             ))
         }
     }
@@ -82,7 +78,11 @@ async fn accept(
             Ok(computed) => {
                 let reply = replies::wrong_checksum(&computed, expected.as_str());
                 let error = "the checksum is not the one that was announced";
-                let failure = Failure::new(error, FailureCause::Peer);
+                let failure = Failure {
+                    text: error.to_owned(),
+                    is_fault: false,
+                };
+                let failure = (failure, FailureCause::Peer);
                 return Ok((reply, Some(failure)));
             }
             Err(error) => return Ok(failed(&error)),
@@ -115,7 +115,7 @@ async fn compute_whole(
 }
 
 fn failed(error: &StorageError) -> Conclusion {
-    let failure = Failure::new(error, cause::of_storage(error));
+    let failure = (error.into(), cause::of_storage(error));
     (replies::storage_error(error), Some(failure))
 }
 

@@ -11,11 +11,12 @@ use gridhaul_stack::{Details, Movement};
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{LOOK_AHEAD_FILES, Outcome, SequenceError, TransferError};
 
-use super::completion::{Failure, conclude};
+use super::completion::{Failed, conclude};
 use super::motion::{Motion, upcoming};
 use super::order::Order;
 use super::running::Running;
 use super::timers::NOTICE_AFTER;
+use crate::session::audit::Failure;
 use crate::session::call::Call;
 use crate::session::data::DataPort;
 use crate::session::end::End;
@@ -45,6 +46,8 @@ pub(crate) enum TransferCommand {
 pub(crate) struct Transfers {
     /// From `SITE TASKID`.
     task_id: Option<String>,
+    /// The transfer of the present command began, and has its audit record.
+    pub(crate) is_recorded: bool,
     last_channels: LastChannels,
 }
 
@@ -68,6 +71,11 @@ impl From<Outcome> for LastChannels {
 }
 
 impl Transfers {
+    /// The label from `SITE TASKID`.
+    pub(crate) fn task_id(&self) -> Option<&str> {
+        self.task_id.as_deref()
+    }
+
     /// Carries out a command. Sends all replies but the last, and returns that.
     pub(crate) async fn execute(
         &mut self,
@@ -128,8 +136,12 @@ impl Transfers {
         call.user.settle(call.negotiated.finish(end));
         let concluded = conclude(call, order, &running, outcome).await;
         let logged = match &concluded {
-            Ok((reply, error)) => (reply.code(), error.clone()),
-            Err(end) => (426, Some(Failure::new(end, FailureCause::Client))),
+            Ok((reply, failure)) => (reply.code(), failure.clone()),
+            Err(end) => {
+                let (text, is_fault) = (end.to_string(), false);
+                let failure = Failure { text, is_fault };
+                (426, Some((failure, FailureCause::Client)))
+            }
         };
         self.publish(call, order, &running, outcome, logged);
         self.last_channels = finished.map_or_else(LastChannels::default, LastChannels::from);
@@ -138,17 +150,29 @@ impl Transfers {
     }
 
     fn publish(
-        &self,
+        &mut self,
         call: &Call<'_>,
         order: &Order,
         running: &Running,
         outcome: Option<&Outcome>,
-        (code, failure): (u16, Option<Failure>),
+        (code, failure): (u16, Option<Failed>),
     ) {
+        self.is_recorded = true;
+        let (session, client) = (call.context.id, call.user.client(call.context.peer));
+        if let Some(outcome) = outcome.filter(|outcome| outcome.refused > 0) {
+            call.context
+                .publish(&telemetry::Event::DataConnectionRefused {
+                    session,
+                    peer: client.peer,
+                    refused: outcome.refused,
+                    last: outcome.last_refusal.as_ref(),
+                });
+        }
         call.context
             .publish(&telemetry::Event::TransferFinished(&telemetry::Transfer {
-                session: call.context.id,
+                session,
                 user: &call.user.name,
+                client,
                 verb: order.verb,
                 path: &order.path.to_string(),
                 started: running.started(),
@@ -165,9 +189,11 @@ impl Transfers {
                 details: outcome.map_or(&[], |outcome| outcome.details.as_slice()),
                 checksums: outcome.map_or(&[], |outcome| outcome.checksums.as_slice()),
                 code,
-                error: failure.as_ref().map(|failure| &*failure.text),
-                cause: failure.as_ref().map(|failure| failure.cause),
-                organization: call.user.organization.as_deref(),
+                error: failure.as_ref().map(|(failure, _)| &*failure.text),
+                is_fault: failure
+                    .as_ref()
+                    .is_some_and(|(failure, _)| failure.is_fault),
+                cause: failure.as_ref().map(|(_, cause)| *cause),
                 task_id: self.task_id.as_deref(),
             }));
     }

@@ -280,7 +280,7 @@ impl Counters {
         }
         let direction = direction(transfer.verb);
         self.organizations
-            .add(transfer.organization, direction, transfer.bytes);
+            .add(transfer.client.vo, direction, transfer.bytes);
         let direction = [("direction", direction)];
         self.transfer_bytes
             .get_or_create(&direction)
@@ -402,6 +402,7 @@ mod tests {
     use prometheus_client::encoding::prometheus_text::encode;
 
     use super::*;
+    use crate::telemetry::Client;
 
     #[test]
     fn a_transfer_is_within_every_bound_that_it_keeps() {
@@ -434,6 +435,10 @@ mod tests {
         Transfer {
             session: 1,
             user: "alice",
+            client: Client {
+                vo: Some("atlas"),
+                ..Client::LOCAL
+            },
             verb: TransferVerb::Retr,
             path: "/file",
             started,
@@ -451,8 +456,8 @@ mod tests {
             checksums: &[],
             code: 226,
             error: None,
+            is_fault: false,
             cause: None,
-            organization: Some("atlas"),
             task_id: None,
         }
     }

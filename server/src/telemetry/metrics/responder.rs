@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::shutdown::{Phase, PhaseWatch};
+use crate::telemetry::repeats::tell;
 
 /// The limit of connections; more wait to be accepted.
 const CONNECTIONS: usize = 16;
@@ -54,7 +55,9 @@ pub(crate) async fn respond(
                 });
             }
             Err(error) => {
-                warn!(%error, "a connection for metrics could not be accepted");
+                if let Some(untold) = tell("accept for metrics") {
+                    warn!(%error, untold, "a connection for metrics could not be accepted");
+                }
                 tokio::time::sleep(PAUSE).await;
             }
         }

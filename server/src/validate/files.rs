@@ -1,0 +1,179 @@
+//! The files that settings name must be there, and usable by the account that serves.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gridhaul_storage::{PosixOptions, PosixStorage};
+use rustix::io::Errno;
+
+use super::Validated;
+use crate::checksum_key;
+use crate::config::Config;
+use crate::passwords::{Passwords, PasswordsError};
+use crate::privileges;
+
+pub(super) fn check(validated: &mut Validated) {
+    let config = validated.config.clone();
+    check_user(validated, &config);
+    check_root(validated, &config);
+    check_security(validated, &config);
+    check_passwords(validated, &config);
+    if let Some(path) = &config.checksum_key
+        && let Err(error) = checksum_key::read(path)
+    {
+        validated.error("checksum-key", format!("checksum-key: {error}"));
+    }
+    let logs = [
+        ("transfer-log", &config.transfer_log),
+        ("log-file", &config.log.file),
+        ("audit-log", &config.log.audit),
+    ];
+    for (key, path) in logs {
+        if let Some(path) = path
+            && let Err(error) = may_append(path)
+        {
+            let text = format!(
+                "{key}: {}: {error}; the directory must exist, and the file is created in it",
+                path.display()
+            );
+            validated.error(key, text);
+        }
+    }
+}
+
+fn check_passwords(validated: &mut Validated, config: &Config) {
+    let Some(path) = &config.passwords else {
+        return;
+    };
+    let passwords = match Passwords::read(path) {
+        Ok(passwords) => passwords,
+        Err(error) => {
+            let remedy = match error {
+                PasswordsError::Line { .. } => "correct the line, or delete it",
+                _ => "`gridhaul-server passwd FILE NAME` makes the file",
+            };
+            let text = format!("passwords: {error}; {remedy}");
+            return validated.error("passwords", text);
+        }
+    };
+    // Opened when the user logs in, with the rights of the account that serves.
+    let user = &config.user;
+    let roots: BTreeSet<_> = passwords
+        .grants()
+        .filter_map(|grant| grant.root.as_ref())
+        .collect();
+    for root in roots {
+        let is_open = match privileges::is_root() {
+            true => privileges::may_reach(user, root),
+            false => fs::read_dir(root).is_ok(),
+        };
+        if !is_open {
+            let text = format!(
+                "passwords: {} is the root of a user who cannot log in: the directory is missing, or the account of the \
+                 server may not enter it; chmod o+rx it and the directories above it, or name another account with --user",
+                root.display()
+            );
+            validated.warning("passwords", text);
+        }
+    }
+}
+
+fn check_user(validated: &mut Validated, config: &Config) {
+    let user = &config.user;
+    if !privileges::is_root() {
+        if validated.sources.is_given("user") {
+            let text = format!(
+                "user '{user}' is without effect: the server was not started as root, and runs as the account that \
+                 starts it"
+            );
+            validated.warning("user", text);
+        }
+    } else if let Err(error) = privileges::check_user(user) {
+        validated.error("user", format!("user: {error}"));
+    }
+}
+
+fn check_root(validated: &mut Validated, config: &Config) {
+    let root = &config.root;
+    let of_account = |part: &OsStr| part == "$HOME" || part == "$USER";
+    if root.iter().any(of_account) {
+        return;
+    }
+    let shown = root.display();
+    // Users without a local account have the rights of the account that serves.
+    let is_own = config.anonymous.is_some() || config.passwords.is_some();
+    let options = PosixOptions {
+        read_only: true,
+        ..PosixOptions::default()
+    };
+    match PosixStorage::open(root, options) {
+        Ok(_) if is_own && privileges::is_root() && !validated.is_wrong("user") => {
+            if let Err(error) = privileges::check_entering(&config.user, root) {
+                let user = &config.user;
+                let text = format!(
+                    "root: {shown} cannot be entered by {user}, as which the server runs ({error}): chmod o+rx {shown}, \
+                     or name another account with --user"
+                );
+                validated.error("root", text);
+            }
+        }
+        Ok(_) => {}
+        // A network file system may refuse root and admit accounts.
+        Err(error) if !is_own && error.errno == Errno::ACCESS => {}
+        Err(error) => {
+            let text = format!("root: cannot serve {shown}: {error}; name a directory that exists");
+            validated.error("root", text);
+        }
+    }
+}
+
+/// Certificates, trust and maps. `check` examines what is in them, and the login process refuses what it cannot use.
+fn check_security(validated: &mut Validated, config: &Config) {
+    let mut wanted: Vec<(&str, &PathBuf)> = Vec::new();
+    if let Some(host) = &config.security.host {
+        wanted.push(("cert", &host.certificates));
+        if host.key != host.certificates {
+            wanted.push(("key", &host.key));
+        }
+    }
+    if let Some(gsi) = &config.security.gsi {
+        wanted.push(("trust", &gsi.trust));
+        wanted.extend(gsi.gridmap.as_ref().map(|path| ("gridmap", path)));
+        wanted.extend(gsi.vomsdir.as_ref().map(|path| ("vomsdir", path)));
+    }
+    for (key, path) in wanted {
+        let opened = match key {
+            "trust" | "vomsdir" => fs::read_dir(path).map(drop),
+            _ => File::open(path).map(drop),
+        };
+        if let Err(error) = opened {
+            let remedy = match error.kind() {
+                io::ErrorKind::NotFound => format!("install it, or name another one with --{key}"),
+                _ => format!(
+                    "the account that starts the server must be able to read it, or name another one with --{key}"
+                ),
+            };
+            let by = match validated.sources.is_given(key) {
+                true => "",
+                false => ", named by the environment or a default place",
+            };
+            let text = format!("{key}: {}{by}: {error}; {remedy}", path.display());
+            validated.error(key, text);
+        }
+    }
+}
+
+/// Opens a log as the server would, but does not create it.
+fn may_append(path: &Path) -> io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    match OpenOptions::new().append(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::read_dir(parent).map(drop),
+        opened => opened.map(drop),
+    }
+}

@@ -1,0 +1,69 @@
+//! Settings that the drivers of this program must know, and settings without effect.
+
+use gridhaul_stack::Registry;
+
+use super::Validated;
+use crate::config::similar;
+use crate::drivers;
+use crate::session::GSI;
+
+pub(super) fn check(validated: &mut Validated, registry: &Registry) {
+    if let Err(error) = drivers::configured_stack(&validated.config, registry) {
+        validated.error("stack", error);
+    }
+    for error in drivers::client_options_errors(&validated.config, registry) {
+        validated.error("client-options", error);
+    }
+    check_drivers(validated, registry);
+    if !validated.is_wrong("allowed-drivers") && !validated.is_wrong("anonymous-drivers") {
+        warn_of_unused_options(validated);
+    }
+}
+
+/// The drivers that clients may name must exist.
+fn check_drivers(validated: &mut Validated, registry: &Registry) {
+    let data = &validated.config.data;
+    let lists = [
+        ("allowed-drivers", data.allowed_drivers.clone()),
+        ("anonymous-drivers", data.anonymous_drivers.clone()),
+    ];
+    let known: Vec<_> = registry.drivers().map(|driver| driver.name()).collect();
+    for (key, names) in lists {
+        // Drivers of anonymous users are those of all users, unless they are given.
+        if !validated.sources.is_given(key) {
+            continue;
+        }
+        for name in &names {
+            if !known.contains(&name.as_str()) {
+                let hint = similar(name, &known);
+                let text = format!(
+                    "{key}: this program has no driver '{name}'{hint}; it has {}",
+                    known.join(", ")
+                );
+                validated.error(key, text);
+            }
+        }
+    }
+}
+
+/// Rules for drivers that clients cannot name may be there for later.
+fn warn_of_unused_options(validated: &mut Validated) {
+    let data = &validated.config.data;
+    // Clients may always name the driver that DCAU needs.
+    let may_have = |driver: &str| driver == GSI || data.may_be_asked_for(driver);
+    let unused: Vec<_> = data
+        .client_options
+        .iter()
+        .filter(|rules| !may_have(rules.driver()))
+        .map(|rules| {
+            format!(
+                "client-options '{rules}' is without effect: neither allowed-drivers nor anonymous-drivers lets clients \
+                 have {}; add it to one of them",
+                rules.driver()
+            )
+        })
+        .collect();
+    for text in unused {
+        validated.warning("client-options", text);
+    }
+}
