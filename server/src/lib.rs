@@ -5,7 +5,7 @@
 //! bytes of a file. tokio runs control channels, listeners and timers, which are many and mostly idle.
 //!
 //! ```text
-//! main ──▶ check   serve, ssh          the commands of the program
+//! main ──▶ doctor, check   serve, ssh  the commands of the program
 //!                    │
 //!                  front               the process that listens; clients before login
 //!                    │
@@ -60,6 +60,7 @@ pub mod check;
 mod checksum_key;
 pub mod config;
 mod debts;
+pub mod doctor;
 mod drivers;
 mod front;
 #[cfg(any(test, fuzzing))]

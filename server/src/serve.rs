@@ -304,6 +304,17 @@ fn reload(
     logging: &Logging,
     confined: &Confined,
 ) -> ReloadReport {
+    let report = reload_all(server, arguments, logging, confined);
+    server.count_reload(report.errors.is_empty());
+    report
+}
+
+fn reload_all(
+    server: &Server,
+    arguments: &ServeArguments,
+    logging: &Logging,
+    confined: &Confined,
+) -> ReloadReport {
     let mut report = ReloadReport::default();
     let running = server.config();
     let validated = Validated::for_reload(arguments, &confined.file).checked();

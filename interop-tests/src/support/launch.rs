@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -152,8 +152,10 @@ impl Launch {
             .stderr(File::create(&log)?);
         let mut group = ProcessGroup::start(command)?;
         let stdout = group.leader().stdout.take();
-        let line = stdout
-            .and_then(first_line)
+        let lines = stdout.map(first_lines);
+        let line = lines
+            .as_ref()
+            .and_then(|lines| lines.recv_timeout(START_LIMIT).ok())
             .ok_or_else(|| LaunchError::silent(&log))?;
         let address = self
             .address_in(&line)
@@ -163,6 +165,7 @@ impl Launch {
             root: self.root.clone(),
             address,
             gsi: !self.is_anonymous(),
+            lines: Mutex::new(lines),
             group,
             logs,
         })
@@ -295,23 +298,26 @@ impl LaunchError {
     }
 }
 
-/// The first line of a server's standard output; the rest is read and dropped.
-fn first_line(stdout: impl Read + Send + 'static) -> Option<String> {
+/// The first lines of a server's standard output; the rest is read and dropped.
+fn first_lines(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    const LINES: usize = 4;
+
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut stdout = BufReader::new(stdout);
-        let mut line = String::new();
-        if stdout
-            .by_ref()
-            .take(4096)
-            .read_line(&mut line)
-            .is_ok_and(|length| length > 0)
-        {
+        for _ in 0..LINES {
+            let mut line = String::new();
+            let read = stdout.by_ref().take(4096).read_line(&mut line);
+            if !read.is_ok_and(|length| length > 0) {
+                break;
+            }
+            // The server may be gone.
             let _ = sender.send(line);
         }
+        drop(sender);
         io::copy(&mut stdout, &mut io::sink())
     });
-    receiver.recv_timeout(START_LIMIT).ok()
+    receiver
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -20,6 +21,8 @@ pub struct Server {
     pub(super) root: PathBuf,
     pub(super) address: SocketAddr,
     pub(super) gsi: bool,
+    /// The lines after the first one of its standard output.
+    pub(super) lines: Mutex<Option<mpsc::Receiver<String>>>,
     pub(super) group: ProcessGroup,
     pub(super) logs: TempDir,
 }
@@ -33,6 +36,22 @@ impl Server {
     /// The address of its control channel.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address of the page of metrics, which our server prints after the first line; `None` if it has none.
+    ///
+    /// It can be asked for once.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        const LIMIT: Duration = Duration::from_secs(20);
+
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = lines.as_ref()?;
+        while let Ok(line) = lines.recv_timeout(LIMIT) {
+            if let Some(rest) = line.strip_prefix("Metrics at http://") {
+                return rest.split('/').next()?.parse().ok();
+            }
+        }
+        None
     }
 
     /// The directory that it serves.

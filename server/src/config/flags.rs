@@ -41,6 +41,11 @@ pub enum Command {
     /// Takes the flags of `serve`, and its file, and starts nothing. Each finding is a line that begins with ok, warning or
     /// error; if there is an error, the exit status is 1.
     Check(Box<CheckArguments>),
+    /// Examine the running server as its clients see it: names, ports, path, clock, speeds, and what limits transfers
+    ///
+    /// Takes the flags of `serve`, and its file, as the server runs with them. Each finding is a line that begins with ok,
+    /// warning or error; if there is an error, the exit status is 1.
+    Doctor(Box<DoctorArguments>),
     /// Show what a running server does
     Status(StatusArguments),
     /// Show the sessions and transfers of a running server, again and again; q ends it
@@ -74,6 +79,26 @@ pub struct CheckArguments {
     /// Check only what data channels over RDMA need: devices, libraries, memory
     #[arg(long, help_heading = "What to check")]
     pub rdma: bool,
+    /// The arguments of `serve`.
+    #[command(flatten)]
+    pub serve: ServeArguments,
+}
+
+/// The arguments of `doctor`.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub struct DoctorArguments {
+    /// Examine the path to this host: its distance and its packet size. Default port: 2811
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub peer: Option<String>,
+    /// Compare the TCP buffers with a round-trip time of this many milliseconds
+    #[arg(long, value_name = "MILLISECONDS")]
+    pub rtt: Option<f64>,
+    /// Measure the disk of this directory with a temporary file of at most 256 MiB, for at most 10 s
+    #[arg(long, value_name = "DIR")]
+    pub disk: Option<PathBuf>,
+    /// Explain the last transfers in this log of the server. Default: log-file
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
     /// The arguments of `serve`.
     #[command(flatten)]
     pub serve: ServeArguments,

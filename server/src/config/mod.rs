@@ -46,8 +46,8 @@ pub use configuration::{Anonymous, Config, Log};
 pub use data::DataConnections;
 pub use examples::flag_example;
 pub use flags::{
-    CheckArguments, Command, CommandLine, KickArguments, PasswdArguments, ServeArguments,
-    SocketArguments, StatusArguments, TopArguments, Whom,
+    CheckArguments, Command, CommandLine, DoctorArguments, KickArguments, PasswdArguments,
+    ServeArguments, SocketArguments, StatusArguments, TopArguments, Whom,
 };
 pub use keys::{KeyInForce, Keys, Source};
 pub use limits::Limits;

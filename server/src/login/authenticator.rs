@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use gridhaul_security::certificate::Certificate;
 use gridhaul_security::context::{Context, MessageKeys, MessageProtection, Step};
 use gridhaul_security::credential::Credential;
 use gridhaul_security::trust::Peer;
@@ -269,6 +270,11 @@ impl Logins for Arc<Authenticator> {
 
     fn grants(&self) -> Vec<Grant> {
         self.passwords.grants().cloned().collect()
+    }
+
+    fn host_chain(&self) -> Vec<Certificate> {
+        let host = self.host();
+        host.map_or(Vec::new(), |host| host.chain().to_vec())
     }
 
     fn host_tls(&self) -> Option<Arc<ServerConfig>> {

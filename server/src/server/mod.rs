@@ -1,6 +1,7 @@
 //! A server: how it starts, reloads and ends.
 
 mod accept;
+mod expiry;
 mod sockets;
 mod start_error;
 mod takeover;
@@ -219,6 +220,11 @@ impl PreparedServer {
             let is_loaded = || transfers.may_be_too_many();
             watch_lateness(is_loaded, |late| transfers.note_lateness(late), phase).await;
         });
+        // The front process neither reads the files nor answers scrapers.
+        if self.shared.link.get().is_none() {
+            let shared = Arc::clone(&self.shared);
+            tokio::spawn(expiry::watch_expiry(shared, shutdown.watch()));
+        }
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = self.metrics {
             MetricsSite::open(listener, &self.shared)?;
@@ -312,6 +318,7 @@ impl Server {
         settings.start().map_err(StartError::Threads)?;
         self.shared.replace(settings);
         self.shared.end_refused();
+        self.shared.take_inventory();
         match &self.shared.journal.transfer_log {
             Some(log) => {
                 log.reopen(self.shared.backend.logs())
@@ -322,6 +329,11 @@ impl Server {
             }
             None => Ok(()),
         }
+    }
+
+    /// Counts a reload, for the metrics.
+    pub(crate) fn count_reload(&self, is_good: bool) {
+        self.shared.journal.metrics.count_reload(is_good);
     }
 
     /// The connection to the front process, if there is one.

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 use super::initiator::Initiator;
+use crate::security::DelegatedMark;
 use crate::telemetry::Client;
 
 /// Prefix of the name of a new file that the client does not name.
@@ -69,6 +70,8 @@ pub(super) struct User {
     pub(super) directory: RemotePath,
     /// The name of uploads until they are complete.
     pub(super) uploads: UploadName,
+    /// Counts the delegated credential while the client is logged in.
+    pub(super) _delegated: Option<DelegatedMark>,
 }
 
 /// A home directory as a path of the session; the root if it cannot be one.

@@ -4,6 +4,7 @@ mod settings;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use gridhaul_shares::Pool;
 use gridhaul_stack::Registry;
@@ -21,9 +22,10 @@ use crate::login::LoginBackend;
 use crate::machine;
 use crate::own_addresses::OwnAddresses;
 use crate::passwords::Verifier;
+use crate::security::Inventory;
 use crate::shutdown::Refused;
 use crate::storages::Storages;
-use crate::telemetry::{Journal, Snapshot};
+use crate::telemetry::{Journal, Snapshot, log_lines_lost};
 use crate::threads::Threads;
 use crate::transfer_limit::TransferLimit;
 
@@ -54,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) journal: Journal,
     /// Sessions and transfers, for administrators.
     pub(crate) live: Arc<Live>,
+    /// When certificates and lists end.
+    pub(crate) inventory: Arc<Inventory>,
     /// In the front process: the connection to the serving process.
     pub(crate) link: OnceLock<Arc<Link>>,
     pub(crate) host: String,
@@ -104,6 +108,7 @@ impl Shared {
             backend,
             journal,
             live: Arc::default(),
+            inventory: Arc::default(),
             link: OnceLock::new(),
             host: machine::host_name(),
             refused: watch::Sender::default(),
@@ -192,6 +197,17 @@ impl Shared {
         self.refused.send_replace(Arc::new(refused));
     }
 
+    /// Takes a new inventory of certificates and lists. Blocks on files, and on the login process.
+    pub(crate) fn take_inventory(&self) {
+        let settings = self.settings();
+        if let Some(host) = &settings.config.security.host {
+            let chain = settings.logins.host_chain();
+            let security = settings.security.as_deref();
+            self.inventory
+                .refresh(security, (&host.certificates, &chain));
+        }
+    }
+
     /// The present values for the page of metrics.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let (transfers_running, transfers_waiting) = self.transfers.count();
@@ -204,6 +220,10 @@ impl Shared {
             file_threads: self.threads.files_load(),
             drivers: self.registry.gauges(),
             brokers: self.storages.brokers(),
+            broker_counts: self.storages.broker_counts(),
+            expiries: self.inventory.summaries(SystemTime::now()),
+            log_lines_lost: log_lines_lost(),
+            process: machine::process_facts(),
         }
     }
 }

@@ -219,9 +219,11 @@ impl Journal {
     }
 
     fn write_transfer_log(&self, transfer: &Transfer<'_>) {
-        if let Some(Err(error)) = self.transfer_log.as_ref().map(|log| log.record(transfer))
-            && let Some(untold) = tell("transfer log")
-        {
+        let Some(Err(error)) = self.transfer_log.as_ref().map(|log| log.record(transfer)) else {
+            return;
+        };
+        self.metrics.count_lost_transfer_line();
+        if let Some(untold) = tell("transfer log") {
             warn!(%error, untold, "the transfer log cannot be written");
         }
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
@@ -23,6 +24,13 @@ use super::journald::{self, Journal};
 use super::json_lines::JsonLines;
 use crate::config::{Log, LogFormat};
 
+/// Lines that could not be written.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// The number of log lines of this process that could not be written.
+pub(crate) fn log_lines_lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
 /// The target of audit records: logins, refusals, transfers, and changes of names and attributes.
 pub(super) const AUDIT: &str = "audit";
 
@@ -255,11 +263,14 @@ impl io::Write for LineWriter<'_> {
         };
         let text = harmless(&String::from_utf8_lossy(text)).into_owned();
         let harmless = [text.as_bytes(), end].concat();
-        match self.0 {
-            Some(file) => file.append(&harmless)?,
-            None => io::stderr().lock().write_all(&harmless)?,
+        let written = match self.0 {
+            Some(file) => file.append(&harmless),
+            None => io::stderr().lock().write_all(&harmless),
+        };
+        if written.is_err() {
+            LOST.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(line.len())
+        written.map(|()| line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -293,6 +304,19 @@ mod tests {
             log.contains("shown=a\\u000a2026") && log.contains("ünï-漢字"),
             "{log}"
         );
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted() {
+        let full = open(Path::new("/dev/full")).expect("opened");
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .log_internal_errors(false)
+            .with_writer(Output(Some(full)));
+        let subscriber = tracing_subscriber::registry().with(lines);
+        let before = log_lines_lost();
+        tracing::subscriber::with_default(subscriber, || tracing::info!("lost"));
+        assert_eq!(log_lines_lost(), before + 1);
     }
 
     #[test]

@@ -19,12 +19,12 @@ mod repeats;
 mod transfer_log;
 
 pub(crate) use append_file::{OpenLogs, OwnRights};
-pub(crate) use event::{Client, Event, FileOperation, Transfer};
+pub(crate) use event::{Client, Event, FailureCause, FileOperation, Transfer};
 pub(crate) use front_counts::FrontCounts;
 pub(crate) use journal::Journal;
 pub(crate) use lateness::watch_lateness;
 pub use logging::LoggingError;
-pub(crate) use logging::{LogFiles, Logging};
-pub(crate) use metrics::Snapshot;
+pub(crate) use logging::{LogFiles, Logging, log_lines_lost};
+pub(crate) use metrics::{ExpirySummary, Snapshot};
 pub(crate) use repeats::tell;
 pub(crate) use transfer_log::TransferLog;

@@ -2,6 +2,7 @@
 
 mod audit;
 mod contract;
+mod doctor;
 mod faults;
 mod front;
 mod grid;

@@ -45,6 +45,11 @@ pub(super) async fn attach(
         .ok_or("The server failed.")?
         .map_err(|error| refused(&error))?;
     let home = home.unwrap_or_else(|| home_directory(&node.home()));
+    let delegated = initiator.and_then(|initiator| initiator.delegated.as_ref().ok()?.as_ref());
+    let delegated = delegated.map(|credential| {
+        let inventory = &context.shared.inventory;
+        inventory.delegated(credential.expires())
+    });
     let user = User {
         name,
         is_anonymous,
@@ -56,6 +61,7 @@ pub(super) async fn attach(
         directory: home.clone(),
         home,
         uploads,
+        _delegated: delegated,
     };
     context.publish(&Event::LoggedIn {
         session: context.id,

@@ -11,7 +11,7 @@ use gridhaul_stack::{Details, Movement};
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{LOOK_AHEAD_FILES, Outcome, SequenceError, TransferError};
 
-use super::completion::conclude;
+use super::completion::{Failed, conclude};
 use super::motion::{Motion, upcoming};
 use super::order::Order;
 use super::running::Running;
@@ -24,7 +24,7 @@ use crate::session::failure::Failure;
 use crate::session::replies;
 use crate::shutdown::Phase;
 use crate::status::Activity;
-use crate::telemetry;
+use crate::telemetry::{self, FailureCause};
 use crate::transfer_verb::TransferVerb;
 
 /// A command that moves data, or concerns transfers.
@@ -163,7 +163,8 @@ impl Transfers {
             Ok((reply, failure)) => (reply.code(), failure.clone()),
             Err(end) => {
                 let (text, is_fault) = (end.to_string(), false);
-                (426, Some(Failure { text, is_fault }))
+                let failure = Failure { text, is_fault };
+                (426, Some((failure, FailureCause::Client)))
             }
         };
         self.publish(call, order, &running, outcome, logged);
@@ -178,7 +179,7 @@ impl Transfers {
         order: &Order,
         running: &Running,
         outcome: Option<&Outcome>,
-        (code, failure): (u16, Option<Failure>),
+        (code, failure): (u16, Option<Failed>),
     ) {
         self.is_recorded = true;
         let (session, client) = (call.context.id, call.user.client(call.context.peer));
@@ -212,8 +213,11 @@ impl Transfers {
                 details: outcome.map_or(&[], |outcome| outcome.details.as_slice()),
                 checksums: outcome.map_or(&[], |outcome| outcome.checksums.as_slice()),
                 code,
-                error: failure.as_ref().map(|failure| &*failure.text),
-                is_fault: failure.as_ref().is_some_and(|failure| failure.is_fault),
+                error: failure.as_ref().map(|(failure, _)| &*failure.text),
+                is_fault: failure
+                    .as_ref()
+                    .is_some_and(|(failure, _)| failure.is_fault),
+                cause: failure.as_ref().map(|(_, cause)| *cause),
                 task_id: self.task_id.as_deref(),
             }));
     }
