@@ -68,7 +68,10 @@ impl AdminSite {
                 ServerPhase::Serving => text(OK, "ok"),
                 ServerPhase::Draining => text(StatusCode::SERVICE_UNAVAILABLE, "draining"),
             },
-            _ => text(StatusCode::NOT_FOUND, "There is nothing here."),
+            path => match page::module(path) {
+                Some(module) => answer(OK, "text/javascript; charset=utf-8", module),
+                None => text(StatusCode::NOT_FOUND, "There is nothing here."),
+            },
         }
     }
 
