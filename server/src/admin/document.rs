@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 
 use crate::shared::Shared;
-use crate::status::{Counts, History, ProcessStatus, ServerPhase, ServerStatus, Status, utc};
+use crate::status::{Counts, ProcessStatus, ServerPhase, ServerStatus, Status, utc};
+use crate::telemetry::PROBLEMS;
 use crate::version::VERSION_NUMBER;
 
 /// What does not change while the server runs.
@@ -24,9 +25,9 @@ pub(super) fn status(shared: &Shared, facts: &Facts, phase: ServerPhase) -> Stat
         counts: counts(shared),
         sessions: Vec::new(),
         transfers: Vec::new(),
-        history: History::default(),
-        refusals: Vec::new(),
-        errors: Vec::new(),
+        history: shared.journal.history.status(),
+        refusals: shared.journal.refusals.list(),
+        errors: PROBLEMS.list(),
         credentials: Vec::new(),
         rdma: Vec::new(),
         configuration: Vec::new(),

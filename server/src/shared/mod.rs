@@ -19,7 +19,7 @@ use crate::machine;
 use crate::own_addresses::OwnAddresses;
 use crate::passwords::Verifier;
 use crate::storages::Storages;
-use crate::telemetry::{Journal, Snapshot};
+use crate::telemetry::{Journal, PROBLEMS, Reading, Snapshot, Totals};
 use crate::threads::Threads;
 use crate::transfer_limit::TransferLimit;
 
@@ -172,6 +172,23 @@ impl Shared {
             file_threads: self.threads.files_load(),
             drivers: self.registry.gauges(),
             brokers: self.storages.brokers(),
+        }
+    }
+
+    /// The values for a sample of the history. `processes` are the other processes of the server.
+    pub(crate) fn reading(&self, processes: &[u32]) -> Reading {
+        let all = processes.iter().copied().chain([std::process::id()]);
+        let (transfers, _) = self.transfers.count();
+        Reading {
+            totals: Totals {
+                sent_bytes: 0,
+                received_bytes: 0,
+                processor_time: all.map(machine::processor_time).sum(),
+                refusals: self.journal.refusals_total(),
+                errors: PROBLEMS.total(),
+            },
+            sessions: self.open_sessions(),
+            transfers,
         }
     }
 }

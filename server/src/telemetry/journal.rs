@@ -1,8 +1,10 @@
 //! Publishes events: writes them to the log and the transfer log, and counts them.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use gridhaul_security::voms::Fqan;
 use gridhaul_shares::Network;
@@ -11,9 +13,12 @@ use tracing::{debug, info, warn};
 
 use super::event::{Event, Transfer, source_name};
 use super::front_counts::FrontCounts;
+use super::history::History;
 use super::metrics::Metrics;
 use super::notices::Notices;
+use super::recent::Refusals;
 use super::transfer_log::TransferLog;
+use crate::status::{RefusalStatus, utc};
 
 /// The destination of events.
 #[derive(Debug, Default)]
@@ -22,6 +27,20 @@ pub(crate) struct Journal {
     pub(crate) metrics: Metrics,
     refused: Refused,
     notices: Notices,
+    pub(crate) history: History,
+    /// The latest refusals that got a line, and those of the front process.
+    pub(crate) refusals: Refusals,
+    /// In the front process: takes the refusals to the serving process.
+    forward: OnceLock<Forward>,
+}
+
+/// Takes a refusal to another process.
+struct Forward(Box<dyn Fn(RefusalStatus) + Send + Sync>);
+
+impl fmt::Debug for Forward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Forward")
+    }
 }
 
 /// Counters of refusals since the start. Each log line about a refusal has the count, so that any line shows a flood. A
@@ -42,6 +61,10 @@ impl Counter {
     fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed) + 1
     }
+
+    fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Journal {
@@ -50,8 +73,7 @@ impl Journal {
         Self {
             transfer_log,
             metrics: Metrics::with_front(front),
-            refused: Refused::default(),
-            notices: Notices::default(),
+            ..Self::default()
         }
     }
 
@@ -60,9 +82,26 @@ impl Journal {
         Self {
             transfer_log: None,
             metrics: Metrics::Front(counts),
-            refused: Refused::default(),
-            notices: Notices::default(),
+            ..Self::default()
         }
+    }
+
+    /// In the front process: refusals go to the serving process, which shows them.
+    pub(crate) fn forward_refusals(&self, take: impl Fn(RefusalStatus) + Send + Sync + 'static) {
+        self.forward.get_or_init(|| Forward(Box::new(take)));
+    }
+
+    /// The number of refusals since the start, of the front process too.
+    pub(crate) fn refusals_total(&self) -> u64 {
+        let refused = &self.refused;
+        let here = [
+            &refused.connections,
+            &refused.authentications,
+            &refused.logins,
+            &refused.commands,
+        ];
+        let here: u64 = here.map(Counter::value).iter().sum();
+        here + self.metrics.front().map_or(0, |front| front.refusals())
     }
 
     /// Counts and logs the event.
@@ -74,6 +113,7 @@ impl Journal {
                 let count = self.refused.connections.next();
                 if let Some(untold) = self.untold(peer.ip()) {
                     warn!(%peer, reason, count, untold, "connection refused");
+                    self.keep("connection refused", &peer, (None, None), reason);
                 }
             }
             Event::NotAccepted { error } => {
@@ -103,6 +143,7 @@ impl Journal {
                 let count = self.refused.authentications.next();
                 if let Some(untold) = self.untold(peer) {
                     warn!(session, %peer, mechanism, reason, count, untold, "authentication failed");
+                    self.keep("authentication failed", &peer, (None, None), reason);
                 }
             }
             Event::SecurityUnusable { session, reason } => {
@@ -131,6 +172,7 @@ impl Journal {
                 let count = self.refused.logins.next();
                 if let Some(untold) = self.untold(peer) {
                     warn!(session, %peer, user, identity, reason, count, untold, "login failed");
+                    self.keep("login failed", &peer, (Some(user), identity), reason);
                 }
             }
             Event::ProtectionBroken {
@@ -142,6 +184,7 @@ impl Journal {
                 let count = self.refused.commands.next();
                 if let Some(untold) = self.untold(peer) {
                     warn!(session, %peer, identity, reason, count, untold, "a command was refused");
+                    self.keep("a command was refused", &peer, (None, identity), reason);
                 }
             }
             Event::ClientInfo { session, info } => debug!(session, info, "client"),
@@ -165,6 +208,28 @@ impl Journal {
     /// Whether a refusal of this peer gets a line; then the number of refusals without a line before.
     fn untold(&self, peer: IpAddr) -> Option<u64> {
         self.notices.tell(Network::of(peer), Instant::now())
+    }
+
+    /// Keeps a refusal for administrators. A flood of one network is as short here as in the log.
+    fn keep(
+        &self,
+        event: &str,
+        peer: &dyn fmt::Display,
+        (user, identity): (Option<&str>, Option<&str>),
+        reason: &str,
+    ) {
+        let refusal = RefusalStatus {
+            time: utc(SystemTime::now()),
+            event: event.to_owned(),
+            peer: peer.to_string(),
+            user: user.map(ToOwned::to_owned),
+            identity: identity.map(ToOwned::to_owned),
+            reason: reason.to_owned(),
+        };
+        match self.forward.get() {
+            Some(Forward(take)) => take(refusal),
+            None => self.refusals.add(refusal),
+        }
     }
 
     fn transfer_finished(&self, transfer: &Transfer<'_>) {

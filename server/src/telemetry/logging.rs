@@ -17,6 +17,7 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry};
 
 use super::append_file::AppendFile;
+use super::recent::{Collect, PROBLEMS};
 use crate::config::{Log, LogFormat};
 
 /// The running log.
@@ -75,6 +76,7 @@ impl Logging {
         tracing_subscriber::registry()
             .with(filter)
             .with(lines)
+            .with(Collect(&PROBLEMS))
             .try_init()?;
         Ok(Self {
             file,

@@ -6,18 +6,22 @@
 mod append_file;
 mod event;
 mod front_counts;
+mod history;
 mod journal;
 mod lateness;
 mod logging;
 mod metrics;
 mod notices;
+mod recent;
 mod transfer_log;
 
 pub(crate) use event::{Event, Transfer};
 pub(crate) use front_counts::FrontCounts;
+pub(crate) use history::{Reading, Totals, keep_history};
 pub(crate) use journal::Journal;
 pub(crate) use lateness::watch_lateness;
 pub(crate) use logging::Logging;
 pub use logging::LoggingError;
 pub(crate) use metrics::Snapshot;
+pub(crate) use recent::PROBLEMS;
 pub(crate) use transfer_log::TransferLog;

@@ -1,8 +1,8 @@
 // A table whose rows keep their identity: sortable, with a filter and pages, so that thousands of rows stay usable. Only the
 // rows of one page are in the document.
 //
-// While the pointer, the focus or a selection is inside, the order of the rows is held, and rows that have ended stay, marked
-// as ended. So nothing moves away from under a user.
+// While the pointer, the focus or a selection is inside, the order of the rows is held. Rows that have ended stay, marked as
+// ended, while they have the focus, or while the pointer or a selection is inside. So nothing moves away from under a user.
 
 import { count, visible } from "./format.js";
 import { element, setAttribute, setText } from "./dom.js";
@@ -109,11 +109,14 @@ export class DataTable {
   }
 
   isHeld() {
-    if (this.body.contains(document.activeElement) || this.body.matches(":hover")) {
-      return true;
-    }
+    return this.body.contains(document.activeElement) || this.isTouched();
+  }
+
+  /** Whether the pointer or a selection is inside. */
+  isTouched() {
     const selection = document.getSelection();
-    return Boolean(selection && !selection.isCollapsed && this.body.contains(selection.anchorNode));
+    const isSelected = selection && !selection.isCollapsed && this.body.contains(selection.anchorNode);
+    return Boolean(isSelected) || this.body.matches(":hover");
   }
 
   draw(byUser) {
@@ -158,10 +161,12 @@ export class DataTable {
     this.matching = keyed.map(([, , row]) => row);
   }
 
-  /** The rows on display in their order, including those that have ended; then new ones while there is room. */
+  /** The rows on display in their order, including some that have ended; then new ones while there is room. */
   inHeldOrder(page) {
     const present = new Map(this.matching.map((row) => [this.id(row), row]));
-    const kept = this.order.map((id) => present.get(id) ?? { ended: true, id, row: this.lines.get(id).row });
+    const isTouched = this.isTouched();
+    const stays = (id) => present.has(id) || isTouched || this.lines.get(id).line.contains(document.activeElement);
+    const kept = this.order.filter(stays).map((id) => present.get(id) ?? { ended: true, id });
     const known = new Set(this.order);
     const room = Math.max(0, this.size - kept.length);
     return kept.concat(page.filter((row) => !known.has(this.id(row))).slice(0, room));
@@ -201,7 +206,6 @@ export class DataTable {
       }
       return;
     }
-    entry.row = row;
     this.columns.forEach((column, index) => column.cell(entry.line.cells[index], row));
   }
 
