@@ -5,10 +5,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::launch::START_LIMIT;
 use super::process_group::ProcessGroup;
 use super::program::Kind;
 use super::url;
@@ -22,6 +24,8 @@ pub struct Server {
     pub(super) gsi: bool,
     pub(super) group: ProcessGroup,
     pub(super) logs: TempDir,
+    /// What it writes to its standard output after the first line.
+    pub(super) lines: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Server {
@@ -67,6 +71,22 @@ impl Server {
             format!("gsiftp://localhost:{}", self.address.port())
         } else {
             format!("ftp://{}", self.address)
+        }
+    }
+
+    /// The URL of the administration page of our server, which writes it when it starts.
+    ///
+    /// # Panics
+    ///
+    /// When the server was started without `--admin-listen`, or this is called twice.
+    pub fn administration(&self) -> String {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let line = lines.recv_timeout(START_LIMIT);
+            let line = line.expect("the server writes the address of its administration page");
+            if let Some(url) = line.strip_prefix("Administration at ") {
+                return url.trim_end().to_owned();
+            }
         }
     }
 
