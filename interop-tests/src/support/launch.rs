@@ -10,15 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use super::pki::Pki;
 use super::process_group::ProcessGroup;
 use super::program::{Kind, ProgramError};
-use super::server::Server;
-
-/// The time limit for a server to start listening.
-pub(super) const START_LIMIT: Duration = Duration::from_secs(20);
+use super::server::{START_LIMIT, Server};
 
 /// The option of both programs that accepts accounts without a login shell: those of the tests are
 /// Debian's own.

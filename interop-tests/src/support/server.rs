@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::launch::START_LIMIT;
 use super::process_group::ProcessGroup;
 use super::program::Kind;
 use super::url;
+
+/// The time limit for a server to start listening, and for each line that it writes then.
+pub(super) const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// A server that runs until it is dropped.
 #[derive(Debug)]

@@ -18,7 +18,24 @@ pub(crate) fn processor_time(process: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    #[test]
+    fn the_time_of_another_process_is_known_until_it_ends() {
+        let mut busy = Command::new("sh");
+        let mut busy = busy
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .expect("sh");
+        while processor_time(busy.id()) < Duration::from_millis(20) {
+            std::thread::yield_now();
+        }
+        busy.kill().expect("killed");
+        busy.wait().expect("ended");
+        assert_eq!(processor_time(busy.id()), Duration::ZERO);
+    }
 
     #[test]
     fn work_takes_time_and_processes_that_do_not_exist_take_none() {

@@ -1,6 +1,6 @@
 //! The latest refusals and the latest warnings and errors, for administrators who look at the page instead of the log.
 //!
-//! Both lists have a fixed number of entries with texts of bounded length, whatever clients send.
+//! Clients choose the texts, so both lists are bounded in the number and the length of their entries.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};

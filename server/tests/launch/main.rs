@@ -4,6 +4,7 @@ mod contract;
 mod front;
 mod processes;
 mod program;
+mod recent;
 mod reload;
 mod renewal;
 mod roots;

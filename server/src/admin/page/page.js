@@ -43,6 +43,11 @@ async function poll() {
   asking = true;
   try {
     const response = await fetch("/status.json", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+    if (response.status === 401) {
+      // The cookie has expired: the server answers with the form for the secret.
+      location.reload();
+      return;
+    }
     if (!response.ok) {
       throw new Error(`the server answers ${response.status} ${response.statusText}`);
     }
