@@ -8,7 +8,8 @@ use gridhaul_server::config::{
     CheckArguments, Command, CommandLine, PasswdArguments, ServeArguments,
 };
 use gridhaul_server::passwords::{self, Grant, PasswordsError};
-use gridhaul_server::{check, serve, ssh};
+use gridhaul_server::terminal::TerminalError;
+use gridhaul_server::{check, serve, ssh, terminal};
 
 fn main() -> ExitCode {
     let line = CommandLine::parse();
@@ -17,6 +18,11 @@ fn main() -> ExitCode {
         Some(Command::Serve(arguments)) => run(&arguments),
         Some(Command::Check(arguments)) => check(&arguments),
         Some(Command::Ssh(arguments)) => ssh::serve(&arguments).map_err(|error| error.to_string()),
+        Some(Command::Status(arguments)) => told(terminal::status(&arguments)),
+        Some(Command::Top(arguments)) => told(terminal::top(&arguments)),
+        Some(Command::Kick(arguments)) => told(terminal::kick(&arguments)),
+        Some(Command::Drain(arguments)) => told(terminal::drain(&arguments)),
+        Some(Command::Reload(arguments)) => told(terminal::reload(&arguments)),
         None => run(&line.serve),
     };
     match done {
@@ -30,6 +36,10 @@ fn main() -> ExitCode {
 
 fn run(arguments: &ServeArguments) -> Result<(), String> {
     serve::serve(arguments).map_err(|error| error.to_string())
+}
+
+fn told(done: Result<(), TerminalError>) -> Result<(), String> {
+    done.map_err(|error| error.to_string())
 }
 
 fn check(arguments: &CheckArguments) -> Result<(), String> {

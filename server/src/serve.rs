@@ -17,6 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
 use tracing::{error, info, warn};
 
+use crate::admin::{Done, Order, ReloadReport, ServerAction};
 use crate::config::{Config, ConfigError, ServeArguments};
 use crate::front::{FrontProcess, FrontProcessError};
 use crate::helpers::{self, Helper};
@@ -210,7 +211,7 @@ impl Signals {
 }
 
 async fn run(
-    server: Server,
+    mut server: Server,
     mut signals: Signals,
     ended: Receiver<Helper>,
     arguments: &ServeArguments,
@@ -218,11 +219,33 @@ async fn run(
     confined: &Confined,
 ) -> Result<(), ServeError> {
     let mut gone = pin!(helpers::gone(ended));
+    let mut drains = 0;
     let ends = loop {
         tokio::select! {
-            _ = signals.hang_up.recv() => reload(&server, arguments, logging, confined),
+            _ = signals.hang_up.recv() => {
+                reload(&server, arguments, logging, confined);
+            }
             _ = signals.terminate.recv() => break Ok(()),
             _ = signals.interrupt.recv() => break Ok(()),
+            Some(Order { by, action, done }) = server.next_order() => {
+                warn!(by, ?action, "an administrator gives an order");
+                let result = match action {
+                    ServerAction::Reload => {
+                        Done::Reloaded(reload(&server, arguments, logging, confined))
+                    }
+                    ServerAction::LogLevel(level) => set_level(&server, logging, &level),
+                    ServerAction::Drain => {
+                        server.stop_accepting();
+                        drains += 1;
+                        Done::Done
+                    }
+                };
+                // An administrator who does not wait gets no result.
+                let _ = done.send(result);
+                if drains > 1 {
+                    break Ok(());
+                }
+            }
             helper = &mut gone => {
                 // The transfers finish first. Then the exit status tells the service manager to start the server again.
                 error!("{helper} has ended: no more logins; restart the server");
@@ -237,21 +260,49 @@ async fn run(
     ends
 }
 
-fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confined: &Confined) {
+/// Changes the level of the log of this process, until the next reload.
+fn set_level(server: &Server, logging: &Logging, level: &str) -> Done {
+    match logging.set_level(level) {
+        Ok(()) => {
+            server.note_log_level(level);
+            Done::Done
+        }
+        Err(error) => Done::Failed(error.to_string()),
+    }
+}
+
+/// Reads the configuration again, for SIGHUP and for administrators.
+fn reload(
+    server: &Server,
+    arguments: &ServeArguments,
+    logging: &Logging,
+    confined: &Confined,
+) -> ReloadReport {
+    let mut report = ReloadReport::default();
+    let running = server.config();
     let (config, kept) = match Config::load_with(arguments, &confined.file) {
-        Ok(config) => config.reloaded(&server.config()),
+        Ok(config) => config.reloaded(&running),
         Err(error) => {
             error!(%error, "the configuration is wrong; everything stays as it was");
-            return;
+            report.errors.push(error.to_string());
+            return report;
         }
     };
     if let Err(error) = logging.reload(&config.log) {
         error!(%error, "the log was not reloaded");
+        report.errors.push(error.to_string());
     }
     confined.sandbox.warn_of_new(&config, &confined.process);
+    let changed = config.keys.changed_since(&running.keys);
     match server.reload(config) {
-        Ok(()) => info!("reloaded"),
-        Err(error) => error!(%error, "not everything was reloaded"),
+        Ok(()) => {
+            info!(applied = changed.join(" "), "reloaded");
+            report.applied = changed;
+        }
+        Err(error) => {
+            error!(%error, "not everything was reloaded");
+            report.errors.push(error.to_string());
+        }
     }
     confined.sandbox.warn_of_new_users(server.grants());
     if let Some(front) = server.front() {
@@ -259,12 +310,14 @@ fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confin
         let file = file.and_then(|path| confined.file.open(path).ok());
         front.reload(file.map(OwnedFd::from), logging.descriptor());
     }
-    for name in kept {
+    for name in &kept {
         warn!(
             setting = name.as_str(),
             "a change of this setting needs a restart"
         );
     }
+    report.needs_restart = kept;
+    report
 }
 
 /// Writes to standard output that the server listens, and how to try it. A failure to write is not an error.

@@ -43,6 +43,7 @@ pub enum TransferError {
         CancelReason::ControlChannelLost => "the control channel was lost",
         CancelReason::Stalled => "the transfer stalled: too few bytes moved for too long",
         CancelReason::Shutdown => "the server is shutting down",
+        CancelReason::Administrator => "ended by the administrator",
     })]
     Cancelled(CancelReason),
     /// The server is out of a resource: threads, memory, descriptors.
@@ -73,6 +74,8 @@ pub enum CancelReason {
     Stalled,
     /// The server shuts down.
     Shutdown,
+    /// An administrator of the server ended it.
+    Administrator,
 }
 
 /// Why a transfer does not fit the commands before it.

@@ -155,7 +155,7 @@ pub use look_ahead::LOOK_AHEAD_FILES;
 pub use node::{
     AttachError, ChecksumRequest, ConnectRequest, DataNode, Event, EventSink, Handling,
     LineIterator, LineSource, ListenFailure, ListenRequest, NodeAccount, NodeLoad, NodeSession,
-    OpenLines, Outcome, Placement, Plan, Progress, Refusal, Relabel, RunningTransfer, SyncPolicy,
-    Task, WorkerLoad,
+    OpenLines, Outcome, Placement, Plan, Progress, Refusal, Relabel, RunningTransfer, Survey,
+    SyncPolicy, Task, WorkerLoad,
 };
 pub use reach::{Reach, Unreachable, destinations};

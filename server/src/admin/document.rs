@@ -3,8 +3,12 @@
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 
+use crate::config::{Reload, Source};
 use crate::shared::Shared;
-use crate::status::{Counts, ProcessStatus, ServerPhase, ServerStatus, Status, utc};
+use crate::status::{
+    Counts, KeySource, KeyStatus, ProcessStatus, ServerPhase, ServerStatus, Status, TakesEffect,
+    utc,
+};
 use crate::telemetry::PROBLEMS;
 use crate::version::VERSION_NUMBER;
 
@@ -23,14 +27,14 @@ pub(super) fn status(shared: &Shared, facts: &Facts, phase: ServerPhase) -> Stat
     Status {
         server: server(shared, facts, phase),
         counts: counts(shared),
-        sessions: Vec::new(),
-        transfers: Vec::new(),
+        sessions: shared.live.sessions(),
+        transfers: shared.live.transfers(),
         history: shared.journal.history.status(),
         refusals: shared.journal.refusals.list(),
         errors: PROBLEMS.list(),
         credentials: Vec::new(),
         rdma: Vec::new(),
-        configuration: Vec::new(),
+        configuration: configuration(shared),
         nodes: Vec::new(),
     }
 }
@@ -48,6 +52,25 @@ fn server(shared: &Shared, facts: &Facts, phase: ServerPhase) -> ServerStatus {
         log_level: shared.settings().config.log.level.clone(),
         processes: facts.processes.clone(),
     }
+}
+
+fn configuration(shared: &Shared) -> Vec<KeyStatus> {
+    let config = shared.settings().config;
+    let keys = config.keys.all().iter();
+    keys.map(|key| KeyStatus {
+        key: key.key.clone(),
+        value: key.value.clone(),
+        source: match key.source {
+            Source::Default => KeySource::Default,
+            Source::File => KeySource::File,
+            Source::Flag => KeySource::Flag,
+        },
+        takes_effect: match key.reload {
+            Reload::Live => TakesEffect::Reload,
+            Reload::Restart => TakesEffect::Restart,
+        },
+    })
+    .collect()
 }
 
 fn counts(shared: &Shared) -> Counts {

@@ -66,11 +66,7 @@ impl Administration {
 /// When the interface would be open to the network: without TLS everybody on the path could read the token, and without a
 /// token or certificates of clients there is no way to tell who asks.
 pub(super) fn resolve(settings: &mut Settings) -> Result<Administration, ConfigError> {
-    let socket = match settings.admin_socket.take() {
-        None => AdminSocket::Default,
-        Some(path) if path == Path::new("none") => AdminSocket::None,
-        Some(path) => AdminSocket::At(path),
-    };
+    let socket = socket(settings);
     let admin = Administration {
         listen: settings.admin_listen,
         socket,
@@ -127,6 +123,15 @@ pub(super) fn resolve(settings: &mut Settings) -> Result<Administration, ConfigE
         _ => {}
     }
     Ok(admin)
+}
+
+/// The Unix socket in settings.
+pub(super) fn socket(settings: &mut Settings) -> AdminSocket {
+    match settings.admin_socket.take() {
+        None => AdminSocket::Default,
+        Some(path) if path == Path::new("none") => AdminSocket::None,
+        Some(path) => AdminSocket::At(path),
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use gridhaul_transfer::Handling;
 use super::accounts::LocalAccounts;
 use super::admin::Administration;
 use super::data::DataConnections;
+use super::keys::Keys;
 use super::limits::Limits;
 use super::security::Security;
 use super::values::LogFormat;
@@ -49,6 +50,8 @@ pub struct Config {
     pub checksum_key: Option<PathBuf>,
     /// The log.
     pub log: Log,
+    /// The settings that it was made of, for administrators.
+    pub keys: Keys,
 }
 
 /// The access of anonymous users.

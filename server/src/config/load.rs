@@ -1,12 +1,15 @@
 //! From the arguments of a command to a configuration.
 
+use std::path::Path;
+
 use gridhaul_security::files::{OpenFiles, OwnRights};
 
-use super::admin::Administration;
+use super::admin::{AdminSocket, Administration};
 use super::configuration::Config;
 use super::error::ConfigError;
 use super::file;
 use super::flags::ServeArguments;
+use super::resolve::DEFAULT_LISTEN;
 use super::settings::Settings;
 use super::values::DataHosts;
 
@@ -31,13 +34,33 @@ impl Config {
                 anonymous: Some(true),
                 ..Settings::default()
             };
-            return Self::resolve(settings);
+            return Self::made_of(settings, Settings::default());
         }
-        let config = Self::resolve(settings(arguments, opener)?)?;
+        let (flags, file) = (arguments.settings.clone(), from_file(arguments, opener)?);
+        let config = Self::made_of(flags, file)?;
         if !config.lets_anybody_in() {
             return Err(ConfigError::NobodyCanLogIn);
         }
         Ok(config)
+    }
+
+    /// The socket of the administration interface in a configuration file, and the port of the first listener: what a
+    /// program needs that talks to the server of the file.
+    ///
+    /// # Errors
+    ///
+    /// When the file is wrong.
+    pub(crate) fn admin_socket_of(path: &Path) -> Result<(AdminSocket, u16), ConfigError> {
+        let mut settings = file::read(path, &OwnRights)?;
+        let listen = settings.listen.as_ref().and_then(|listen| listen.first());
+        let port = listen.map_or(DEFAULT_LISTEN.port(), |address| address.port());
+        Ok((super::admin::socket(&mut settings), port))
+    }
+
+    fn made_of(flags: Settings, file: Settings) -> Result<Self, ConfigError> {
+        let keys = flags.keys(&file);
+        let config = Self::resolve(flags.or(file))?;
+        Ok(Self { keys, ..config })
     }
 
     /// The configuration of the arguments of `ssh`, which has a single user: settings about logins are ignored. As with
@@ -48,7 +71,8 @@ impl Config {
     ///
     /// When the file is wrong or the settings do not fit together.
     pub fn load_for_ssh(arguments: &ServeArguments) -> Result<Self, ConfigError> {
-        let settings = settings(arguments, &OwnRights)?;
+        let from_file = from_file(arguments, &OwnRights)?;
+        let settings = arguments.settings.clone().or(from_file);
         if settings.encrypt_data == Some(true) {
             return Err(ConfigError::SshIsClear);
         }
@@ -95,13 +119,12 @@ impl Config {
     }
 }
 
-/// The settings of the flags, and of the file that they name.
-fn settings(arguments: &ServeArguments, opener: &dyn OpenFiles) -> Result<Settings, ConfigError> {
-    let from_file = match &arguments.config {
+/// The settings of the file that the flags name.
+fn from_file(arguments: &ServeArguments, opener: &dyn OpenFiles) -> Result<Settings, ConfigError> {
+    Ok(match &arguments.config {
         Some(path) => file::read(path, opener)?,
         None => Settings::default(),
-    };
-    Ok(arguments.settings.clone().or(from_file))
+    })
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod error;
 mod file;
 mod flags;
 mod globus_tls;
+mod keys;
 mod limits;
 mod load;
 mod max_startups;
@@ -37,7 +38,11 @@ pub use configuration::{Anonymous, Config, Log};
 pub use data::DataConnections;
 pub use error::ConfigError;
 pub use file::FileError;
-pub use flags::{CheckArguments, Command, CommandLine, PasswdArguments, ServeArguments};
+pub use flags::{
+    CheckArguments, Command, CommandLine, KickArguments, PasswdArguments, ServeArguments,
+    SocketArguments, StatusArguments, TopArguments, Whom,
+};
+pub use keys::{KeyInForce, Keys, Source};
 pub use limits::Limits;
 pub use max_startups::{MaxStartups, MaxStartupsError};
 pub use places::HostFiles;

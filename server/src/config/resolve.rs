@@ -7,13 +7,15 @@ use gridhaul_transfer::Handling;
 
 use super::configuration::{Anonymous, Config, Log};
 use super::error::ConfigError;
+use super::keys::Keys;
 use super::ranges::not_empty;
 use super::settings::Settings;
 use super::values::ArrivalChecksums;
 use super::{accounts, admin, data, limits, security};
 
 /// The address of a server without `--listen`.
-const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2811);
+pub(super) const DEFAULT_LISTEN: SocketAddr =
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2811);
 
 impl Config {
     /// The configuration of these settings, with defaults.
@@ -71,6 +73,7 @@ impl Config {
                 format: settings.log_format.unwrap_or_default(),
                 level: settings.log_level.unwrap_or_else(|| "info".to_owned()),
             },
+            keys: Keys::default(),
         })
     }
 }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::authorization::Rule;
 use super::configuration::Config;
+use super::keys::{Keys, Shown};
 use super::max_startups::MaxStartups;
 use super::reload::{Reload, is_gsi_switched, keep, reload};
 use super::tls_range::TlsRange;
@@ -36,6 +37,16 @@ macro_rules! settings {
                 Self { $($name: self.$name.or(other.$name),)* }
             }
 
+            /// The keys of these settings, and of those of the file.
+            pub(super) fn keys(&self, file: &Self) -> Keys {
+                Keys::new([$((
+                    stringify!($name),
+                    reload!($reload),
+                    self.$name.as_ref().map(Shown::shown),
+                    file.$name.as_ref().map(Shown::shown),
+                ),)*])
+            }
+
             /// Every setting by the name of its field, and when a change of it takes effect.
             pub const ALL: &[(&str, Reload)] = &[$((stringify!($name), reload!($reload)),)*];
         }
@@ -51,6 +62,7 @@ macro_rules! settings {
                         changed.push(stringify!($name).replace('_', "-"));
                     }
                 )?)*
+                self.keys.keep(&changed, &running.keys);
                 (self, changed)
             }
         }

@@ -13,5 +13,5 @@ mod answers;
 mod connections;
 mod patience;
 
-pub(crate) use answers::{Answer, answer, json, text};
+pub(crate) use answers::{Answer, answer, body, json, text};
 pub(crate) use connections::{Limits, Listener, Peer, Request, Site, Standing, serve};

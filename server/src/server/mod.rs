@@ -10,7 +10,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use crate::admin::{Doors, Facts, MetricsSite};
+use tokio::sync::mpsc;
+
+use crate::admin::{Doors, Facts, MetricsSite, Order};
 use crate::checksum_key;
 use crate::config::Config;
 use crate::drivers;
@@ -52,6 +54,7 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     metrics_address: Option<SocketAddr>,
     admin_address: Option<SocketAddr>,
+    orders: mpsc::Receiver<Order>,
 }
 
 impl PreparedServer {
@@ -81,6 +84,9 @@ impl PreparedServer {
     ) -> Result<Self, StartError> {
         let counts = serving.counts;
         let mut server = Self::with(config, backend, addresses, Some(counts))?;
+        server
+            .admin
+            .and_default_socket(&server.shared.settings().config);
         server.serving = Some(serving);
         Ok(server)
     }
@@ -107,7 +113,7 @@ impl PreparedServer {
             listeners,
             addresses: Vec::new(),
             metrics: None,
-            admin: Doors { tcp: None },
+            admin: Doors::default(),
             processes: Vec::new(),
             serving: None,
         })
@@ -136,9 +142,8 @@ impl PreparedServer {
     ) -> Result<Self, StartError> {
         let registry = drivers::registry();
         let metrics = config.metrics_listen.map(listen_and_tell).transpose()?;
-        let admin = Doors {
-            tcp: config.admin.listen.map(listen_and_tell).transpose()?,
-        };
+        let admin = config.admin.listen.map(listen_and_tell).transpose()?;
+        let admin = Doors::prepare(&config.admin, admin)?;
         let storages =
             Storages::open(&config, backend.brokers()).map_err(|error| StartError::Root {
                 root: config.root.clone(),
@@ -224,7 +229,7 @@ impl PreparedServer {
         if let Some((listener, _)) = self.metrics {
             MetricsSite::open(listener, &self.shared)?;
         }
-        let admin_address = self.admin.tcp.as_ref().map(|(_, address)| *address);
+        let admin_address = self.admin.address();
         let facts = Facts {
             started: SystemTime::now(),
             begun: Instant::now(),
@@ -232,7 +237,7 @@ impl PreparedServer {
             listening: self.addresses.clone(),
             processes: self.processes,
         };
-        self.admin.open(&self.shared, facts, shutdown.view())?;
+        let orders = self.admin.open(&self.shared, facts, shutdown.view())?;
         let front = match self.serving {
             Some(serving) => Some(takeover::start(
                 serving,
@@ -248,6 +253,7 @@ impl PreparedServer {
             addresses: self.addresses,
             metrics_address,
             admin_address,
+            orders,
         })
     }
 }
@@ -278,6 +284,24 @@ impl Server {
     /// The address of the administration page, if it is configured.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
+    }
+
+    /// The next order of an administrator; `None` if there cannot be any.
+    pub(crate) async fn next_order(&mut self) -> Option<Order> {
+        self.orders.recv().await
+    }
+
+    /// Stops accepting, and ends sessions that are idle. The server stays, for the transfers and the administrator.
+    pub(crate) fn stop_accepting(&self) {
+        if let Some(front) = &self.front {
+            front.drain();
+        }
+        self.shutdown.drain();
+    }
+
+    /// Notes another level of the log, which a reload replaces.
+    pub(crate) fn note_log_level(&self, level: &str) {
+        self.shared.note_log_level(level);
     }
 
     /// The configuration that new sessions get.

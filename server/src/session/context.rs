@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::control::Control;
 use crate::config::Config;
+use crate::live::SessionEntry;
 use crate::login::Logins;
 use crate::shared::Settings;
 use crate::shared::Shared;
@@ -23,6 +24,8 @@ pub(super) struct Context {
     /// The server's settings when the session began, or at the last `REIN`.
     pub(super) settings: Settings,
     pub(super) phase: PhaseWatch,
+    /// The session in the table for administrators.
+    pub(super) live: SessionEntry,
     /// The number of the session in the log.
     pub(super) id: u64,
     /// The client's address, as IPv4 if it is an IPv4-mapped one.
@@ -43,6 +46,7 @@ impl Context {
     ) -> Self {
         Self {
             settings: shared.settings(),
+            live: shared.live.session(id, peer),
             shared,
             phase,
             id,
@@ -66,6 +70,7 @@ impl Context {
     }
 
     pub(super) fn publish(&self, event: &Event<'_>) {
+        self.live.observe(event);
         self.shared.journal.publish(event);
     }
 

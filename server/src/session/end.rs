@@ -42,6 +42,8 @@ pub(super) enum End {
     Displaced,
     #[error("the server is shutting down")]
     Shutdown,
+    #[error("ended by the administrator")]
+    Administrator,
     #[error("the control connection failed: {0}")]
     Network(#[from] io::Error),
 }
@@ -71,6 +73,10 @@ impl End {
             Self::Displaced => Some(Reply::new(
                 421,
                 "Service busy: too many clients have not logged in. Please try again later. Closing control connection.",
+            )),
+            Self::Administrator => Some(Reply::new(
+                421,
+                "Session ended by the administrator: closing control connection.",
             )),
             Self::Shutdown => Some(Reply::new(
                 421,

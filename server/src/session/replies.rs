@@ -30,6 +30,11 @@ pub(crate) fn aborted_early() -> Reply {
     Reply::new(426, "Aborted before it began.")
 }
 
+/// An administrator has ended a transfer that waited.
+pub(crate) fn ended_early() -> Reply {
+    Reply::new(426, "Command failed. : ended by the administrator")
+}
+
 /// Clients ignore unknown replies of 1yz. It shows people and proxies that the connection is alive.
 pub(crate) fn queued(ahead: usize) -> Reply {
     Reply::new(120, format!("Transfer queued; {ahead} ahead."))
@@ -235,7 +240,8 @@ fn transfer_code(error: &TransferError) -> u16 {
             CancelReason::Abort
             | CancelReason::ControlChannelLost
             | CancelReason::Stalled
-            | CancelReason::Shutdown,
+            | CancelReason::Shutdown
+            | CancelReason::Administrator,
         ) => 426,
         TransferError::Peer(_) => 500,
     }

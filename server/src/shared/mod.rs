@@ -14,6 +14,7 @@ use crate::admission::{Connections, Room, Workers};
 use crate::config::{Config, Limits};
 use crate::handover::Link;
 use crate::in_place::InPlace;
+use crate::live::Live;
 use crate::login::LoginBackend;
 use crate::machine;
 use crate::own_addresses::OwnAddresses;
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) checksums: Pool,
     pub(crate) threads: Arc<Threads>,
     pub(crate) journal: Journal,
+    /// Sessions and transfers, for administrators.
+    pub(crate) live: Arc<Live>,
     /// In the front process: the connection to the serving process.
     pub(crate) link: OnceLock<Arc<Link>>,
     pub(crate) host: String,
@@ -95,6 +98,7 @@ impl Shared {
             storages,
             backend,
             journal,
+            live: Arc::default(),
             link: OnceLock::new(),
             host: machine::host_name(),
             sessions: AtomicU64::new(0),
@@ -160,6 +164,18 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
+    /// Notes another level of the log.
+    pub(crate) fn note_log_level(&self, level: &str) {
+        let mut settings = self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut config = Config::clone(&settings.config);
+        config.log.level = level.to_owned();
+        config.keys.note("log-level", level);
+        settings.config = Arc::new(config);
+    }
+
     /// The present values for the page of metrics.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let (transfers_running, transfers_waiting) = self.transfers.count();
@@ -179,10 +195,11 @@ impl Shared {
     pub(crate) fn reading(&self, processes: &[u32]) -> Reading {
         let all = processes.iter().copied().chain([std::process::id()]);
         let (transfers, _) = self.transfers.count();
+        let moved = self.live.moved();
         Reading {
             totals: Totals {
-                sent_bytes: 0,
-                received_bytes: 0,
+                sent_bytes: moved.sent,
+                received_bytes: moved.received,
                 processor_time: all.map(machine::processor_time).sum(),
                 refusals: self.journal.refusals_total(),
                 errors: PROBLEMS.total(),

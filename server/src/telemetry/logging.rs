@@ -101,6 +101,15 @@ impl Logging {
         reopened
     }
 
+    /// Applies other rules.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be parsed or applied.
+    pub(crate) fn set_level(&self, level: &str) -> Result<(), LoggingError> {
+        Ok(self.filter.reload(rules(level)?)?)
+    }
+
     /// Continues with a file that another process has opened, and applies the rules in `log`.
     ///
     /// # Errors

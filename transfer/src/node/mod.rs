@@ -25,7 +25,7 @@ use gridhaul_stack::{Cancel, StackError};
 use gridhaul_storage::{FoundChecksum, Storage, StorageError};
 
 pub use account::{AttachError, NodeAccount};
-pub use events::{Event, EventSink, Outcome, Progress, Refusal};
+pub use events::{Event, EventSink, Outcome, Progress, Refusal, Survey};
 pub use load::{NodeLoad, WorkerLoad};
 pub use plan::{Handling, LineIterator, LineSource, OpenLines, Placement, Plan, SyncPolicy, Task};
 pub use requests::{ChecksumRequest, ConnectRequest, ListenFailure, ListenRequest, Relabel};
@@ -140,6 +140,9 @@ pub trait RunningTransfer: Send + Sync + fmt::Debug {
 
     /// The bytes moved so far.
     fn progress(&self) -> Progress;
+
+    /// What is known of the transfer so far.
+    fn survey(&self) -> Survey;
 
     /// Whether all data has arrived and is being synced to disk ([`SyncPolicy::Data`]) or hashed. During
     /// that time no byte moves, and a cancellation does not end the sync.

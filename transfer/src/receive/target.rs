@@ -81,6 +81,10 @@ pub(crate) fn open(
     // TYPE A changes the number of bytes, so ALLO does not give the size of the file.
     let promised = target.promised.filter(|&bytes| bytes > 0 && !ascii);
     part.reserve(promised)?;
+    // After a restart ALLO may count the whole file or the rest.
+    if let Some(promised) = promised.filter(|_| target.restart.is_empty()) {
+        context.running.note_total(promised);
+    }
     Ok(OpenedTarget {
         part: Arc::new(part),
         path: target.path.to_owned(),

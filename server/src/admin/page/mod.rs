@@ -9,6 +9,9 @@ pub(super) const STYLE: &str = include_str!("page.css");
 /// Its script.
 pub(super) const SCRIPT: &str = include_str!("page.js");
 
+/// The form for the secret of administrators.
+pub(super) const LOGIN: &str = include_str!("login.html");
+
 /// The modules that the script imports.
 const MODULES: [(&str, &str); 5] = [
     ("/dom.js", include_str!("dom.js")),

@@ -32,6 +32,7 @@ let paused = false;
 let timer = null;
 let asking = false;
 let levelShown = null;
+let draining = false;
 
 // The server is asked while the page is visible.
 
@@ -183,6 +184,7 @@ function showServer({ server, counts, transfers, ...status }) {
     ["Log level", visible(server.log_level)],
   ]);
   setList(byId("attention"), attention(server, counts, status));
+  showDrain(server.phase);
   showLevel(server.log_level);
 }
 
@@ -213,6 +215,16 @@ function attention(server, counts, { credentials, rdma, errors, history: { sampl
   return items.length > 0 ? items : [["ok", "Nothing needs attention."]];
 }
 
+/** A server that drains can be ended. */
+function showDrain(phase) {
+  draining = phase === "draining";
+  setText(byId("drain"), draining ? "End the server…" : "Drain the server…");
+  setText(
+    byId("drain-hint"),
+    draining ? "Transfers get the configured time to finish; then the server ends." : "Accepts no more connections and lets running transfers finish.",
+  );
+}
+
 /** The selection of the user stays until the server has another level. */
 function showLevel(level) {
   if (level === levelShown) {
@@ -237,12 +249,13 @@ async function act(path, body, what) {
       body: JSON.stringify(body),
       signal: AbortSignal.timeout(PATIENCE),
     });
-    const answer = await response.json();
-    if (!response.ok || !answer.ok) {
-      tell(`${what} failed: ${visible(answer.error ?? response.statusText)}`, "bad");
-      return null;
+    const text = await response.text();
+    const answer = response.headers.get("Content-Type")?.startsWith("application/json") ? JSON.parse(text) : { error: text };
+    if (answer.ok || Array.isArray(answer.errors)) {
+      return answer;
     }
-    return answer;
+    tell(`${what} failed: ${visible(answer.error.trim() || response.statusText)}`, "bad");
+    return null;
   } catch (error) {
     tell(`${what} failed: ${visible(describe(error))}.`, "bad");
     return null;
@@ -295,14 +308,17 @@ async function endSession(row) {
 }
 
 byId("drain").addEventListener("click", async () => {
-  const lines = [
-    "The server accepts no more connections. It cannot be undone without a restart.",
-    "Running transfers finish within the configured time; then the server ends.",
-  ];
-  if (await confirmed("Drain the server?", lines, "Drain the server")) {
-    if (await act("/api/drain", {}, "Draining")) {
-      tell("The server is draining.", "ok");
-    }
+  const [title, label, done] = draining
+    ? ["End the server?", "End the server", "The server is ending."]
+    : ["Drain the server?", "Drain the server", "The server is draining."];
+  const lines = draining
+    ? ["Transfers get the configured time to finish. Then the server ends, and this page is gone."]
+    : [
+        "The server accepts no more connections and ends idle sessions. Only a restart undoes it.",
+        "Running transfers continue, and this page stays. Draining a second time ends the server.",
+      ];
+  if ((await confirmed(title, lines, label)) && (await act("/api/drain", {}, label))) {
+    tell(done, "ok");
   }
 });
 

@@ -43,6 +43,9 @@ impl Session {
         handed: Handed,
     ) -> Result<(), End> {
         // If this fails, there is no channel on which the client would accept a reply.
+        if let Some((mechanism, description)) = handed.protection.described() {
+            self.context.live.note_protection(mechanism, description);
+        }
         let (stream, context) = stream_of(stream, handed.protection)?;
         let is_tls = matches!(stream, Stream::Tls(_));
         self.control = Control::new(stream).with_input(handed.input);

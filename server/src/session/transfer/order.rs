@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::motion::Motion;
 use crate::session::call::Call;
 use crate::session::listing::{Style, line_source};
+use crate::status::TransferDirection;
 use crate::transfer_verb::TransferVerb;
 
 #[derive(Debug)]
@@ -95,6 +96,14 @@ impl Order {
 
     pub(super) fn receives(&self) -> bool {
         matches!(self.plan.task, Task::ReceiveFile { .. })
+    }
+
+    pub(super) fn direction(&self) -> TransferDirection {
+        match self.plan.task {
+            Task::SendFile { .. } => TransferDirection::Send,
+            Task::ReceiveFile { .. } => TransferDirection::Receive,
+            Task::SendLines(_) => TransferDirection::List,
+        }
     }
 
     pub(super) fn lists(&self) -> bool {
