@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
+use gridhaul_interop::raw::Control;
 use gridhaul_interop::support::slow::SlowGets;
 use gridhaul_interop::{Client, Kind, Launch};
 
@@ -48,6 +49,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (step, group) in (1..).zip(paths.chunks(arguments.transfers.div_ceil(4))) {
         let group: Vec<&str> = group.iter().map(String::as_str).collect();
         let pause = Duration::from_millis(20 * step);
+        for name in ["root", "admin"] {
+            let mut refused = Control::greeted(server.address())?;
+            refused.command(&format!("USER {name}"))?;
+            refused.must("PASS guess", 530)?;
+        }
         groups.push(SlowGets::start(server.address(), &group, pause)?);
         thread::sleep(Duration::from_secs(arguments.seconds / 4));
     }

@@ -36,7 +36,7 @@ export function part(parent, name, className) {
   return child;
 }
 
-/** Terms and descriptions: `[term, text]`. The same terms keep their elements. */
+/** Terms and descriptions: `[term, text, second]`, where the second line is optional. The same terms keep their elements. */
 export function setFacts(list, facts) {
   const terms = Array.from(list.children, (group) => group.firstElementChild.textContent);
   if (terms.join("\n") !== facts.map(([term]) => term).join("\n")) {
@@ -44,7 +44,15 @@ export function setFacts(list, facts) {
       ...facts.map(([term]) => element("div", {}, element("dt", {}, term), element("dd"))),
     );
   }
-  facts.forEach(([, text], index) => setText(list.children[index].lastElementChild, text));
+  facts.forEach(([, text, second], index) => {
+    const description = list.children[index].lastElementChild;
+    if (second === undefined) {
+      setText(description, text);
+    } else {
+      setText(part(description, "span", "first"), text);
+      setText(part(description, "span", "second"), second);
+    }
+  });
 }
 
 /** An unordered list of texts with the class of their state. */

@@ -164,24 +164,26 @@ function showServer({ server, counts, transfers, ...status }) {
   const [state, word] = PHASES[server.phase] ?? ["warn", visible(server.phase)];
   byId("phase").className = `badge ${state}`;
   setText(byId("phase"), word);
-  const speed = (belongs) => transfers.filter(belongs).reduce((sum, transfer) => sum + transfer.bytes_per_second, 0);
+  const speed = (list) => list.reduce((sum, transfer) => sum + transfer.bytes_per_second, 0);
+  const directed = (wanted) => transfers.filter(({ direction }) => (direction === "receive") === wanted);
   setFacts(byId("tiles"), [
-    ["Sending", rate(speed(({ direction }) => direction !== "receive"))],
-    ["Receiving", rate(speed(({ direction }) => direction === "receive"))],
-    ["Transfers", `${number(counts.transfers_running)} running, ${number(counts.transfers_waiting)} waiting`],
-    ["Sessions", `${number(counts.sessions)}, ${number(counts.sessions_before_login)} before login`],
-    ["Workers", `${number(counts.workers_busy)} of ${number(counts.workers_limit)} busy`],
-    ["Buffers", `${bytes(counts.buffer_bytes)} of ${bytes(counts.buffer_bytes_limit)}`],
+    ["Sending", rate(speed(directed(false))), count(directed(false).length, "transfer")],
+    ["Receiving", rate(speed(directed(true))), count(directed(true).length, "transfer")],
+    ["Transfers running", number(counts.transfers_running), `${number(counts.transfers_waiting)} waiting`],
+    ["Sessions", number(counts.sessions), `${number(counts.sessions_before_login)} before login`],
+    ["Workers busy", number(counts.workers_busy), `of ${number(counts.workers_limit)}`],
+    ["Memory of buffers", bytes(counts.buffer_bytes), `of ${bytes(counts.buffer_bytes_limit)}`],
   ]);
+  const processes = [`server ${server.pid}`, ...server.processes.map(({ role, pid }) => `${visible(role)} ${pid}`)];
+  processes.push(count(counts.brokers, "broker"));
   setFacts(byId("facts"), [
     ["Version", visible(server.version)],
     ["Running for", duration(server.uptime_seconds)],
     ["Started", time(server.started)],
     ["Account", visible(server.user)],
     ["Listening", server.listening.map(visible).join(", ")],
-    ["Processes", [`server ${server.pid}`, ...server.processes.map(({ role, pid }) => `${visible(role)} ${pid}`)].join(", ")],
-    ["Brokers", number(counts.brokers)],
     ["Log level", visible(server.log_level)],
+    ["Processes", processes.join(", ")],
   ]);
   setList(byId("attention"), attention(server, counts, status));
   showDrain(server.phase);

@@ -6,7 +6,13 @@ import { element, setText } from "./dom.js";
 
 const HEIGHT = 190;
 const MARGIN = { left: 58, right: 12, top: 26, bottom: 34 };
-const MINUTES = 60;
+/** The span of a plot in minutes, and the minutes between its ticks: the shortest one that has all samples. */
+const SPANS = [
+  [10, 2],
+  [20, 5],
+  [30, 5],
+  [60, 10],
+];
 
 function svg(name, attributes = {}, text = "") {
   const node = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -50,12 +56,14 @@ export class Plot {
       return;
     }
     this.width = width;
+    const age = (this.now - (this.samples[0]?.at ?? this.now)) / 60_000;
+    [this.minutes, this.every] = SPANS.find(([span]) => span >= age) ?? SPANS.at(-1);
     const values = this.samples.flatMap(({ sample }) => this.series.map(({ value }) => value(sample)));
     const highest = Math.max(0, ...values);
     const step = this.whole ? Math.max(1, roundStep(Math.max(highest, 1) / 4)) : roundStep(Math.max(highest, 1e-9) / 4 || 1);
     const top = Math.max(step, Math.ceil(highest / step - 1e-9) * step);
     const place = {
-      x: (at) => MARGIN.left + (1 - (this.now - at) / (MINUTES * 60_000)) * (width - MARGIN.left - MARGIN.right),
+      x: (at) => MARGIN.left + (1 - (this.now - at) / (this.minutes * 60_000)) * (width - MARGIN.left - MARGIN.right),
       y: (value) => HEIGHT - MARGIN.bottom - (value / top) * (HEIGHT - MARGIN.top - MARGIN.bottom),
     };
     this.place = place;
@@ -83,8 +91,8 @@ export class Plot {
       made.push(svg("line", { class: value === 0 ? "axis" : "grid", x1: MARGIN.left, x2: right, y1: y, y2: y }));
       made.push(svg("text", { class: "tick", x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, this.show(value, true)));
     }
-    const every = width < 420 ? 20 : 10;
-    for (let minutes = MINUTES; minutes >= 0; minutes -= every) {
+    const every = width < 420 ? this.every * 2 : this.every;
+    for (let minutes = this.minutes; minutes >= 0; minutes -= every) {
       const x = place.x(this.now - minutes * 60_000);
       const y = HEIGHT - MARGIN.bottom;
       made.push(svg("line", { class: "axis", x1: x, x2: x, y1: y, y2: y + 4 }));
@@ -101,7 +109,7 @@ export class Plot {
     let path = "";
     let before = null;
     for (const { sample, at } of this.samples) {
-      if (at >= this.now - MINUTES * 60_000) {
+      if (at >= this.now - this.minutes * 60_000) {
         const command = before === null || at - before > gap ? "M" : "L";
         path += `${command}${place.x(at).toFixed(1)} ${place.y(value(sample)).toFixed(1)}`;
         before = at;
@@ -129,7 +137,8 @@ export class Plot {
     const texts = this.series.map(({ name, value }) => {
       const last = value(this.samples.at(-1).sample);
       const highest = this.samples.reduce((most, entry) => (value(entry.sample) > value(most.sample) ? entry : most));
-      return `${name}: ${this.show(last)} now, at most ${this.show(value(highest.sample))} at ${time(highest.sample.time)}`;
+      const most = value(highest.sample);
+      return most === 0 ? `${name}: none` : `${name}: ${this.show(last)} now, at most ${this.show(most)} at ${time(highest.sample.time)}`;
     });
     return `${texts.join("; ")}.`;
   }

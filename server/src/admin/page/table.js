@@ -7,6 +7,8 @@
 import { count, visible } from "./format.js";
 import { element, setAttribute, setText } from "./dom.js";
 
+/** Numbers inside of texts are compared as numbers. */
+const ORDER = new Intl.Collator("en", { numeric: true });
 const SIZES = [10, 25, 100, 500];
 
 export class DataTable {
@@ -133,7 +135,7 @@ export class DataTable {
     if (held) {
       page = this.inHeldOrder(page);
     }
-    this.place_rows(page);
+    this.placeRows(page);
     this.describe(held);
   }
 
@@ -156,7 +158,7 @@ export class DataTable {
       if (a === null || b === null) {
         return a === null ? 1 : -1;
       }
-      return typeof a === "string" ? sign * a.localeCompare(b) : sign * (a - b);
+      return typeof a === "string" ? sign * ORDER.compare(a, b) : sign * (a - b);
     });
     this.matching = keyed.map(([, , row]) => row);
   }
@@ -172,7 +174,7 @@ export class DataTable {
     return kept.concat(page.filter((row) => !known.has(this.id(row))).slice(0, room));
   }
 
-  place_rows(page) {
+  placeRows(page) {
     const order = page.map((row) => (row.ended ? row.id : this.id(row)));
     const wanted = new Set(order);
     for (const [id, { line }] of this.lines) {
@@ -181,12 +183,12 @@ export class DataTable {
         this.lines.delete(id);
       }
     }
-    page.forEach((row, index) => this.place_row(order[index], row));
+    page.forEach((row, index) => this.placeRow(order[index], row));
     this.reorder(order.map((id) => this.lines.get(id).line));
     this.order = order;
   }
 
-  place_row(id, row) {
+  placeRow(id, row) {
     let entry = this.lines.get(id);
     if (!entry) {
       const line = element("tr", { "data-id": id });
