@@ -218,6 +218,9 @@ async fn run(
     logging: &Logging,
     confined: &Confined,
 ) -> Result<(), ServeError> {
+    /// The time in which the administrator who ends the server gets the answer.
+    const LAST_ANSWER: Duration = Duration::from_millis(200);
+
     let mut gone = pin!(helpers::gone(ended));
     let mut drains = 0;
     let ends = loop {
@@ -243,6 +246,7 @@ async fn run(
                 // An administrator who does not wait gets no result.
                 let _ = done.send(result);
                 if drains > 1 {
+                    tokio::time::sleep(LAST_ANSWER).await;
                     break Ok(());
                 }
             }

@@ -245,8 +245,7 @@ mod tests {
         };
         let keys = keys(
             "anonymous = true\nidle-timeout = 7\nport-range = '50000-51000'\nstall-bytes = '64K'\n\
-             data-hosts = ['any', '192.0.2.0/24']\nclient-options = ['rdma:qps<=8']\nsync-files = 'data'\n\
-             [[authorize]]\nidentity = '*'\nmap = true\n",
+             data-hosts = ['any', '192.0.2.0/24']\nclient-options = ['rdma:qps<=8']\nsync-files = 'data'\n",
             flags,
         );
         assert_eq!(keys.all().len(), Settings::ALL.len());
@@ -257,7 +256,6 @@ mod tests {
             ("stall-bytes", "65536", Source::File),
             ("data-hosts", "any,192.0.2.0/24", Source::File),
             ("sync-files", "data", Source::File),
-            ("authorize", "map", Source::File),
             ("login-timeout", "120", Source::Default),
             ("gsi", "false", Source::Default),
             ("user", "nobody", Source::Default),

@@ -35,7 +35,7 @@ pub(super) fn frame(status: &Status, columns: usize, rows: usize) -> Vec<String>
     let transfers = transfers(status, columns);
     // The sessions get a third of the screen, or what the transfers leave.
     let most = rows.saturating_sub(lines.len() + 2);
-    let share = (most * 2 / 3).max(most.saturating_sub(status.sessions.len() + 1));
+    let share = (most / 3 * 2).max(most.saturating_sub(status.sessions.len() + 1));
     lines.extend(clipped(transfers, share));
     lines.push(String::new());
     let left = rows.saturating_sub(lines.len());
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_frame_fits_the_screen_and_names_do_not_control_it() {
-        for (columns, rows) in [(80, 24), (200, 60), (20, 5), (80, 0)] {
+        for (columns, rows) in [(80, 24), (200, 60), (20, 5), (80, 0), (80, usize::MAX)] {
             let frame = frame(&status(), columns, rows);
             assert!(frame.len() <= rows, "{frame:#?}");
             for line in &frame {
