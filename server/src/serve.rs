@@ -240,7 +240,7 @@ async fn run(
                     ServerAction::Drain => {
                         server.stop_accepting();
                         drains += 1;
-                        Done::Done
+                        Done::Success
                     }
                 };
                 // An administrator who does not wait gets no result.
@@ -269,7 +269,7 @@ fn set_level(server: &Server, logging: &Logging, level: &str) -> Done {
     match logging.set_level(level) {
         Ok(()) => {
             server.note_log_level(level);
-            Done::Done
+            Done::Success
         }
         Err(error) => Done::Failed(error.to_string()),
     }

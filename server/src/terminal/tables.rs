@@ -112,9 +112,10 @@ fn line(transfer: &TransferStatus, columns: usize) -> String {
     let left = transfer.remaining_seconds;
     // A finite number of seconds fits, since the rate is at least one byte.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let left = left.map_or("-".to_owned(), |seconds| {
-        duration(seconds.clamp(0.0, 1e12) as u64)
-    });
+    let left = left.map_or_else(
+        || "-".to_owned(),
+        |seconds| duration(seconds.clamp(0.0, 1e12) as u64),
+    );
     let rate = match transfer.state {
         TransferState::Waiting => "waiting".to_owned(),
         TransferState::Running => size(transfer.bytes_per_second),
@@ -126,7 +127,10 @@ fn line(transfer: &TransferStatus, columns: usize) -> String {
         fit(&transfer.user, 8),
         fit(&transfer.verb, 5),
         fit(&size(transfer.bytes as f64), 6),
-        fit(&total.map_or("?".to_owned(), |total| size(total as f64)), 7),
+        fit(
+            &total.map_or_else(|| "?".to_owned(), |total| size(total as f64)),
+            7,
+        ),
         fit(&rate, 6),
         fit(&left, 7),
         fit(&transfer.channels.to_string(), 2),
