@@ -63,7 +63,7 @@ impl Administration {
 ///
 /// # Errors
 ///
-/// When the interface would be open to the network: without TLS everybody on the path could read the token, and without a
+/// When the interface would be open to the network: without TLS a host on the path could read the token, and without a
 /// token or certificates of clients there is no way to tell who asks.
 pub(super) fn resolve(settings: &mut Settings) -> Result<Administration, ConfigError> {
     let socket = socket(settings);

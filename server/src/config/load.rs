@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use clap::CommandFactory as _;
 use gridhaul_security::files::{OpenFiles, OwnRights};
 
 use super::admin::{AdminSocket, Administration};
 use super::configuration::Config;
 use super::error::ConfigError;
 use super::file;
-use super::flags::ServeArguments;
+use super::flags::{CommandLine, ServeArguments, default};
 use super::resolve::DEFAULT_LISTEN;
 use super::settings::Settings;
 use super::values::DataHosts;
@@ -58,7 +59,8 @@ impl Config {
     }
 
     fn made_of(flags: Settings, file: Settings) -> Result<Self, ConfigError> {
-        let keys = flags.keys(&file);
+        let command = CommandLine::command();
+        let keys = flags.keys(&file, &|name| default(&command, name));
         let config = Self::resolve(flags.or(file))?;
         Ok(Self { keys, ..config })
     }

@@ -28,6 +28,7 @@ mod reload;
 mod resolve;
 mod security;
 mod settings;
+mod shown;
 mod tls_range;
 mod values;
 
@@ -42,11 +43,10 @@ pub use flags::{
     CheckArguments, Command, CommandLine, KickArguments, PasswdArguments, ServeArguments,
     SocketArguments, StatusArguments, TopArguments, Whom,
 };
-pub use keys::{KeyInForce, Keys, Source};
+pub use keys::{KeyInForce, Keys, Reload, Source};
 pub use limits::Limits;
 pub use max_startups::{MaxStartups, MaxStartupsError};
 pub use places::HostFiles;
-pub use reload::Reload;
 pub use security::{Gsi, Security};
 pub use settings::Settings;
 pub use tls_range::TlsRange;

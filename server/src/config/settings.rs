@@ -8,9 +8,10 @@ use serde::Deserialize;
 
 use super::authorization::Rule;
 use super::configuration::Config;
-use super::keys::{Keys, Shown};
+use super::keys::{Keys, Reload};
 use super::max_startups::MaxStartups;
-use super::reload::{Reload, is_gsi_switched, keep, reload};
+use super::reload::{is_gsi_switched, keep, reload};
+use super::shown::Shown;
 use super::tls_range::TlsRange;
 use super::values::{
     ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
@@ -37,14 +38,15 @@ macro_rules! settings {
                 Self { $($name: self.$name.or(other.$name),)* }
             }
 
-            /// The keys of these settings, and of those of the file.
-            pub(super) fn keys(&self, file: &Self) -> Keys {
-                Keys::new([$((
+            /// The keys of these settings, and of those of the file. `default` has the words for the default of a setting.
+            pub(super) fn keys(&self, file: &Self, default: &dyn Fn(&str) -> String) -> Keys {
+                let keys = [$((
                     stringify!($name),
                     reload!($reload),
                     self.$name.as_ref().map(Shown::shown),
                     file.$name.as_ref().map(Shown::shown),
-                ),)*])
+                ),)*];
+                Keys::new(keys, default)
             }
 
             /// Every setting by the name of its field, and when a change of it takes effect.

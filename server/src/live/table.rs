@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::session::{SessionEntry, SessionPart};
-use super::transfer::{NewTransfer, TransferEntry, TransferPart};
+use super::session::SessionPart;
+use super::transfer::{NewTransfer, TransferPart};
 use crate::status::{SessionStatus, TransferDirection, TransferStatus};
 
 /// The interval of the samples that rates are computed from.
@@ -31,34 +32,73 @@ pub(crate) struct Moved {
     pub(crate) received: u64,
 }
 
+/// Keeps a session in the table.
+#[derive(Debug)]
+pub(crate) struct SessionEntry {
+    part: Arc<SessionPart>,
+    table: Arc<Live>,
+}
+
+/// Keeps a transfer in the table.
+#[derive(Debug)]
+pub(crate) struct TransferEntry {
+    part: Arc<TransferPart>,
+    table: Arc<Live>,
+}
+
+impl Drop for SessionEntry {
+    fn drop(&mut self) {
+        lock(&self.table.sessions).remove(&self.part.id);
+    }
+}
+
+impl Drop for TransferEntry {
+    fn drop(&mut self) {
+        let mut transfers = lock(&self.table.transfers);
+        if let Some(part) = transfers.remove(&self.part.id) {
+            lock(&self.table.moved).add(&part);
+        }
+    }
+}
+
+impl Deref for SessionEntry {
+    type Target = Arc<SessionPart>;
+
+    fn deref(&self) -> &Arc<SessionPart> {
+        &self.part
+    }
+}
+
+impl Deref for TransferEntry {
+    type Target = TransferPart;
+
+    fn deref(&self) -> &TransferPart {
+        &self.part
+    }
+}
+
+impl SessionEntry {
+    /// Adds a transfer of the session.
+    pub(crate) fn transfer(&self, order: NewTransfer) -> TransferEntry {
+        let table = &self.table;
+        let id = table.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let part = Arc::new(TransferPart::new(id, &self.part, order));
+        lock(&table.transfers).insert(id, Arc::clone(&part));
+        TransferEntry {
+            part,
+            table: Arc::clone(table),
+        }
+    }
+}
+
 impl Live {
     /// Adds a session.
     pub(crate) fn session(self: &Arc<Self>, id: u64, peer: SocketAddr) -> SessionEntry {
-        let entry = SessionEntry::new(self, id, peer);
-        lock(&self.sessions).insert(id, Arc::clone(entry.part()));
-        entry
-    }
-
-    /// Adds a transfer of a session.
-    pub(crate) fn transfer(
-        self: &Arc<Self>,
-        session: &Arc<SessionPart>,
-        order: NewTransfer,
-    ) -> TransferEntry {
-        let id = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        let (entry, part) = TransferEntry::new(self, id, session, order);
-        lock(&self.transfers).insert(id, part);
-        entry
-    }
-
-    pub(super) fn remove_session(&self, id: u64) {
-        lock(&self.sessions).remove(&id);
-    }
-
-    pub(super) fn remove_transfer(&self, id: u64) {
-        let mut transfers = lock(&self.transfers);
-        if let Some(part) = transfers.remove(&id) {
-            lock(&self.moved).add(&part);
+        let part = Arc::new(SessionPart::new(id, peer));
+        lock(&self.sessions).insert(id, Arc::clone(&part));
+        SessionEntry {
+            part,
+            table: Arc::clone(self),
         }
     }
 
@@ -187,7 +227,7 @@ mod tests {
     fn entries_leave_the_table_with_their_owners() {
         let live = Arc::new(Live::default());
         let session = live.session(7, peer());
-        let transfer = live.transfer(session.part(), order());
+        let transfer = session.transfer(order());
         let sessions = live.sessions();
         assert_eq!(sessions.len(), 1);
         assert_eq!(sessions[0].peer, "192.0.2.1:40000");
@@ -208,7 +248,7 @@ mod tests {
                 direction,
                 ..order()
             };
-            let entry = live.transfer(session.part(), order);
+            let entry = session.transfer(order);
             let fake = Arc::new(Fake::default());
             fake.bytes.store(bytes, Ordering::Relaxed);
             let handle: Arc<dyn RunningTransfer> = fake.clone();
@@ -230,7 +270,7 @@ mod tests {
     async fn a_transfer_tells_its_progress_and_is_ended() {
         let live = Arc::new(Live::default());
         let session = live.session(7, peer());
-        let entry = live.transfer(session.part(), order());
+        let entry = session.transfer(order());
         assert_eq!(live.transfers()[0].state, TransferState::Waiting);
         let fake = Arc::new(Fake::default());
         let handle: Arc<dyn RunningTransfer> = fake.clone();
@@ -255,7 +295,7 @@ mod tests {
     async fn a_transfer_that_was_ended_while_it_waited_does_not_begin() {
         let live = Arc::new(Live::default());
         let session = live.session(7, peer());
-        let entry = live.transfer(session.part(), order());
+        let entry = session.transfer(order());
         assert!(live.end_transfer(1));
         let fake = Arc::new(Fake::default());
         let handle: Arc<dyn RunningTransfer> = fake.clone();

@@ -1,5 +1,6 @@
 //! The program as people, scripts and test wrappers start it.
 
+mod admin;
 mod contract;
 mod front;
 mod processes;
