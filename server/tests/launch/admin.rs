@@ -527,6 +527,59 @@ fn another_user_of_this_machine_gets_no_data() {
     assert_eq!(site.get("/readyz").0, 200, "nothing was drained");
 }
 
+/// A user with a session on this machine may have the server connect to its own ports. The account of that connection is
+/// the one that started the server, if that is not root.
+#[test]
+fn the_server_itself_is_no_administrator() {
+    let program = env!("CARGO_BIN_EXE_gridhaul-server");
+    let nobody = ["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"];
+    let can_run = Command::new("setpriv")
+        .args(nobody)
+        .args([program, "--version"])
+        .output();
+    if !can_run.is_ok_and(|output| output.status.success()) {
+        eprintln!(
+            "SKIPPED: only root can start a server as another user, who must reach the program"
+        );
+        return;
+    }
+    let root = public_directory();
+    let mut request =
+        b"POST /api/drain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
+                        Content-Length: 2\r\n\r\n{}"
+            .to_vec();
+    // The connection stays established, because the other end does not read that much.
+    request.resize(64 << 20, b' ');
+    fs::write(root.path().join("request"), request).expect("written");
+    let mut server = Running::of(
+        Command::new("setpriv")
+            .args(nobody)
+            .args([
+                program,
+                "--anonymous",
+                "--listen",
+                "127.0.0.1:0",
+                "--admin-listen",
+                "127.0.0.1:0",
+            ])
+            .args(["--admin-socket", "none", "--log-level", "debug", "--root"])
+            .arg(root.path()),
+    );
+    let mut line = String::new();
+    server.stdout.read_line(&mut line).expect("a line");
+    let address = line.trim_end().strip_prefix("Administration at http://");
+    let address: SocketAddr = address.expect("an address").parse().expect("an address");
+    let mut client = Client::new(server.address);
+    client.expect(&format!("EPRT |1|127.0.0.1|{}|", address.port()), "200");
+    client.expect("RETR request", "150");
+    server.log_until("an action was refused");
+    let get = |path: &str| {
+        let stream = TcpStream::connect(address).expect("connected");
+        exchange(stream, &format!("GET {path}"), &["Host: localhost"], "").0
+    };
+    assert_eq!(get("/readyz"), 200, "nothing was drained");
+}
+
 #[test]
 fn a_secret_is_needed_where_one_is_configured() {
     let private = tempfile::tempdir().expect("a directory");
@@ -707,4 +760,69 @@ fn top_restores_the_terminal() {
     );
     let read = |name: &str| fs::read_to_string(site.private.path().join(name)).expect("written");
     assert_eq!(read("before"), read("after"));
+}
+
+#[test]
+fn a_certificate_of_the_right_subject_is_let_in_over_tls() {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/security/samples");
+    let private = tempfile::tempdir().expect("a directory");
+    let key = private.path().join("key");
+    fs::copy(samples.join("host.key"), &key).expect("copied");
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("set");
+    let (cert, ca) = (samples.join("host.pem"), samples.join("ca.pem"));
+    let start = |subject: &str| {
+        let root = public_directory();
+        let mut server = Running::start(
+            root.path(),
+            &[
+                "--anonymous",
+                "--admin-listen",
+                "0.0.0.0:0",
+                "--admin-socket",
+                "none",
+                "--admin-cert",
+                text(&cert),
+                "--admin-key",
+                text(&key),
+                "--admin-clients",
+                text(&ca),
+                "--admin-subjects",
+                subject,
+            ],
+        );
+        let mut line = String::new();
+        server.stdout.read_line(&mut line).expect("a line");
+        let address = line
+            .trim_end()
+            .strip_prefix("Administration at https://0.0.0.0:");
+        let port = address.unwrap_or_else(|| panic!("{line}")).to_owned();
+        (server, port, root)
+    };
+    let get = |port: &str, path: &str, proof: &[&str]| {
+        let output = Command::new("curl")
+            .args([
+                "-s",
+                "-m",
+                "20",
+                "-o",
+                "/dev/null",
+                "-w",
+                "%{http_code}",
+                "--cacert",
+                text(&ca),
+            ])
+            .args(["--resolve", &format!("localhost:{port}:127.0.0.1")])
+            .args(proof)
+            .arg(format!("https://localhost:{port}{path}"))
+            .output()
+            .expect("started");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let proof = ["--cert", text(&cert), "--key", text(&key)];
+    let (_server, port, _root) = start("/DC=test/O=Samples/CN=localhost");
+    assert_eq!(get(&port, "/status.json", &proof), "200");
+    assert_eq!(get(&port, "/status.json", &[]), "403");
+    assert_eq!(get(&port, "/healthz", &[]), "200");
+    let (_server, port, _root) = start("/DC=test/O=Samples/CN=Alice Smith");
+    assert_eq!(get(&port, "/status.json", &proof), "403", "another subject");
 }
