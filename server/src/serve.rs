@@ -244,6 +244,9 @@ async fn run(
     logging: &Logging,
     confined: &Confined,
 ) -> Result<(), ServeError> {
+    /// The time in which the administrator who ends the server gets the answer.
+    const LAST_ANSWER: Duration = Duration::from_millis(200);
+
     let mut gone = pin!(helpers::gone(ended));
     let mut drains = 0;
     let ends = loop {
@@ -263,12 +266,13 @@ async fn run(
                     ServerAction::Drain => {
                         server.stop_accepting();
                         drains += 1;
-                        Done::Done
+                        Done::Success
                     }
                 };
                 // An administrator who does not wait gets no result.
                 let _ = done.send(result);
                 if drains > 1 {
+                    tokio::time::sleep(LAST_ANSWER).await;
                     break Ok(());
                 }
             }
@@ -291,7 +295,7 @@ fn set_level(server: &Server, logging: &Logging, level: &str) -> Done {
     match logging.set_level(level) {
         Ok(()) => {
             server.note_log_level(level);
-            Done::Done
+            Done::Success
         }
         Err(error) => Done::Failed(error.to_string()),
     }

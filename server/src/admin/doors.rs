@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::access::{Access, AdminTokenError, Token};
+use super::actions::Actions;
 use super::document::Facts;
 use super::orders::Order;
 use super::site::{AdminSite, metrics};
@@ -145,7 +146,10 @@ impl Doors {
             shared: Arc::clone(shared),
             facts,
             phase,
-            orders,
+            actions: Actions {
+                live: Arc::clone(&shared.live),
+                orders,
+            },
             access: Access {
                 accounts: self.accounts,
                 token: self.token,

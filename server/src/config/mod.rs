@@ -33,6 +33,7 @@ mod resolve;
 mod seconds;
 mod security;
 mod settings;
+mod shown;
 mod similar;
 mod sources;
 mod texts;
@@ -49,13 +50,12 @@ pub use flags::{
     CheckArguments, Command, CommandLine, DoctorArguments, KickArguments, PasswdArguments,
     ServeArguments, SocketArguments, StatusArguments, TopArguments, Whom,
 };
-pub use keys::{KeyInForce, Keys, Source};
+pub use keys::{KeyInForce, Keys, Reload, Source};
 pub use limits::Limits;
 pub use listen::ListenAddress;
 pub use log_level::{LogLevel, LogLevelError};
 pub use max_startups::{MaxStartups, MaxStartupsError};
 pub use places::HostFiles;
-pub use reload::Reload;
 pub use seconds::Seconds;
 pub use security::{Gsi, Security};
 pub use settings::Settings;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,11 +19,8 @@ use tracing::warn;
 
 use crate::telemetry::tell;
 
-use super::answers::Answer;
+use super::answers::{Answer, Request};
 use super::patience::Patient;
-
-/// A request whose body has not been read.
-pub(crate) type Request = hyper::Request<Incoming>;
 
 /// The time in which a client must send the head of a request, also of the next one on the same connection, and complete a
 /// handshake.

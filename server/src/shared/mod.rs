@@ -25,7 +25,7 @@ use crate::passwords::Verifier;
 use crate::security::Inventory;
 use crate::shutdown::Refused;
 use crate::storages::Storages;
-use crate::telemetry::{Journal, Snapshot, log_lines_lost};
+use crate::telemetry::{Journal, PROBLEMS, Reading, Snapshot, Totals, log_lines_lost};
 use crate::threads::Threads;
 use crate::transfer_limit::TransferLimit;
 
@@ -224,6 +224,24 @@ impl Shared {
             expiries: self.inventory.summaries(SystemTime::now()),
             log_lines_lost: log_lines_lost(),
             process: machine::process_facts(),
+        }
+    }
+
+    /// The values for a sample of the history. `processes` are the other processes of the server.
+    pub(crate) fn reading(&self, processes: &[u32]) -> Reading {
+        let all = processes.iter().copied().chain([std::process::id()]);
+        let (transfers, _) = self.transfers.count();
+        let moved = self.live.moved();
+        Reading {
+            totals: Totals {
+                sent_bytes: moved.sent,
+                received_bytes: moved.received,
+                processor_time: all.map(machine::processor_time).sum(),
+                refusals: self.journal.refusals_total(),
+                errors: PROBLEMS.total(),
+            },
+            sessions: self.open_sessions(),
+            transfers,
         }
     }
 }

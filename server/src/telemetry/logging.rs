@@ -22,6 +22,7 @@ use super::append_file::{AppendFile, OpenLogs};
 use super::escape::harmless;
 use super::journald::{self, Journal};
 use super::json_lines::JsonLines;
+use super::recent::{Collect, PROBLEMS};
 use crate::config::{Log, LogFormat};
 
 /// Lines that could not be written.
@@ -107,7 +108,8 @@ impl Logging {
             let is_record = filter_fn(|metadata| metadata.target() == AUDIT);
             layer.with_filter(is_record).boxed()
         });
-        let layers: Vec<_> = std::iter::once(lines).chain(records).collect();
+        let recent = Collect(&PROBLEMS).boxed();
+        let layers: Vec<_> = [lines, recent].into_iter().chain(records).collect();
         tracing_subscriber::registry().with(layers).try_init()?;
         Ok(Self {
             file,
