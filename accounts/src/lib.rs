@@ -16,26 +16,27 @@
 //! [`AccountStorage`] implements [`Storage`](gridhaul_storage::Storage). A server that was started without root serves its own
 //! account only ([`open_own`]).
 //!
-//! The monitor also opens files for the server that only root may read, such as a renewed host key or a password file, from a
-//! list that it was started with. Passwords and logins are not handled here.
+//! The monitor also opens files for the server that only root may read, such as a renewed host key or a password file, and
+//! logs in directories of root after their rotation, from lists that it was started with. Passwords and logins are not handled here.
 //!
 //! ```no_run
 //! use std::path::Path;
 //! use std::sync::Arc;
 //!
 //! use gridhaul_accounts::{
-//!     AccountPolicy, AccountRequest, Accounts, BrokerLimits, Monitor, MonitorOptions,
+//!     AccountPolicy, AccountRequest, Accounts, BrokerLimits, ListedFiles, Monitor, MonitorOptions,
 //! };
 //! use gridhaul_storage::Storage as _;
 //!
 //! // As root, before the process starts a thread:
 //! let options = MonitorOptions {
+//!     gridmapdir: None,
 //!     policy: AccountPolicy::default(),
 //!     pam_service: None,
 //!     umask: None,
 //!     brokers: 100,
 //! };
-//! let monitor = Monitor::start(Some(options), Vec::new())?;
+//! let monitor = Monitor::start(Some(options), ListedFiles::default())?;
 //!
 //! // At a login, without privileges:
 //! let limits = BrokerLimits {
@@ -70,6 +71,7 @@ mod options;
 mod own;
 mod pam;
 mod policy;
+mod pool_accounts;
 pub mod process;
 mod refusal;
 pub mod socket;
@@ -77,10 +79,11 @@ pub mod socket;
 pub use client::{
     AccountError, AccountRequest, AccountStorage, Accounts, BrokerLimits, BrokerSource,
 };
-pub use listed::{OpenError, may_be_opened};
+pub use listed::{ListedFiles, OpenError, may_be_appended, may_be_opened};
 pub use monitor::{Monitor, MonitorError};
 pub use options::MonitorOptions;
 pub use own::{open_own, own_directory};
 pub use pam::pam_service_is_described;
 pub use policy::AccountPolicy;
+pub use pool_accounts::{LeaseError, count_pool};
 pub use refusal::Refusal;

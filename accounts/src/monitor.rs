@@ -1,7 +1,9 @@
-//! The monitor: the only process that keeps root's privileges. It starts brokers and opens listed files.
+//! The monitor: the only process that keeps root's privileges. It starts brokers, opens listed files, and leases accounts of
+//! pools in one directory.
 //!
 //! It is forked from the server before that listens, reads a secret, or starts a thread. Only the login process has a socket
-//! to it. On a request the monitor starts a broker, or a process that opens a file, and returns a socket to this process.
+//! to it. On a request the monitor starts a broker, or a process that opens a file or leases an account, and returns a socket to
+//! this process.
 //! All work that can block or fail (the account database, the rules, the root, a file) is done in this process. The rules
 //! and the list of files are fixed when the monitor starts, so that a compromised process cannot change them, and the
 //! monitor limits the number of processes itself. It ends when the login process ends.
@@ -23,14 +25,18 @@ use rustix::thread::CapabilitySet;
 use crate::broker::{self, ROOTS_RIGHTS};
 use crate::children::{Children, Work};
 use crate::client::{AccountRequest, BrokerSource, brokers_of_account};
-use crate::listed::{self, OpenError};
-use crate::messages::{Opened, Order, REQUEST_BYTES, Start, Started};
+use crate::listed::{self, ListedFiles, OpenError};
+use crate::messages::{Leased, Opened, Order, REQUEST_BYTES, Start, Started};
 use crate::options::MonitorOptions;
+use crate::pool_accounts::{self, LeaseError};
 use crate::process;
 use crate::socket::{self, Received};
 
-/// The time limit for opening a file.
+/// The time limit for opening a file, and for leasing an account.
 const OPEN: Duration = Duration::from_secs(10);
+
+/// The maximum length of a [`Leased`]: a name of a file, an account, and the rest.
+const LEASED_BYTES: usize = 1024;
 
 /// Why the monitor could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +47,7 @@ pub struct MonitorError(#[from] io::Error);
 #[derive(Debug)]
 pub struct Monitor {
     socket: Mutex<OwnedFd>,
-    files: Vec<PathBuf>,
+    files: ListedFiles,
     pid: Pid,
 }
 
@@ -49,14 +55,14 @@ impl Monitor {
     /// Starts the monitor. Must be called as root, while the process has one thread, and before it opens files or memory that
     /// accounts must not access.
     ///
-    /// Without `options` the monitor starts no brokers. [`Monitor::open`] opens only `files`.
+    /// Without `options` the monitor starts no brokers. [`Monitor::open`] and [`Monitor::append`] open only `files`.
     ///
     /// # Errors
     ///
     /// When there is a second thread already, or no process can be started.
     pub fn start(
         options: Option<MonitorOptions>,
-        files: Vec<PathBuf>,
+        files: ListedFiles,
     ) -> Result<Self, MonitorError> {
         let (ours, theirs) = socket::pair().map_err(io::Error::from)?;
         let pid = process::fork(|| {
@@ -83,9 +89,19 @@ impl Monitor {
         process::watch(self.pid)
     }
 
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
     /// The position of a file in the list.
     pub fn place(&self, file: &Path) -> Option<usize> {
-        self.files.iter().position(|listed| listed == file)
+        self.files.read.iter().position(|listed| listed == file)
+    }
+
+    /// The position of a log in the list of logs.
+    pub fn place_of_log(&self, file: &Path) -> Option<usize> {
+        self.files.append.iter().position(|listed| listed == file)
     }
 
     /// Opens the file at this position of the list for reading, with root's permissions. May block.
@@ -96,7 +112,21 @@ impl Monitor {
     /// another account than root.
     pub fn open(&self, place: usize) -> Result<File, OpenError> {
         let place = u64::try_from(place).map_err(|_| OpenError::Unlisted)?;
-        let opener = self.order(&Order::Open(place))?;
+        self.opened(&Order::Open(place))
+    }
+
+    /// Opens the log at this position of the list of logs for appending, or creates it, with root's permissions. May block.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`Monitor::open`].
+    pub fn append(&self, place: usize) -> Result<File, OpenError> {
+        let place = u64::try_from(place).map_err(|_| OpenError::Unlisted)?;
+        self.opened(&Order::Append(place))
+    }
+
+    fn opened(&self, order: &Order<'_>) -> Result<File, OpenError> {
+        let opener = self.order(order)?;
         if !socket::readable(&opener, OPEN)? {
             return Err(Errno::TIMEDOUT.into());
         }
@@ -110,6 +140,26 @@ impl Monitor {
         opened?;
         // The kernel drops descriptors that exceed this process's limit.
         Ok(descriptors.pop().ok_or(Errno::MFILE)?.into())
+    }
+
+    /// The account of an identity (one-line form) from a pool, by the leases in the gridmapdir that the monitor was started
+    /// with. May block.
+    ///
+    /// # Errors
+    ///
+    /// When the pool has no free account, or the gridmapdir cannot be used.
+    pub fn lease(&self, identity: &str, pool: &str) -> Result<String, LeaseError> {
+        let lessor = self.order(&Order::Lease { identity, pool })?;
+        if !socket::readable(&lessor, OPEN)? {
+            return Err(Errno::TIMEDOUT.into());
+        }
+        let mut buffer = [0; LEASED_BYTES];
+        let Received::Message(bytes) = socket::receive(&lessor, &mut buffer, &mut Vec::new())?
+        else {
+            return Err(Errno::PIPE.into());
+        };
+        let Leased(leased) = postcard::from_bytes(&buffer[..bytes]).map_err(|_| Errno::PROTO)?;
+        leased
     }
 
     /// Requests a process, and returns the socket to it.
@@ -147,10 +197,9 @@ impl BrokerSource for Monitor {
 }
 
 /// The main function of the monitor process.
-fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &[PathBuf]) {
+fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &ListedFiles) {
     process::ignore_signals();
-    // The name is for `ps`; an error is harmless.
-    let _ = rustix::thread::set_name(c"gridhaul-mon");
+    process::set_name("gh-monitor", "monitor, which keeps root's rights");
     let executes = options.is_some_and(|options| options.pam_service.is_some());
     let kept = needed(options);
     if let Err(error) = gridhaul_sandbox::narrow_bounding_set(kept)
@@ -188,14 +237,14 @@ fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &[PathBuf]) {
 fn start(
     message: &[u8],
     options: Option<&MonitorOptions>,
-    files: &[PathBuf],
+    files: &ListedFiles,
     children: &mut Children,
 ) -> Result<OwnedFd, Errno> {
     let order: Order<'_> = postcard::from_bytes(message).map_err(|_| Errno::PROTO)?;
     let work = match order {
         Order::Broker(_) if options.is_none() => return Err(Errno::PERM),
         Order::Broker(start) => Work::Broker(start.account),
-        Order::Open(_) => Work::Open,
+        Order::Open(_) | Order::Append(_) | Order::Lease { .. } => Work::Open,
     };
     children.admit(work)?;
     let (theirs, ours) = socket::pair()?;
@@ -210,7 +259,18 @@ fn start(
                 broker::run(&ours, &start, options);
             }
             (Order::Broker(_), None) => {}
-            (Order::Open(place), _) => open(&ours, place, files),
+            (Order::Open(place), _) => {
+                let file = listed(&files.read, place);
+                tell_opened(&ours, file.and_then(|file| listed::open(file)));
+            }
+            (Order::Append(place), _) => {
+                let log = listed(&files.append, place);
+                tell_opened(&ours, log.and_then(|log| listed::open_log(log)));
+            }
+            (Order::Lease { identity, pool }, _) => {
+                let directory = options.and_then(|options| options.gridmapdir.as_deref());
+                lease(&ours, directory, identity, pool);
+            }
         }
     })
     .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
@@ -218,13 +278,15 @@ fn start(
     Ok(theirs)
 }
 
-/// Opens a file of the list. Runs in a process of its own.
-fn open(server: &OwnedFd, place: u64, files: &[PathBuf]) {
+/// A file of a list.
+fn listed(files: &[PathBuf], place: u64) -> Result<&Path, OpenError> {
     let file = usize::try_from(place).ok().and_then(|at| files.get(at));
-    let (opened, file) = match file
-        .ok_or(OpenError::Unlisted)
-        .and_then(|file| listed::open(file))
-    {
+    file.map(PathBuf::as_path).ok_or(OpenError::Unlisted)
+}
+
+/// Sends an opened file. Runs in a process of its own.
+fn tell_opened(server: &OwnedFd, opened: Result<OwnedFd, OpenError>) {
+    let (opened, file) = match opened {
         Ok(file) => (Opened(Ok(())), Some(file)),
         Err(error) => (Opened(Err(error)), None),
     };
@@ -232,6 +294,17 @@ fn open(server: &OwnedFd, place: u64, files: &[PathBuf]) {
         let file = file.as_ref().map(|file| file.as_fd());
         // An error means that the server has ended.
         let _ = socket::send(server, &message, file.as_slice());
+    }
+}
+
+/// Leases an account of a pool. Runs in a process of its own.
+fn lease(server: &OwnedFd, directory: Option<&Path>, identity: &str, pool: &str) {
+    let leased = directory
+        .ok_or(LeaseError::NoDirectory)
+        .and_then(|directory| pool_accounts::lease(directory, identity, pool));
+    if let Ok(message) = postcard::to_stdvec(&Leased(leased)) {
+        // An error means that the server has ended.
+        let _ = socket::send(server, &message, &[]);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -34,6 +35,41 @@ pub fn fork(child: impl FnOnce()) -> io::Result<Pid> {
     }
 }
 
+/// Names this process for `ps`: the short name, of which 15 bytes are kept, and the command line, which is replaced by
+/// `gridhaul-server: TITLE`. Must be called while the process may still open its own memory. Errors are harmless.
+pub fn set_name(short: &str, title: &str) {
+    /// TASK_COMM_LEN of the kernel.
+    const LONGEST: usize = 15;
+
+    let short = &short[..short.floor_char_boundary(LONGEST)];
+    if let Ok(short) = CString::new(short) {
+        let _ = rustix::thread::set_name(&short);
+    }
+    let _ = set_command_line(&format!("gridhaul-server: {title}"));
+}
+
+/// Overwrites the arguments in the memory of this process, which `/proc/PID/cmdline` shows. The command line of the server's
+/// children would be that of the server.
+fn set_command_line(line: &str) -> io::Result<()> {
+    // proc_pid_stat(5): arg_start and arg_end. The name in parentheses may contain anything.
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let numbers = stat.rsplit(')').next().unwrap_or_default();
+    let mut numbers = numbers.split_whitespace().skip(45);
+    let mut next = || numbers.next()?.parse::<u64>().ok();
+    let (Some(start), Some(end)) = (next(), next()) else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    let room = usize::try_from(end.saturating_sub(start)).unwrap_or(0);
+    // The last byte stays zero: otherwise the kernel takes the environment for a part of the line.
+    let mut bytes = line.as_bytes().to_vec();
+    bytes.truncate(room.saturating_sub(1));
+    bytes.resize(room, 0);
+    let memory = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/proc/self/mem")?;
+    memory.write_all_at(&bytes, start)
+}
+
 /// A descriptor that becomes readable when a child of this process ends.
 ///
 /// # Errors
@@ -60,6 +96,27 @@ pub(crate) fn leave_children_to_the_kernel() {
 fn ignore(signal: libc::c_int) {
     // SAFETY: ignoring a signal installs no handler, and the signals of the callers can be ignored.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// Makes programs that this process starts inherit standard input, output and error only.
+///
+/// # Errors
+///
+/// When `/proc` cannot be read, or a system call fails.
+pub fn close_on_exec() -> io::Result<()> {
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let name = entry?.file_name();
+        let descriptor = name.to_str().and_then(|name| name.parse::<RawFd>().ok());
+        let Some(descriptor) = descriptor.filter(|descriptor| *descriptor > libc::STDERR_FILENO)
+        else {
+            continue;
+        };
+        // SAFETY: the flag changes only which descriptors are inherited by other programs.
+        if unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// Closes all descriptors except standard input, output and error, and `kept`.

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use gridhaul_accounts::process::{fork, ignore_signals};
+use gridhaul_accounts::process::{fork, ignore_signals, set_name};
 use gridhaul_accounts::socket::pair;
 use gridhaul_security::files::OpenFiles;
 use rustix::io::Errno;
@@ -33,7 +33,7 @@ use crate::privileges;
 use crate::sandbox;
 use crate::server::{PreparedServer, Server};
 use crate::session::Session;
-use crate::telemetry::{FrontCounts, Logging};
+use crate::telemetry::{FrontCounts, LogFiles, Logging, tell};
 use crate::wire::{NotReady, tell_ready, wait_until_ready};
 
 /// Starts the front process.
@@ -117,8 +117,7 @@ impl From<NotReady> for FrontProcessError {
 /// The main function of the process. It sends an empty message when it is ready, or the reason why it is not.
 fn run(config: &Config, arguments: &ServeArguments, logging: &Logging, parts: Parts) {
     ignore_signals();
-    // For process listings only, so a failure does not matter.
-    let _ = rustix::thread::set_name(c"gridhaul-front");
+    set_name("gh-front", "front process, which listens");
     let socket = Arc::new(parts.link);
     let backend = LoginBackend::Front(Arc::new(LoginClient::new(parts.logins, false)));
     let prepared = PreparedServer::in_front(config.clone(), backend, parts.listeners, parts.counts)
@@ -153,7 +152,7 @@ fn work(
     logging: &Logging,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .thread_name("gridhaul-front")
+        .thread_name("gh-front")
         .enable_all()
         .build()?;
     let link = Arc::new(Link::start(Arc::clone(&socket))?);
@@ -200,8 +199,16 @@ async fn follow(
             ToFront::Returned { session, input } => {
                 begin_anew(&server, &link, session, input, descriptors);
             }
-            ToFront::Reload { has_file } => {
-                reload(&server, arguments, logging, has_file, descriptors);
+            ToFront::Reload {
+                has_file,
+                has_log,
+                has_audit,
+            } => {
+                let mut descriptors = descriptors.into_iter().map(File::from);
+                let mut next = |is_there: bool| is_there.then(|| descriptors.next()).flatten();
+                let file = next(has_file);
+                let (log, audit) = (next(has_log), next(has_audit));
+                reload(&server, arguments, logging, file, LogFiles { log, audit });
             }
             ToFront::Drain => server.drain(),
         }
@@ -227,7 +234,12 @@ fn begin_anew(
         return;
     };
     let Some(connection) = descriptors.into_iter().next() else {
-        error!("too many open files: a client cannot begin anew");
+        if let Some(untold) = tell("descriptors for clients") {
+            error!(
+                untold,
+                "too many open files: a client cannot begin anew: raise LimitNOFILE of the service"
+            );
+        }
         return;
     };
     match Arrived::new(connection) {
@@ -240,7 +252,11 @@ fn begin_anew(
             tokio::spawn(Session::run_again(again, stream, input));
         }
         // The client has closed the connection.
-        Err(error) => warn!(session, %error, "a client cannot begin anew"),
+        Err(error) => {
+            if let Some(untold) = tell("clients that are gone") {
+                warn!(session, %error, untold, "a client cannot begin anew");
+            }
+        }
     }
 }
 
@@ -263,11 +279,10 @@ fn reload(
     server: &Server,
     arguments: &ServeArguments,
     logging: &Logging,
-    has_file: bool,
-    descriptors: Vec<OwnedFd>,
+    file: Option<File>,
+    logs: LogFiles<File>,
 ) {
-    let mut descriptors = descriptors.into_iter().map(File::from);
-    let file = Opened(Mutex::new(has_file.then(|| descriptors.next()).flatten()));
+    let file = Opened(Mutex::new(file));
     let config = match Config::load_with(arguments, &file) {
         Ok(config) => config.reloaded(&server.config()).0,
         Err(error) => {
@@ -275,7 +290,7 @@ fn reload(
             return;
         }
     };
-    if let Err(error) = logging.go_on(&config.log, descriptors.next()) {
+    if let Err(error) = logging.go_on(&config.log, logs) {
         error!(%error, "the log of the process that listens was not reloaded");
     }
     match server.reload(config) {

@@ -10,7 +10,8 @@ use gridhaul_server::config::{
     CheckArguments, Command, CommandLine, PasswdArguments, ServeArguments, flag_example,
 };
 use gridhaul_server::passwords::{self, Change, Grant, PasswordsError};
-use gridhaul_server::{check, serve, ssh};
+use gridhaul_server::terminal::TerminalError;
+use gridhaul_server::{check, serve, ssh, terminal};
 
 /// The exit status of wrong arguments, as clap has it.
 const USAGE: u8 = 2;
@@ -25,6 +26,11 @@ fn main() -> ExitCode {
         Some(Command::Serve(arguments)) => return run(&arguments),
         Some(Command::Check(arguments)) => check(&arguments),
         Some(Command::Ssh(arguments)) => ssh::serve(&arguments).map_err(|error| error.to_string()),
+        Some(Command::Status(arguments)) => told(terminal::status(&arguments)),
+        Some(Command::Top(arguments)) => told(terminal::top(&arguments)),
+        Some(Command::Kick(arguments)) => told(terminal::kick(&arguments)),
+        Some(Command::Drain(arguments)) => told(terminal::drain(&arguments)),
+        Some(Command::Reload(arguments)) => told(terminal::reload(&arguments)),
         None => return run(&line.serve),
     };
     ended(done)
@@ -67,6 +73,10 @@ fn run(arguments: &ServeArguments) -> ExitCode {
         return ExitCode::from(USAGE);
     }
     ended(serve::serve(arguments).map_err(|error| error.to_string()))
+}
+
+fn told(done: Result<(), TerminalError>) -> Result<(), String> {
+    done.map_err(|error| error.to_string())
 }
 
 fn check(arguments: &CheckArguments) -> Result<(), String> {

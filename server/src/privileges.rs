@@ -58,6 +58,11 @@ pub fn is_root() -> bool {
     Uid::effective().is_root()
 }
 
+/// The account of this process: its name, or its number.
+pub(crate) fn account() -> String {
+    identity(Uid::effective(), Gid::effective(), false).account
+}
+
 /// Becomes the account `user`, by name or number, with its groups, if the process runs as root. Otherwise changes nothing.
 ///
 /// # Errors
@@ -162,8 +167,19 @@ pub(crate) fn check_entering(user: &str, directory: &Path) -> io::Result<()> {
     }
 }
 
+/// As [`may_read`], for creating a file in its directory.
+pub(crate) fn may_create(user: &str, path: &Path) -> bool {
+    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+    let (Ok(account), Some(parent)) = (find(user), parent) else {
+        return false;
+    };
+    let mut above = parent.ancestors().skip(1);
+    allows(&account, &parent, WRITE | SEARCH) && above.all(|above| allows(&account, above, SEARCH))
+}
+
 /// The permission bits of others.
 const READ: u32 = 0o4;
+const WRITE: u32 = 0o2;
 const SEARCH: u32 = 0o1;
 
 fn allows(account: &User, path: &Path, rights: u32) -> bool {

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use tracing::{error, info, warn};
 
 use crate::config::Config;
+use crate::telemetry::tell;
 
 /// The root directories that sessions use with the server's own rights. The server's root is opened at the start, so that it
 /// may be in a directory that only root can search; those of single users are opened when they first log in. Brokers open
@@ -138,12 +139,16 @@ impl Storages {
                     Ok(opened)
                 }
                 Err(error) => {
-                    error!(root, %error, "the root is another directory now, and cannot be opened: logins are refused");
+                    if let Some(untold) = tell("another root") {
+                        error!(root, %error, untold, "the root is another directory now, and cannot be opened: logins are refused");
+                    }
                     Err(error)
                 }
             },
             Err(error) => {
-                warn!(root, %error, "the root is not there any more: logins are refused");
+                if let Some(untold) = tell("no root") {
+                    warn!(root, %error, untold, "the root is not there any more: logins are refused");
+                }
                 Err(error)
             }
         }

@@ -27,6 +27,11 @@ impl TransferVerb {
         matches!(self, Self::Rrtr | Self::Rstr)
     }
 
+    /// Whether it sends a listing.
+    pub(crate) const fn lists(self) -> bool {
+        matches!(self, Self::List | Self::Nlst | Self::Mlsd | Self::Mlsr)
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Retr => "RETR",

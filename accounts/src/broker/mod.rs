@@ -25,6 +25,7 @@ use crate::account::LocalAccount;
 use crate::messages::{Hello, Ready, Start, path};
 use crate::options::MonitorOptions;
 use crate::pam;
+use crate::process;
 use crate::refusal::{Refusal, os_error};
 use crate::socket::{self, MOST_DESCRIPTORS};
 
@@ -36,8 +37,12 @@ const DESCRIPTORS: u64 = 64 + 24 * CALLS as u64 + serve::LISTINGS as u64;
 
 /// The main function of a broker process.
 pub(crate) fn run(server: &OwnedFd, start: &Start<'_>, options: &MonitorOptions) {
-    // The name is for `ps`; an error is harmless.
-    let _ = rustix::thread::set_name(c"gridhaul-broker");
+    // The name of the account comes from a request.
+    let account = start.account.escape_debug().to_string();
+    process::set_name(
+        &format!("gh-broker:{account}"),
+        &format!("broker of {account}"),
+    );
     let (hello, prepared) = match prepare(start, options) {
         Ok(prepared) => (Hello(Ok(prepared.ready.clone())), Some(prepared)),
         Err(refusal) => (Hello(Err(refusal)), None),

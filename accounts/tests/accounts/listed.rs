@@ -1,12 +1,12 @@
-//! Files that the monitor opens as root for a server without permission.
+//! Files and logs that the monitor opens as root for a server without permission.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::symlink;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use gridhaul_accounts::{Monitor, OpenError};
+use gridhaul_accounts::{ListedFiles, Monitor, OpenError, may_be_appended};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Gid, Uid};
 
@@ -15,9 +15,9 @@ use crate::{monitored, own};
 
 static MONITOR: LazyLock<Monitor> = LazyLock::new(monitored::take_monitor);
 
-/// The list of the monitors; each file is in a directory of its own.
-pub(crate) fn files() -> Vec<PathBuf> {
-    [
+/// The lists of the monitors; each file is in a directory of its own.
+pub(crate) fn files() -> ListedFiles {
+    let read = [
         "secret",
         "renewed",
         "link",
@@ -25,9 +25,13 @@ pub(crate) fn files() -> Vec<PathBuf> {
         "directory",
         "exposed",
         "missing",
-    ]
-    .map(|name| Path::new(PLACE).join(format!("listed-{name}/file")))
-    .into()
+    ];
+    let append = ["rotated", "exposed-log", "linked-log"];
+    let path = |name: &str| Path::new(PLACE).join(format!("listed-{name}/file"));
+    ListedFiles {
+        read: read.map(path).into(),
+        append: append.map(path).into(),
+    }
 }
 
 /// A listed file. Its directory exists and belongs to root.
@@ -82,8 +86,9 @@ fn the_present_file_of_the_name_is_opened() {
 
 #[test]
 fn a_place_that_the_list_does_not_have_is_refused() {
-    for place in [files().len(), usize::MAX] {
+    for place in [files().read.len(), usize::MAX] {
         assert_eq!(MONITOR.open(place).unwrap_err(), OpenError::Unlisted);
+        assert_eq!(MONITOR.append(place).unwrap_err(), OpenError::Unlisted);
     }
     assert_eq!(MONITOR.place(Path::new("/etc/shadow")), None);
 }
@@ -138,4 +143,67 @@ fn files_that_other_accounts_could_replace_are_refused() {
     assert_eq!(open(&file).unwrap(), "key");
     own(&file, ALICE.uid, ALICE.uid, 0o400);
     assert_eq!(open(&file), Err(OpenError::Exposed));
+}
+
+/// Appends a line to a log that the monitor opens.
+fn append(log: &Path, line: &str) -> Result<(), OpenError> {
+    let place = MONITOR.place_of_log(log).expect("it is listed");
+    writeln!(MONITOR.append(place)?, "{line}").unwrap();
+    Ok(())
+}
+
+#[test]
+fn a_log_is_created_anew_and_only_appended_to() {
+    let log = listed("rotated");
+    assert_eq!(MONITOR.place(&log), None, "it cannot be read");
+    LazyLock::force(&MONITOR);
+    for name in ["one", "two"] {
+        assert_eq!(may_be_appended(&log), Ok(()));
+        let asked = {
+            let log = log.clone();
+            as_alice(move || (append(&log, "first"), append(&log, "second")))
+        };
+        assert_eq!(asked, (Ok(()), Ok(())));
+        assert_eq!(fs::read_to_string(&log).unwrap(), "first\nsecond\n");
+        let mode = fs::metadata(&log).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777 & !0o640, 0, "{mode:o}");
+        fs::rename(&log, log.with_file_name(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_other_accounts_could_replace_or_create_is_refused() {
+    let log = listed("exposed-log");
+    let directory = log.parent().unwrap();
+    for (uid, mode) in [(ALICE.uid, 0o700), (0, 0o770), (0, 0o1777)] {
+        own(directory, uid, ALICE.uid, mode);
+        assert_eq!(append(&log, "x"), Err(OpenError::Exposed), "{uid} {mode:o}");
+        assert_eq!(may_be_appended(&log), Err(OpenError::Exposed));
+    }
+    assert!(!log.exists());
+    own(directory, 0, 0, 0o755);
+    fs::write(&log, "").unwrap();
+    own(&log, ALICE.uid, ALICE.uid, 0o600);
+    let denied = OpenError::Kernel(rustix::io::Errno::ACCESS.raw_os_error());
+    assert_eq!(append(&log, "x"), Err(denied.clone()));
+    assert_eq!(
+        may_be_appended(&log),
+        Err(denied),
+        "the check has the same result"
+    );
+}
+
+#[test]
+fn a_link_of_root_leads_to_the_log_and_one_of_others_is_refused() {
+    let link = listed("linked-log");
+    symlink("elsewhere", &link).unwrap();
+    append(&link, "x").unwrap();
+    let elsewhere = link.with_file_name("elsewhere");
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "x\n");
+    let alices = link.with_file_name("alices");
+    fs::create_dir(&alices).unwrap();
+    own(&alices, ALICE.uid, ALICE.uid, 0o755);
+    fs::remove_file(&link).unwrap();
+    symlink("alices/log", &link).unwrap();
+    assert_eq!(append(&link, "x"), Err(OpenError::Exposed));
 }

@@ -14,7 +14,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use gridhaul_accounts::{
-    AccountPolicy, AccountRequest, AccountStorage, Accounts, BrokerLimits, MonitorOptions,
+    AccountPolicy, AccountRequest, AccountStorage, Accounts, BrokerLimits, ListedFiles,
+    MonitorOptions,
 };
 use gridhaul_storage::{Entries, OpenedFile, Storage, StorageError, WriteMode};
 use machine::{PLACE, TestAccount};
@@ -33,9 +34,10 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// Above the uid of `daemon`, which every machine has.
 const LEAST_UID: u32 = 2;
 
-fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
+fn monitor_options() -> Result<(MonitorOptions, ListedFiles), String> {
     machine::arrange()?;
     let options = MonitorOptions {
+        gridmapdir: None,
         policy: AccountPolicy {
             least_uid: LEAST_UID,
             ..AccountPolicy::default()

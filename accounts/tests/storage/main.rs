@@ -23,6 +23,8 @@ mod monitored;
 mod names;
 #[path = "../../../storage/tests/posix/read_only.rs"]
 mod read_only;
+#[path = "../../../storage/tests/posix/uploads.rs"]
+mod uploads;
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -30,7 +32,8 @@ use std::time::Duration;
 
 use fixture::*;
 use gridhaul_accounts::{
-    AccountPolicy, AccountRequest, AccountStorage, Accounts, BrokerLimits, MonitorOptions,
+    AccountPolicy, AccountRequest, AccountStorage, Accounts, BrokerLimits, ListedFiles,
+    MonitorOptions,
 };
 use gridhaul_storage::{PosixOptions, StorageError};
 
@@ -58,16 +61,17 @@ fn open(root: &Path, options: PosixOptions) -> Result<Files, StorageError> {
     Ok(ACCOUNTS.open(&request).expect("root may"))
 }
 
-fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
+fn monitor_options() -> Result<(MonitorOptions, ListedFiles), String> {
     let policy = AccountPolicy {
         allow_root: true,
         ..AccountPolicy::default()
     };
     let options = MonitorOptions {
+        gridmapdir: None,
         policy,
         pam_service: None,
         umask: None,
         brokers: 16,
     };
-    Ok((options, Vec::new()))
+    Ok((options, ListedFiles::default()))
 }

@@ -192,7 +192,7 @@ impl Start {
 
 /// The number after `name=` in a log line or a reply.
 pub(crate) fn number(line: &str, name: &str) -> u64 {
-    let words = line.split(|letter: char| letter == '"' || letter.is_whitespace());
+    let words = line.split(|letter: char| "\"[],".contains(letter) || letter.is_whitespace());
     let number = words
         .filter_map(|word| word.strip_prefix(name)?.strip_prefix('='))
         .find_map(|number| number.parse().ok());

@@ -114,8 +114,10 @@ impl Workers {
             let started = thread::Builder::new()
                 .name(format!("{}-{number}", self.name))
                 .spawn(move || shared.work());
-            if let Err(error) = &started {
-                tracing::warn!(%error, threads = self.name, "a thread cannot be started");
+            if let Err(error) = &started
+                && let Some(untold) = crate::telemetry::tell("threads")
+            {
+                tracing::warn!(%error, threads = self.name, untold, "a thread cannot be started");
             }
             started.is_ok()
         };

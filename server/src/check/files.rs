@@ -27,12 +27,14 @@ pub(super) fn check(report: &mut Report, validated: &Validated) {
     let logs = [
         ("transfer-log", &config.transfer_log),
         ("log-file", &config.log.file),
+        ("audit-log", &config.log.audit),
     ];
     for (about, path) in logs {
         if let Some(path) = path
             && !validated.is_wrong(about)
         {
             report.ok(about, format!("{} can be written", path.display()));
+            check_rotation(report, about, path, &config.user);
         }
     }
     if privileges::is_root() && !validated.is_wrong("user") {
@@ -87,5 +89,24 @@ fn check_attributes(report: &mut Report, root: &Path) {
             ABOUT,
             format!("files carry their checksums in {CHECKSUM_ATTRIBUTE}"),
         ),
+    }
+}
+
+/// Checks whether a server that was started as root can open a log again after a rotation has renamed it: with the rights of
+/// its account, or through the monitor.
+fn check_rotation(report: &mut Report, about: &'static str, path: &Path, user: &str) {
+    if !rustix::process::geteuid().is_root() || privileges::may_create(user, path) {
+        return;
+    }
+    if let Err(error) = gridhaul_accounts::may_be_appended(path) {
+        let path = path.display();
+        report.error(
+            about,
+            format!(
+                "{path} cannot be opened again after a rotation by {user}, as which the server runs, and root does not \
+                 open it for that account: {error}. SIGHUP would leave the old file in use. Let {user} or only root \
+                 write to its directory"
+            ),
+        );
     }
 }

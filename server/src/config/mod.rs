@@ -11,6 +11,7 @@
 //! Each step collects problems with their places, so that one run names all of them.
 
 mod accounts;
+mod admin;
 mod authorization;
 mod configuration;
 mod data;
@@ -19,6 +20,7 @@ mod examples;
 mod file;
 mod flags;
 mod globus_tls;
+mod keys;
 mod limits;
 mod listen;
 mod load;
@@ -40,11 +42,16 @@ mod tls_range;
 mod values;
 
 pub use accounts::LocalAccounts;
+pub use admin::{AdminSocket, Administration};
 pub use authorization::{Claimant, MemberOf, Outcome, Rule};
 pub use configuration::{Anonymous, Config, Log};
 pub use data::DataConnections;
 pub use examples::flag_example;
-pub use flags::{CheckArguments, Command, CommandLine, PasswdArguments, ServeArguments};
+pub use flags::{
+    CheckArguments, Command, CommandLine, KickArguments, PasswdArguments, ServeArguments,
+    SocketArguments, StatusArguments, TopArguments, Whom,
+};
+pub use keys::{KeyInForce, Keys, Source};
 pub use limits::Limits;
 pub use listen::ListenAddress;
 pub use log_level::{LogLevel, LogLevelError};
@@ -57,8 +64,8 @@ pub use settings::Settings;
 pub use sources::ConfigErrors;
 pub use tls_range::TlsRange;
 pub use values::{
-    ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
-    PortRange, SyncFiles, ValueError,
+    ArrivalChecksums, AtomicRoot, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode,
+    KeyKind, LogFormat, PortRange, SyncFiles, ValueError,
 };
 
 pub(crate) use load::Loaded;

@@ -10,7 +10,7 @@ use tracing::error;
 
 use super::messages::{Handed, ToFront, ToServing};
 use super::outbox::{Outbox, follow};
-use crate::telemetry::FrontCounts;
+use crate::telemetry::{FrontCounts, LogFiles, tell};
 
 /// The socket to the front process, before this process has threads.
 #[derive(Debug)]
@@ -67,9 +67,14 @@ impl Serving {
                     &outbox_of_guests,
                 ) {
                     Some(guest) => take(*handed, descriptors, guest),
-                    None => error!(
-                        "the process that listens has handed over a client that it cannot have"
-                    ),
+                    None => {
+                        if let Some(untold) = tell("guests") {
+                            error!(
+                                untold,
+                                "the process that listens has handed over a client that it cannot have"
+                            );
+                        }
+                    }
                 },
             );
         };
@@ -109,13 +114,15 @@ impl Guests {
 }
 
 impl Front {
-    /// Makes the front process read this configuration file and continue its log in this file.
-    pub(crate) fn reload(&self, file: Option<OwnedFd>, log: Option<OwnedFd>) {
+    /// Makes the front process read this configuration file and continue its logs in these files.
+    pub(crate) fn reload(&self, file: Option<OwnedFd>, logs: LogFiles<OwnedFd>) {
         let message = ToFront::Reload {
             has_file: file.is_some(),
+            has_log: logs.log.is_some(),
+            has_audit: logs.audit.is_some(),
         };
-        self.outbox
-            .send(&message, file.into_iter().chain(log).collect());
+        let descriptors = [file, logs.log, logs.audit].into_iter().flatten();
+        self.outbox.send(&message, descriptors.collect());
     }
 
     /// Stops the front process from accepting.

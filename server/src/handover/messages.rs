@@ -20,8 +20,13 @@ pub(crate) enum ToFront {
     Ended(u64),
     /// The client of this session sent `REIN`: its connection, and the input after the command.
     Returned { session: u64, input: Vec<u8> },
-    /// Read the configuration again, from the first descriptor if there is one, and continue the log in the second.
-    Reload { has_file: bool },
+    /// Read the configuration again, and continue the logs. The descriptors are those of the configuration file, the log and
+    /// the audit log, as far as there are such.
+    Reload {
+        has_file: bool,
+        has_log: bool,
+        has_audit: bool,
+    },
     /// Accept no more connections, and end those that have not logged in.
     Drain,
 }
@@ -59,4 +64,15 @@ pub(crate) enum HandedProtection {
     Clear,
     Gsi(Box<MessageKeys>),
     Tls(Box<ConnectionKeys>),
+}
+
+impl HandedProtection {
+    /// The mechanism as in `AUTH`, and the version of TLS with its cipher; `None` in clear.
+    pub(crate) fn described(&self) -> Option<(&'static str, &str)> {
+        match self {
+            Self::Clear => None,
+            Self::Gsi(keys) => Some(("GSSAPI", keys.description())),
+            Self::Tls(keys) => Some(("TLS", keys.description())),
+        }
+    }
 }

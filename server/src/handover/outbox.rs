@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 use tracing::error;
 use zeroize::Zeroizing;
 
+use crate::telemetry::tell;
 use crate::wire::{receive_message, send_message};
 
 /// Sends messages in order, from a thread.
@@ -44,7 +45,9 @@ impl Outbox {
                 let descriptors: Vec<_> = message.descriptors.iter().map(|fd| fd.as_fd()).collect();
                 if let Err(errno) = send_message(&*socket, &message.bytes, &descriptors) {
                     // Dropping the message closes its connection. The end of the other process is noticed elsewhere.
-                    error!(%errno, "a message to the other process is lost");
+                    if let Some(untold) = tell("lost messages") {
+                        error!(%errno, untold, "a message to the other process is lost");
+                    }
                     message.session.into_iter().for_each(&lost);
                 }
             }

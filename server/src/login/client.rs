@@ -1,7 +1,10 @@
 //! The client side in the front process and the serving process: it asks the login process.
 
+use std::collections::HashSet;
 use std::fs::File;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -81,13 +84,34 @@ impl LoginClient {
         }
     }
 
+    /// The exchanges of clients that are served and whom a ban list or a rule refuses now.
+    pub(super) fn refused(&self) -> HashSet<u64> {
+        match self.ask(Question::Refused) {
+            Some(Answer::Exchanges(refused)) => refused.into_iter().collect(),
+            _ => HashSet::new(),
+        }
+    }
+
     /// Makes the login process open the configuration file.
     ///
     /// # Errors
     ///
     /// The reason.
     pub(super) fn open_configuration(&self) -> Result<File, String> {
-        match self.ask_for_descriptor(Question::Configuration) {
+        self.opened(Question::Configuration)
+    }
+
+    /// Makes the login process open a log.
+    ///
+    /// # Errors
+    ///
+    /// The reason.
+    pub(super) fn open_log(&self, path: &Path) -> Result<File, String> {
+        self.opened(Question::Log(path.to_owned()))
+    }
+
+    fn opened(&self, question: Question<'_>) -> Result<File, String> {
+        match self.ask_for_descriptor(question) {
             // The kernel leaves out a descriptor for which the process has no room.
             Some((Answer::Opened, file)) => file
                 .map(File::from)
@@ -340,10 +364,11 @@ struct ProofElsewhere {
 }
 
 impl Proof for ProofElsewhere {
-    fn authorize(&self, requested: Option<&str>) -> Result<Authorized, String> {
+    fn authorize(&self, requested: Option<&str>, address: IpAddr) -> Result<Authorized, String> {
         let question = Question::Authorize {
             exchange: self.exchange,
             requested,
+            address,
         };
         match self.client.ask(question) {
             Some(Answer::Authorized(authorization)) => Ok(Authorized {

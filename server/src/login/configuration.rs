@@ -1,4 +1,4 @@
-//! Opens the configuration file in the serving process, whose account may not be allowed to read it.
+//! Opens the configuration file and the logs in the serving process, whose account may not be allowed to open them.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use gridhaul_security::files::OpenFiles;
 
 use super::LoginClient;
+use crate::telemetry::{OpenLogs, OwnRights};
 
 /// Opens the configuration file with the rights of this process, or through the login process if they do not suffice. The
 /// login process opens the file that the server was started with, and no other.
@@ -37,5 +38,22 @@ impl OpenFiles for ConfigurationFile {
             }
             found => found,
         }
+    }
+}
+
+impl OpenLogs for LoginClient {
+    fn append(&self, log: &Path) -> io::Result<File> {
+        match OwnRights.append(log) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.open_log(log).map_err(io::Error::other)
+            }
+            opened => opened,
+        }
+    }
+}
+
+impl OpenLogs for ConfigurationFile {
+    fn append(&self, log: &Path) -> io::Result<File> {
+        self.0.append(log)
     }
 }

@@ -26,7 +26,9 @@ mod service;
 mod sockets;
 mod verdicts;
 
+use std::collections::HashSet;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use gridhaul_accounts::BrokerSource;
@@ -36,6 +38,7 @@ use rustls::ServerConfig;
 
 use crate::passwords::{CheckPassword, Grant};
 use crate::security::Authorized;
+use crate::telemetry::{OpenLogs, OwnRights};
 
 pub(crate) use authenticator::Authenticator;
 pub use authenticator::AuthenticatorError;
@@ -124,12 +127,12 @@ pub(crate) struct Claimed {
 
 /// Represents an authenticated client. While it exists, brokers may be started for the account that the client was granted.
 pub(crate) trait Proof: Send + Sync + fmt::Debug {
-    /// The authorization of the client. `requested` is the account that it named, if it did.
+    /// The authorization of the client at `address`. `requested` is the account that it named, if it did.
     ///
     /// # Errors
     ///
     /// The reason, as the client reads it.
-    fn authorize(&self, requested: Option<&str>) -> Result<Authorized, String>;
+    fn authorize(&self, requested: Option<&str>, address: IpAddr) -> Result<Authorized, String>;
 
     /// The number by which the serving process claims the client ([`Logins::claim`]). `None` where there is no other
     /// process.
@@ -161,6 +164,22 @@ pub(crate) enum LoginBackend {
 }
 
 impl LoginBackend {
+    /// Opens logs again after a rotation.
+    pub(crate) fn logs(&self) -> &dyn OpenLogs {
+        match self {
+            Self::InProcess | Self::Front(_) => &OwnRights,
+            Self::Serving(client) => &**client,
+        }
+    }
+
+    /// The exchanges of clients that are served and whom a ban list or a rule refuses now.
+    pub(crate) fn refused(&self) -> HashSet<u64> {
+        match self {
+            Self::InProcess | Self::Front(_) => HashSet::new(),
+            Self::Serving(client) => client.refused(),
+        }
+    }
+
     /// The source of brokers, if local accounts have any.
     pub(crate) fn brokers(&self) -> Option<Arc<dyn BrokerSource>> {
         match self {

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
 use gridhaul_accounts::{AccountRequest, BrokerSource};
 use gridhaul_sandbox::Confinement;
@@ -17,10 +19,10 @@ use crate::config::{Config, ServeArguments};
 use crate::passwords::CheckPassword as _;
 use crate::sandbox;
 use crate::security::{Authorized, Opener};
-use crate::telemetry::Logging;
+use crate::telemetry::{Logging, tell};
 use crate::wire::{receive_message, send_message};
 
-use super::authenticator::{Authenticator, Stepped};
+use super::authenticator::{self, Authenticator, Stepped};
 use super::exchanges::Exchanges;
 use super::host_certificates::HostCertificates;
 use super::messages::{
@@ -128,7 +130,14 @@ impl<'a> LoginService<'a> {
             Question::Authorize {
                 exchange,
                 requested,
-            } => self.authorize(exchange, requested, asker),
+                address,
+            } => {
+                let asked = authenticator::Asked {
+                    account: requested,
+                    address: Some(address),
+                };
+                self.authorize(exchange, asked, asker)
+            }
             Question::WithoutPassword(name) => Answer::Granted(
                 self.state()
                     .authenticator
@@ -170,6 +179,13 @@ impl<'a> LoginService<'a> {
                     Err(reason) => (Answer::Failed(reason), None),
                 };
             }
+            Question::Log(path) => {
+                return match self.log(&path) {
+                    Ok(file) => (Answer::Opened, Some(file.into())),
+                    Err(reason) => (Answer::Failed(reason), None),
+                };
+            }
+            Question::Refused => Answer::Exchanges(self.refused()),
             Question::Reload => match self.reload() {
                 Ok(()) => Answer::Done,
                 Err(reason) => Answer::Failed(reason),
@@ -236,7 +252,12 @@ impl<'a> LoginService<'a> {
         }
     }
 
-    pub(super) fn authorize(&self, exchange: u64, requested: Option<&str>, asker: Asker) -> Answer {
+    pub(super) fn authorize(
+        &self,
+        exchange: u64,
+        asked: authenticator::Asked<'_>,
+        asker: Asker,
+    ) -> Answer {
         let State {
             config,
             authenticator,
@@ -244,7 +265,10 @@ impl<'a> LoginService<'a> {
         let Some(peer) = self.exchanges.peer(exchange, asker) else {
             return Answer::Refused("The server failed.".to_owned());
         };
-        let authorized = match authenticator.authorize(&peer, requested) {
+        let requested = asked.account;
+        let recent = self.exchanges.recent_permission(exchange, requested);
+        let known = recent.as_ref().map(|(permission, _)| permission);
+        let (authorized, permission) = match authenticator.authorize(&peer, asked, known) {
             Ok(authorized) => authorized,
             Err(reason) => {
                 // Rules and maps may have changed since the last grant.
@@ -252,9 +276,14 @@ impl<'a> LoginService<'a> {
                 return Answer::Refused(reason);
             }
         };
+        let permission = permission.map(|said| {
+            let at = recent.as_ref().map_or_else(Instant::now, |(_, at)| *at);
+            (said, at)
+        });
         let account = account_of(&authorized, &config);
         let root = account.root.clone();
-        self.exchanges.grant(exchange, asker, account, requested);
+        self.exchanges
+            .grant(exchange, asker, account, requested, permission);
         let attributes = authorized.attributes.iter();
         Answer::Authorized(Authorization {
             account: authorized.account,
@@ -268,10 +297,12 @@ impl<'a> LoginService<'a> {
     /// Asks the monitor for a broker, if a client was granted the account.
     pub(super) fn broker(&self, account: Account) -> Result<OwnedFd, Errno> {
         if !self.is_granted(&account) {
-            warn!(
-                account = account.account,
-                "a broker was asked for, and no client who is logged in may have it"
-            );
+            if let Some(untold) = tell("brokers without a client") {
+                warn!(
+                    account = account.account,
+                    untold, "a broker was asked for, and no client who is logged in may have it"
+                );
+            }
             return Err(Errno::PERM);
         }
         let brokers = self.brokers.as_ref().ok_or(Errno::PERM)?;
@@ -292,9 +323,23 @@ impl<'a> LoginService<'a> {
         } = self.state();
         let holders = self.exchanges.holders(account);
         holders.iter().any(|holder| {
-            let authorized = authenticator.authorize(&holder.peer, holder.requested.as_deref());
-            authorized.is_ok_and(|authorized| account_of(&authorized, &config) == *account)
+            // The callout's permission holds as long as the session.
+            let asked = authenticator::Asked {
+                account: holder.requested.as_deref(),
+                address: None,
+            };
+            let authorized =
+                authenticator.authorize(&holder.peer, asked, holder.permission.as_ref());
+            authorized.is_ok_and(|(authorized, _)| account_of(&authorized, &config) == *account)
         })
+    }
+
+    /// The exchanges of served clients whom a ban list or a rule refuses now.
+    pub(super) fn refused(&self) -> Vec<u64> {
+        let authenticator = self.state().authenticator;
+        let served = self.exchanges.served().into_iter();
+        let refused = served.filter(|(_, peer)| authenticator.is_refused(peer));
+        refused.map(|(exchange, _)| exchange).collect()
     }
 
     /// Opens the configuration file for the serving process, whose account may not be allowed to read it.
@@ -307,6 +352,14 @@ impl<'a> LoginService<'a> {
         opened.unwrap_or_else(|| Err("there is no configuration file".to_owned()))
     }
 
+    /// Has the monitor open a log for the serving process. The monitor's list has the logs of the start.
+    fn log(&self, path: &Path) -> Result<File, String> {
+        let sources = self.sources.as_ref();
+        let sources = sources.ok_or("this process opens no logs")?;
+        let opened = sources.opener.append_by_monitor(path);
+        opened.map_err(|error| error.to_string())
+    }
+
     /// Reads the configuration again, from the file that the server was started with.
     fn reload(&self) -> Result<(), String> {
         let sources = self.sources.as_ref();
@@ -317,7 +370,7 @@ impl<'a> LoginService<'a> {
         let (config, _) = config.reloaded(&running.config);
         let file = sources.arguments.config.as_deref();
         sandbox::warn_of_new_logins(&sources.confinement, &config, file);
-        if let Err(error) = sources.logging.reload(&config.log) {
+        if let Err(error) = sources.logging.reload(&config.log, &sources.opener) {
             error!(%error, "the login process's log was not reloaded");
         }
         let authenticator =

@@ -31,7 +31,7 @@ struct Shared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unverified {
     /// The same for a wrong name and a wrong password.
-    #[error("Access denied by configuration.")]
+    #[error("wrong user name or password")]
     Wrong,
     /// The password was not checked, because of the budget.
     #[error(

@@ -2,7 +2,7 @@
 //!
 //! At most sites only root can read the host key, and only its owner the password file. The monitor, which keeps root's
 //! right to read, opens the files that were configured at the start, and the server checks and reads them as if it had
-//! opened them itself.
+//! opened them itself. It also opens logs again after a rotation, for appending.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -12,13 +12,47 @@ use std::sync::Arc;
 use gridhaul_accounts::{Monitor, OpenError};
 use gridhaul_security::files::OpenFiles;
 
-/// Opens files with the server's own rights, or through the monitor, if there is one.
+use crate::telemetry::{OpenLogs, OwnRights};
+
+/// Opens files and logs with the server's own rights, or through the monitor, if there is one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Opener(Option<Arc<Monitor>>);
 
 impl Opener {
     pub(crate) fn new(monitor: Option<Arc<Monitor>>) -> Self {
         Self(monitor)
+    }
+
+    /// The monitor, if there is one.
+    pub(super) fn monitor(&self) -> Option<Arc<Monitor>> {
+        self.0.clone()
+    }
+}
+
+impl Opener {
+    /// Opens a log through the monitor, which has a list of logs.
+    pub(crate) fn append_by_monitor(&self, log: &Path) -> io::Result<File> {
+        let Some(monitor) = &self.0 else {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        };
+        let place = monitor.place_of_log(log).ok_or(OpenError::Unlisted);
+        let opened = place.and_then(|place| monitor.append(place));
+        opened.map_err(|error| {
+            io::Error::other(format!(
+                "Permission denied; the monitor does not open it: {error}"
+            ))
+        })
+    }
+}
+
+impl OpenLogs for Opener {
+    fn append(&self, log: &Path) -> io::Result<File> {
+        match OwnRights.append(log) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.append_by_monitor(log)
+            }
+            opened => opened,
+        }
     }
 }
 

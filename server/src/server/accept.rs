@@ -13,7 +13,7 @@ use tracing::warn;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::shutdown::{Phase, PhaseWatch};
-use crate::telemetry::Event;
+use crate::telemetry::{Event, tell};
 
 /// Accepts until the server is shut down.
 pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: PhaseWatch) {
@@ -58,8 +58,10 @@ fn welcome(stream: TcpStream, shared: &Arc<Shared>, phase: &PhaseWatch) {
     };
     match shared.connections.admit(peer.ip(), Instant::now()) {
         Ok(place) => {
-            if let Err(error) = prepare(&stream) {
-                warn!(%peer, %error, "a control connection could not be prepared");
+            if let Err(error) = prepare(&stream)
+                && let Some(untold) = tell("socket options")
+            {
+                warn!(%peer, %error, untold, "a control connection could not be prepared");
             }
             let session = Session::new(Arc::clone(shared), phase.clone(), peer, local).at(place);
             tokio::spawn(session.run(stream));

@@ -11,6 +11,7 @@ use crate::handover::{Arrived, Front, Guest, Handed, Serving};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::shutdown::{PhaseWatch, WeakShutdown};
+use crate::telemetry::tell;
 
 /// Begins to serve the clients that the front process hands over. Must be called in a runtime.
 ///
@@ -44,7 +45,12 @@ fn take_over(
 ) {
     // The kernel leaves out a descriptor for which the process has no room.
     let Some(connection) = descriptors.into_iter().next() else {
-        error!("too many open files: a client cannot be served");
+        if let Some(untold) = tell("descriptors for clients") {
+            error!(
+                untold,
+                "too many open files: a client cannot be served: raise LimitNOFILE of the service, or lower max-connections"
+            );
+        }
         return;
     };
     match Arrived::new(connection) {
@@ -58,6 +64,10 @@ fn take_over(
             tokio::spawn(session.run_handed(stream, handed));
         }
         // The client has closed the connection.
-        Err(error) => warn!(session = handed.session, %error, "a client cannot be served"),
+        Err(error) => {
+            if let Some(untold) = tell("clients that are gone") {
+                warn!(session = handed.session, %error, untold, "a client cannot be served");
+            }
+        }
     }
 }

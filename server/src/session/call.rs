@@ -2,11 +2,13 @@
 
 use gridhaul_protocol::negotiated::Negotiated;
 use gridhaul_protocol::reply::Reply;
+use gridhaul_storage::StorageError;
 
 use super::conduct::Conduct;
 use super::context::Context;
 use super::control::Control;
 use super::end::End;
+use super::replies;
 use super::user::User;
 
 /// A command of a client that has not logged in.
@@ -38,6 +40,12 @@ impl LoginCall<'_> {
 }
 
 impl Call<'_> {
+    /// The reply to a command that failed, whose reason the audit record gets.
+    pub(super) fn fail(&mut self, error: &StorageError) -> Reply {
+        self.context.failure = Some(error.into());
+        replies::storage_error(error)
+    }
+
     /// Appends a reply to the output of the control channel.
     pub(super) fn send(&mut self, reply: &Reply) {
         self.context.send(self.control, reply);

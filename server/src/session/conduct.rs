@@ -85,6 +85,11 @@ impl Conduct {
         self.failures += 1;
     }
 
+    /// Whether a password, certificate or identity was refused.
+    pub(super) fn has_failures(&self) -> bool {
+        self.failures > 0
+    }
+
     /// Ends the session of a client that was refused too often.
     pub(super) fn check_failures(&self, most: u32) -> Result<(), End> {
         if self.failures >= most {
@@ -103,7 +108,11 @@ impl Conduct {
     /// Counts a session that ended without a login against the client's network.
     pub(super) fn penalize_end(&self, end: &End) {
         let misconduct = match end {
-            End::Shutdown | End::Displaced | End::TryLater(_) | End::NotServed => None,
+            End::Shutdown
+            | End::Administrator
+            | End::Displaced
+            | End::TryLater(_)
+            | End::NotServed => None,
             _ if self.sent_garbage => Some(Misconduct::Garbage),
             End::Idle => Some(Misconduct::Timeout),
             // Refused logins were counted at once.

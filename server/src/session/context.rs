@@ -9,7 +9,10 @@ use rustls::ServerConfig;
 use tokio::time::Instant;
 
 use super::control::Control;
+use super::end::End;
+use super::failure::Failure;
 use crate::config::Config;
+use crate::live::SessionEntry;
 use crate::login::Logins;
 use crate::shared::Settings;
 use crate::shared::Shared;
@@ -23,12 +26,16 @@ pub(super) struct Context {
     /// The server's settings when the session began, or at the last `REIN`.
     pub(super) settings: Settings,
     pub(super) phase: PhaseWatch,
+    /// The session in the table for administrators.
+    pub(super) live: SessionEntry,
     /// The number of the session in the log.
     pub(super) id: u64,
     /// The client's address, as IPv4 if it is an IPv4-mapped one.
     pub(super) peer: IpAddr,
     /// The server's address on the control connection, likewise.
     pub(super) local: IpAddr,
+    /// Why the present command failed, if its reply has less detail.
+    pub(super) failure: Option<Failure>,
     /// The login timeout runs from here: when the client connected, or ended a login by `REIN`.
     pub(super) connected: Instant,
 }
@@ -43,12 +50,22 @@ impl Context {
     ) -> Self {
         Self {
             settings: shared.settings(),
+            live: shared.live.session(id, peer),
             shared,
             phase,
             id,
             peer: peer.ip().to_canonical(),
             local: local.ip().to_canonical(),
+            failure: None,
             connected: Instant::now(),
+        }
+    }
+
+    /// Why the session ends after its phase was reached.
+    pub(super) fn end_of_phase(&self) -> End {
+        match self.phase.is_refused() {
+            true => End::Refused,
+            false => End::Shutdown,
         }
     }
 
@@ -66,6 +83,7 @@ impl Context {
     }
 
     pub(super) fn publish(&self, event: &Event<'_>) {
+        self.live.observe(event);
         self.shared.journal.publish(event);
     }
 

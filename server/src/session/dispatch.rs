@@ -41,7 +41,14 @@ impl Session {
         });
         self.negotiated.observe(&command);
         self.namespace.observe(&command);
-        let group = Group::from(command);
+        let attempt = self.note_attempt(&command);
+        let done = self.carry_out(Group::from(command), aborted).await;
+        self.record(attempt.as_ref(), &done);
+        done
+    }
+
+    /// As [`Session::execute_command`].
+    async fn carry_out(&mut self, group: Group, aborted: bool) -> Result<Option<Reply>, End> {
         if aborted && group.takes_long() {
             return Ok(Some(replies::aborted_early()));
         }

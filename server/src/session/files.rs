@@ -15,7 +15,6 @@ use tokio::time::Instant;
 
 use super::call::Call;
 use super::end::End;
-use super::replies;
 use crate::shutdown::Phase;
 
 /// What a piece of work may use.
@@ -51,13 +50,11 @@ impl Call<'_> {
         argument: Option<&PathArgument>,
         work: impl FnOnce(&Files, &RemotePath) -> Result<Reply, StorageError> + Send + 'static,
     ) -> Result<Reply, End> {
-        Ok(match self.user.path(argument) {
-            Ok(path) => self
-                .work(move |files| work(files, &path))
-                .await?
-                .unwrap_or_else(|error| replies::storage_error(&error)),
-            Err(error) => replies::storage_error(&error),
-        })
+        let done = match self.user.path(argument) {
+            Ok(path) => self.work(move |files| work(files, &path)).await?,
+            Err(error) => Err(error),
+        };
+        Ok(done.unwrap_or_else(|error| self.fail(&error)))
     }
 
     /// Runs work on files while the control channel is read.

@@ -21,6 +21,7 @@
 //! control        lines in, replies out
 //! ```
 
+mod audit;
 mod call;
 mod conduct;
 mod context;
@@ -28,6 +29,7 @@ mod control;
 mod data;
 mod dispatch;
 mod end;
+mod failure;
 mod features;
 mod files;
 mod foreign;
@@ -45,6 +47,7 @@ mod replies;
 mod run;
 mod security;
 mod transfer;
+mod unfinished;
 mod user;
 
 pub(crate) use control::Stream;

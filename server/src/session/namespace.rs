@@ -1,7 +1,7 @@
 //! Commands that change names, directories and attributes of files.
 
-use gridhaul_protocol::command::{Command, FileMode, Text};
-use gridhaul_protocol::path::PathArgument;
+use gridhaul_protocol::command::{Command, FileMode, SiteCommand, Text};
+use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::time::TimeValue;
 use gridhaul_storage::{FileKind, StorageError};
@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::call::Call;
 use super::end::End;
 use super::replies;
+use super::unfinished;
 
 #[derive(Debug)]
 pub(super) enum NamespaceCommand {
@@ -53,15 +54,30 @@ pub(super) enum NamespaceCommand {
     SymlinkTo(PathArgument),
 }
 
+/// The first halves of commands that come in two, `RNFR` and `SITE SYMLINKFROM`, for audit records.
+#[derive(Debug, Default)]
+pub(super) struct FirstHalves {
+    pub(super) renamed: Option<RemotePath>,
+    pub(super) linked: Option<PathArgument>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Namespace {
     /// Why the last `RNFR` failed.
     rename_refusal: Option<StorageError>,
+    pub(super) halves: FirstHalves,
 }
 
 impl Namespace {
     /// Call it before each command: only `NOOP` may come between `RNFR` and `RNTO`.
     pub(super) fn observe(&mut self, command: &Command) {
+        let is_second_half = matches!(
+            command,
+            Command::Rnto(_) | Command::Noop | Command::Site(SiteCommand::SymlinkTo(_))
+        );
+        if !is_second_half {
+            self.halves = FirstHalves::default();
+        }
         if !matches!(command, Command::Rnto(_) | Command::Noop) {
             self.rename_refusal = None;
         }
@@ -84,8 +100,9 @@ impl Namespace {
                 .await
             }
             NamespaceCommand::RemoveFile(path) => {
-                call.on_path(Some(&path), |files, path| {
-                    files.storage.remove_file(path.as_path())?;
+                let uploads = call.user.uploads;
+                call.on_path(Some(&path), move |files, path| {
+                    unfinished::remove_file(&*files.storage, path.as_path(), uploads)?;
                     Ok(replies::ok())
                 })
                 .await
@@ -118,6 +135,7 @@ impl Namespace {
             }
             NamespaceCommand::Truncate { length, path } => truncate(call, length, &path).await,
             NamespaceCommand::SymlinkFrom(target) => {
+                self.halves.linked = Some(target.clone());
                 call.negotiated.symlink_from(target);
                 Ok(Reply::new(
                     350,
@@ -146,6 +164,7 @@ impl Namespace {
         };
         Ok(match found {
             Ok(path) => {
+                self.halves.renamed = Some(path.clone());
                 call.negotiated.rename_from(path);
                 Reply::new(350, "OK. Send RNTO with destination name.")
             }

@@ -30,6 +30,11 @@ pub(crate) fn aborted_early() -> Reply {
     Reply::new(426, "Aborted before it began.")
 }
 
+/// An administrator has ended a transfer that waited.
+pub(crate) fn ended_early() -> Reply {
+    Reply::new(426, "Command failed. : ended by the administrator")
+}
+
 /// Clients ignore unknown replies of 1yz. It shows people and proxies that the connection is alive.
 pub(crate) fn queued(ahead: usize) -> Reply {
     Reply::new(120, format!("Transfer queued; {ahead} ahead."))
@@ -100,6 +105,9 @@ pub(crate) fn wrong_checksum(computed: &str, expected: &str) -> Reply {
 
 /// A transfer of a file failed.
 pub(crate) fn transfer_error(error: &TransferError) -> Reply {
+    if let TransferError::Peer(PeerError::WrongChecksum { computed, expected }) = error {
+        return wrong_checksum(computed, expected);
+    }
     let code = transfer_code(error);
     let (first, details) = match error {
         TransferError::Open { path, error } => (
@@ -139,6 +147,14 @@ pub(crate) fn listing_error(error: &TransferError) -> Reply {
         TransferError::Open { error, .. } | TransferError::Storage(error) => storage_error(error),
         error => transfer_error(error),
     }
+}
+
+/// A user without a certificate may not log in. The reason may be empty: clients search for the words in front.
+pub(crate) fn login_incorrect(reason: &str) -> Reply {
+    if reason.is_empty() {
+        return Reply::new(530, "Login incorrect.");
+    }
+    Reply::new(530, format!("Login incorrect. : {reason}"))
 }
 
 /// An identity may not log in, or not with the account that it asked for.
@@ -209,6 +225,30 @@ fn classify(errno: Errno) -> (u16, &'static str) {
     }
 }
 
+/// Whether the server is to blame for an error of storage: a broken or full disk, exhausted resources, a process that has
+/// ended. Mistakes of clients, such as names that do not exist, are not.
+pub(crate) fn is_server_fault(error: &StorageError) -> bool {
+    match error.errno {
+        // Rules of this server, and work that was given up.
+        _ if error.rule.is_some() => false,
+        Errno::INVAL | Errno::CANCELED | Errno::INTR => false,
+        Errno::NOSPC => true,
+        errno => classify(errno).0 == 451,
+    }
+}
+
+/// The same for the error of a transfer.
+pub(crate) fn is_transfer_fault(error: &TransferError) -> bool {
+    match error {
+        TransferError::Open { error, .. } | TransferError::Storage(error) => is_server_fault(error),
+        TransferError::Channel(ChannelError::File(error)) => {
+            is_server_fault(&StorageError::from_io("", error))
+        }
+        TransferError::Local(_) | TransferError::Connect(ConnectError::Local { .. }) => true,
+        _ => false,
+    }
+}
+
 fn transfer_code(error: &TransferError) -> u16 {
     match error {
         TransferError::Open { error, .. } | TransferError::Storage(error) => {
@@ -235,7 +275,9 @@ fn transfer_code(error: &TransferError) -> u16 {
             CancelReason::Abort
             | CancelReason::ControlChannelLost
             | CancelReason::Stalled
-            | CancelReason::Shutdown,
+            | CancelReason::Shutdown
+            | CancelReason::Administrator
+            | CancelReason::Replaced,
         ) => 426,
         TransferError::Peer(_) => 500,
     }

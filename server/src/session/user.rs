@@ -1,18 +1,21 @@
 //! The user of a session, after login.
 
+use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use gridhaul_protocol::negotiated::Channels;
 use gridhaul_protocol::path::{PathArgument, RemotePath};
+use gridhaul_security::voms::Fqan;
 use gridhaul_shares::Source;
 use gridhaul_storage::StorageError;
-use gridhaul_transfer::NodeSession;
+use gridhaul_transfer::{NodeSession, UploadName};
 use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 use super::initiator::Initiator;
+use crate::telemetry::Client;
 
 /// Prefix of the name of a new file that the client does not name.
 const NEW_FILE: &[u8] = b"upload";
@@ -25,6 +28,27 @@ pub(crate) struct LocalUser {
     pub(crate) home: RemotePath,
 }
 
+/// The primary VOMS attribute of a client, for audit records.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Membership {
+    vo: Option<String>,
+    role: Option<String>,
+}
+
+impl Membership {
+    /// `attributes` begin with the primary one, such as `/atlas/de/Role=production`.
+    pub(super) fn of(attributes: &[Fqan]) -> Self {
+        let Some(primary) = attributes.first() else {
+            return Self::default();
+        };
+        let mut parts = primary.as_str().split('/').skip(1);
+        Self {
+            vo: parts.next().map(str::to_owned),
+            role: parts.find_map(|part| Some(part.strip_prefix("Role=")?.to_owned())),
+        }
+    }
+}
+
 /// A client that has logged in.
 #[derive(Debug)]
 pub(super) struct User {
@@ -33,6 +57,9 @@ pub(super) struct User {
     pub(super) is_anonymous: bool,
     /// The identity that the client proved with GSI.
     pub(super) initiator: Option<Arc<Initiator>>,
+    /// The local account whose files it uses.
+    pub(super) account: Option<String>,
+    pub(super) membership: Membership,
     /// The source that its shares are counted for.
     pub(super) source: Source,
     pub(super) node: Arc<dyn NodeSession>,
@@ -40,6 +67,8 @@ pub(super) struct User {
     pub(super) home: RemotePath,
     /// The current directory.
     pub(super) directory: RemotePath,
+    /// The name of uploads until they are complete.
+    pub(super) uploads: UploadName,
 }
 
 /// A home directory as a path of the session; the root if it cannot be one.
@@ -55,6 +84,20 @@ impl User {
     pub(super) fn settle(&self, channels: Channels) {
         if channels == Channels::Release {
             self.node.release();
+        }
+    }
+
+    /// The client in events.
+    pub(super) fn client(&self, peer: IpAddr) -> Client<'_> {
+        Client {
+            peer,
+            account: self.account.as_deref(),
+            identity: self
+                .initiator
+                .as_ref()
+                .map(|initiator| &*initiator.identity),
+            vo: self.membership.vo.as_deref(),
+            role: self.membership.role.as_deref(),
         }
     }
 
@@ -87,5 +130,26 @@ impl User {
                 .map_err(|_| StorageError::new("open", Errno::NAMETOOLONG)),
             None => Ok(self.directory.clone()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_primary_attribute_has_an_organization_and_may_have_a_role() {
+        let of = |texts: &[&str]| {
+            let attributes = texts.iter().map(|text| Fqan::new(text).expect("a name"));
+            let membership = Membership::of(&attributes.collect::<Vec<_>>());
+            (membership.vo, membership.role)
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            of(&["/atlas/de/Role=production", "/cms"]),
+            (some("atlas"), some("production"))
+        );
+        assert_eq!(of(&["/atlas"]), (some("atlas"), None));
+        assert_eq!(of(&[]), (None, None));
     }
 }

@@ -3,8 +3,29 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+/// The permission bits of a new log. It has names of users and files.
+const MODE: u32 = 0o640;
+
+/// Opens logs for appending, or creates them: by the rights of this process, or by those of another one.
+pub(crate) trait OpenLogs {
+    /// Opens or creates the log.
+    fn append(&self, log: &Path) -> io::Result<File>;
+}
+
+/// Opens logs by the rights of this process.
+#[derive(Debug)]
+pub(crate) struct OwnRights;
+
+impl OpenLogs for OwnRights {
+    fn append(&self, log: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(MODE).open(log)
+    }
+}
 
 /// A log file. Each line is written with one call, so that lines of several writers do not mix.
 #[derive(Debug)]
@@ -18,15 +39,30 @@ impl AppendFile {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
-            file: Mutex::new(open(path)?),
+            file: Mutex::new(OwnRights.append(path)?),
         })
     }
 
     /// Opens the file again under its name, after log rotation has renamed the old one. On failure the old one stays in use.
-    pub(crate) fn reopen(&self) -> io::Result<()> {
-        let file = open(&self.path)?;
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
-        Ok(())
+    pub(crate) fn reopen(&self, opener: &dyn OpenLogs) -> io::Result<()> {
+        match opener.append(&self.path) {
+            Ok(file) => {
+                self.replace(file);
+                Ok(())
+            }
+            // The configuration is read again, and no log was rotated.
+            Err(_) if self.is_in_place() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the path still leads to the open file.
+    fn is_in_place(&self) -> bool {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        match (file.metadata(), std::fs::metadata(&self.path)) {
+            (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+            _ => false,
+        }
     }
 
     /// Continues with another file.
@@ -53,10 +89,6 @@ impl AppendFile {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,7 +101,7 @@ mod tests {
         file.append(b"one\n").expect("written");
         std::fs::rename(&path, &moved).expect("renamed");
         file.append(b"two\n").expect("written");
-        file.reopen().expect("reopened");
+        file.reopen(&OwnRights).expect("reopened");
         file.append(b"three\n").expect("written");
         assert_eq!(std::fs::read_to_string(moved).expect("read"), "one\ntwo\n");
         assert_eq!(std::fs::read_to_string(path).expect("read"), "three\n");
@@ -82,7 +114,7 @@ mod tests {
         std::fs::create_dir(&logs).expect("made");
         let file = AppendFile::open(&logs.join("log")).expect("opened");
         std::fs::remove_dir_all(&logs).expect("removed");
-        file.reopen().expect_err("no directory");
+        file.reopen(&OwnRights).expect_err("no directory");
         file.append(b"one\n").expect("written");
     }
 }

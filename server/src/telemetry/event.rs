@@ -13,6 +13,20 @@ use gridhaul_transfer::Refusal;
 
 use crate::transfer_verb::TransferVerb;
 
+/// The client of an audit record, after its login.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client<'a> {
+    pub(crate) peer: IpAddr,
+    /// The local account whose files it uses.
+    pub(crate) account: Option<&'a str>,
+    /// The authenticated identity, in one-line form.
+    pub(crate) identity: Option<&'a str>,
+    /// The virtual organization of its primary VOMS attribute.
+    pub(crate) vo: Option<&'a str>,
+    /// The role of this attribute.
+    pub(crate) role: Option<&'a str>,
+}
+
 /// An event that may interest an administrator.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
@@ -50,8 +64,9 @@ pub(crate) enum Event<'a> {
     LoggedIn {
         session: u64,
         user: &'a str,
-        /// The authenticated identity, in one-line form.
-        identity: Option<&'a str>,
+        client: Client<'a>,
+        /// The protection of the control channel: the version of TLS and its cipher. `None` is none.
+        protection: Option<&'a str>,
         attributes: &'a [Fqan],
         read_only: bool,
     },
@@ -79,6 +94,32 @@ pub(crate) enum Event<'a> {
     Reply { session: u64, reply: &'a Reply },
     /// A transfer ended.
     TransferFinished(&'a Transfer<'a>),
+    /// A command that changes names or attributes of files was carried out or failed, or a transfer was refused before it
+    /// began.
+    FileOperation(&'a FileOperation<'a>),
+    /// A command that changes nothing failed, and the server is to blame.
+    CommandFailed {
+        session: u64,
+        peer: IpAddr,
+        user: &'a str,
+        error: &'a str,
+    },
+    /// No port of the configured range is free for a data connection.
+    PortsExhausted {
+        session: u64,
+        peer: IpAddr,
+        /// The range.
+        error: &'a str,
+    },
+    /// Data connections of a transfer were refused: of other hosts, or without authentication.
+    DataConnectionRefused {
+        session: u64,
+        /// The client of the session.
+        peer: IpAddr,
+        refused: usize,
+        /// The last of them that failed to authenticate.
+        last: Option<&'a Refusal>,
+    },
     /// A checksum of a file, or of a part of a file, was computed or found.
     ChecksumFound {
         session: u64,
@@ -91,11 +132,35 @@ pub(crate) enum Event<'a> {
     SessionClosed { session: u64, reason: &'a str },
 }
 
+/// A command that changes files without moving data, successful or not.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FileOperation<'a> {
+    pub(crate) session: u64,
+    pub(crate) user: &'a str,
+    pub(crate) client: Client<'a>,
+    /// From `SITE TASKID`.
+    pub(crate) task_id: Option<&'a str>,
+    /// The command, with `SITE` if it is one of those.
+    pub(crate) verb: &'a str,
+    /// The absolute path as the session sees it. `None` for `RNTO` without `RNFR`.
+    pub(crate) path: Option<&'a str>,
+    /// The new name of `RNTO`, or the target of a symbolic link.
+    pub(crate) to: Option<&'a str>,
+    /// The new value of an attribute.
+    pub(crate) value: Option<&'a str>,
+    /// The code of the reply. `None` if the session ended before.
+    pub(crate) code: Option<u16>,
+    pub(crate) error: Option<&'a str>,
+    /// The server is to blame for the failure.
+    pub(crate) is_fault: bool,
+}
+
 /// A finished transfer, successful or not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Transfer<'a> {
     pub(crate) session: u64,
     pub(crate) user: &'a str,
+    pub(crate) client: Client<'a>,
     pub(crate) verb: TransferVerb,
     /// The absolute path as the session sees it.
     pub(crate) path: &'a str,
@@ -120,8 +185,22 @@ pub(crate) struct Transfer<'a> {
     /// The code of the last reply.
     pub(crate) code: u16,
     pub(crate) error: Option<&'a str>,
+    /// The server is to blame for the failure.
+    pub(crate) is_fault: bool,
     /// From `SITE TASKID`.
     pub(crate) task_id: Option<&'a str>,
+}
+
+#[cfg(test)]
+impl Client<'static> {
+    /// An anonymous user of this machine.
+    pub(crate) const LOCAL: Self = Self {
+        peer: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+        account: None,
+        identity: None,
+        vo: None,
+        role: None,
+    };
 }
 
 impl Transfer<'_> {

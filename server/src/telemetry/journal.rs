@@ -1,18 +1,23 @@
 //! Publishes events: writes them to the log and the transfer log, and counts them.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use gridhaul_security::voms::Fqan;
 use gridhaul_shares::Network;
 use gridhaul_stack::Detail;
+use rustix::io::Errno;
 use tracing::{debug, info, warn};
 
-use super::event::{Event, Transfer, source_name};
+use super::event::{Event, FileOperation, Transfer, source_name};
 use super::front_counts::FrontCounts;
+use super::list::List;
+use super::logging::AUDIT;
 use super::metrics::Metrics;
 use super::notices::Notices;
+use super::repeats::tell;
 use super::transfer_log::TransferLog;
 
 /// The destination of events.
@@ -76,12 +81,7 @@ impl Journal {
                     warn!(%peer, reason, count, untold, "connection refused");
                 }
             }
-            Event::NotAccepted { error } => {
-                // There is no peer address, so all of these count as one network.
-                if let Some(untold) = self.untold(Ipv6Addr::UNSPECIFIED.into()) {
-                    warn!(%error, untold, "a connection could not be accepted");
-                }
-            }
+            Event::NotAccepted { error } => not_accepted(error),
             Event::Authenticated {
                 session,
                 mechanism,
@@ -102,7 +102,7 @@ impl Journal {
             } => {
                 let count = self.refused.authentications.next();
                 if let Some(untold) = self.untold(peer) {
-                    warn!(session, %peer, mechanism, reason, count, untold, "authentication failed");
+                    warn!(target: AUDIT, session, %peer, mechanism, reason, count, untold, "authentication failed");
                 }
             }
             Event::SecurityUnusable { session, reason } => {
@@ -114,12 +114,26 @@ impl Journal {
             Event::LoggedIn {
                 session,
                 user,
-                identity,
+                client,
+                protection,
                 attributes,
                 read_only,
             } => {
-                let attributes = joined(attributes);
-                info!(session, user, identity, attributes, read_only, "logged in");
+                let attributes = List::of(attributes.iter().map(Fqan::as_str));
+                info!(
+                    target: AUDIT,
+                    session,
+                    peer = %client.peer,
+                    user,
+                    account = client.account,
+                    identity = client.identity,
+                    vo = client.vo,
+                    role = client.role,
+                    protection = protection.unwrap_or("none"),
+                    attributes = attributes.as_ref().map(List::value),
+                    read_only,
+                    "logged in"
+                );
             }
             Event::LoginFailed {
                 session,
@@ -130,7 +144,7 @@ impl Journal {
             } => {
                 let count = self.refused.logins.next();
                 if let Some(untold) = self.untold(peer) {
-                    warn!(session, %peer, user, identity, reason, count, untold, "login failed");
+                    warn!(target: AUDIT, session, %peer, user, identity, reason, count, untold, "login failed");
                 }
             }
             Event::ProtectionBroken {
@@ -147,7 +161,44 @@ impl Journal {
             Event::ClientInfo { session, info } => debug!(session, info, "client"),
             Event::Command { session, command } => debug!(session, ?command, "command"),
             Event::Reply { session, reply } => debug!(session, ?reply, "reply"),
-            Event::TransferFinished(transfer) => self.transfer_finished(transfer),
+            Event::TransferFinished(transfer) => {
+                transfer_finished(transfer);
+                self.write_transfer_log(transfer);
+            }
+            Event::FileOperation(operation) => file_operation(operation),
+            Event::CommandFailed {
+                session,
+                peer,
+                user,
+                error,
+            } => {
+                if let Some(untold) = self.untold(peer) {
+                    warn!(session, %peer, user, error, untold, "a command failed by the server's fault");
+                }
+            }
+            Event::PortsExhausted {
+                session,
+                peer,
+                error,
+            } => {
+                if let Some(untold) = tell("ports exhausted") {
+                    warn!(
+                        session, %peer, error, untold,
+                        "no port for a data connection: widen port-range, or lower max-transfers"
+                    );
+                }
+            }
+            Event::DataConnectionRefused {
+                session,
+                peer,
+                refused,
+                last,
+            } => {
+                if let Some(untold) = self.untold(peer) {
+                    let last = last.map(ToString::to_string);
+                    warn!(session, %peer, refused, last, untold, "data connections were refused");
+                }
+            }
             Event::ChecksumFound {
                 session,
                 algorithm,
@@ -167,40 +218,113 @@ impl Journal {
         self.notices.tell(Network::of(peer), Instant::now())
     }
 
-    fn transfer_finished(&self, transfer: &Transfer<'_>) {
-        info!(
-            session = transfer.session,
-            user = transfer.user,
-            verb = transfer.verb.name(),
-            path = transfer.path,
-            bytes = transfer.bytes,
-            seconds = transfer.seconds(),
-            channels = transfer.channels,
-            stripes = transfer.stripes,
-            peers = ?transfer.peers,
-            way = transfer.movement.map(|movement| movement.way),
-            why = transfer.movement.map(|movement| &*movement.reason),
-            details = listed(transfer.details),
-            refused = transfer.refused,
-            last_refusal = transfer.last_refusal.map(ToString::to_string),
-            code = transfer.code,
-            error = transfer.error,
-            "transfer finished"
-        );
-        if let Some(Err(error)) = self.transfer_log.as_ref().map(|log| log.record(transfer)) {
-            warn!(%error, "the transfer log cannot be written");
+    fn write_transfer_log(&self, transfer: &Transfer<'_>) {
+        if let Some(Err(error)) = self.transfer_log.as_ref().map(|log| log.record(transfer))
+            && let Some(untold) = tell("transfer log")
+        {
+            warn!(%error, untold, "the transfer log cannot be written");
         }
     }
 }
 
-/// `None` for an empty list, so that the log has no field for what most sessions lack.
-fn joined(attributes: &[Fqan]) -> Option<String> {
-    let names: Vec<&str> = attributes.iter().map(Fqan::as_str).collect();
-    (!names.is_empty()).then(|| names.join(" "))
+/// With advice for what an administrator can change.
+fn not_accepted(error: &io::Error) {
+    let errno = Errno::from_io_error(error);
+    if errno == Some(Errno::MFILE) {
+        if let Some(untold) = tell("descriptors") {
+            warn!(
+                %error, untold,
+                "a connection could not be accepted: raise LimitNOFILE of the service, or lower max-connections"
+            );
+        }
+    } else if let Some(untold) = tell("accept") {
+        warn!(%error, untold, "a connection could not be accepted");
+    }
 }
 
-/// `None` for an empty list.
-fn listed(details: &[Detail]) -> Option<String> {
-    let details: Vec<String> = details.iter().map(Detail::to_string).collect();
-    (!details.is_empty()).then(|| details.join(" "))
+/// An audit record. The level and the target of an event are constants for `tracing`.
+macro_rules! record {
+    ($is_fault:expr, $($fields:tt)+) => {
+        if $is_fault {
+            warn!(target: AUDIT, $($fields)+);
+        } else {
+            info!(target: AUDIT, $($fields)+);
+        }
+    };
+}
+
+macro_rules! tell_transfer {
+    (($is_listing:expr, $is_fault:expr), $($fields:tt)+) => {
+        match ($is_listing, $is_fault) {
+            (false, is_fault) => record!(is_fault, $($fields)+),
+            (true, true) => warn!($($fields)+),
+            (true, false) => info!($($fields)+),
+        }
+    };
+}
+
+fn file_operation(operation: &FileOperation<'_>) {
+    let client = operation.client;
+    record!(
+        operation.is_fault,
+        session = operation.session,
+        peer = %client.peer,
+        user = operation.user,
+        account = client.account,
+        identity = client.identity,
+        vo = client.vo,
+        role = client.role,
+        task_id = operation.task_id,
+        verb = operation.verb,
+        path = operation.path,
+        to = operation.to,
+        value = operation.value,
+        result = operation.code,
+        error = operation.error,
+        "file operation"
+    );
+}
+
+fn transfer_finished(transfer: &Transfer<'_>) {
+    /// Texts that are longer explain something.
+    const SHORT: usize = 60;
+
+    let client = transfer.client;
+    let peers = List::of(transfer.peers.iter().map(IpAddr::to_canonical));
+    let details: Vec<String> = transfer.details.iter().map(Detail::to_string).collect();
+    let short = List::of(details.iter().filter(|detail| detail.len() <= SHORT));
+    // Listings move data, and change nothing.
+    tell_transfer!(
+        (transfer.verb.lists(), transfer.is_fault),
+        session = transfer.session,
+        peer = %client.peer,
+        user = transfer.user,
+        account = client.account,
+        identity = client.identity,
+        vo = client.vo,
+        role = client.role,
+        task_id = transfer.task_id,
+        verb = transfer.verb.name(),
+        path = transfer.path,
+        bytes = transfer.bytes,
+        seconds = transfer.seconds(),
+        channels = transfer.channels,
+        stripes = transfer.stripes,
+        peers = peers.as_ref().map(List::value),
+        way = transfer.movement.map(|movement| movement.way),
+        details = short.as_ref().map(List::value),
+        refused = transfer.refused,
+        last_refusal = transfer.last_refusal.map(ToString::to_string),
+        result = transfer.code,
+        error = transfer.error,
+        "transfer finished"
+    );
+    let details = List::of(details);
+    debug!(
+        session = transfer.session,
+        way = transfer.movement.map(|movement| movement.way),
+        why = transfer.movement.map(|movement| &*movement.reason),
+        details = details.as_ref().map(List::value),
+        "data channels"
+    );
 }

@@ -1,29 +1,44 @@
-//! The log: events of the server and its crates, as text or JSON.
+//! The log: events of the server and its crates, as text, as JSON or in the journal; and the audit log, a selection of them.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::filter::{ParseError, filter_fn};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry};
 
-use super::append_file::AppendFile;
+use super::append_file::{AppendFile, OpenLogs};
+use super::escape::harmless;
+use super::journald::{self, Journal};
+use super::json_lines::JsonLines;
 use crate::config::{Log, LogFormat};
+
+/// The target of audit records: logins, refusals, transfers, and changes of names and attributes.
+pub(super) const AUDIT: &str = "audit";
 
 /// The running log.
 #[derive(Debug)]
 pub(crate) struct Logging {
     file: Option<Arc<AppendFile>>,
+    audit: Option<Arc<AppendFile>>,
     filter: reload::Handle<EnvFilter, Registry>,
+}
+
+/// The files of the log, for another process.
+#[derive(Debug, Default)]
+pub(crate) struct LogFiles<T> {
+    pub(crate) log: Option<T>,
+    pub(crate) audit: Option<T>,
 }
 
 /// A log that cannot be written, or rules that cannot be parsed.
@@ -37,6 +52,17 @@ pub enum LoggingError {
         /// The underlying OS error.
         error: io::Error,
     },
+    /// The journal of systemd is configured, and not there.
+    #[error("log-format 'journald': the journal's socket {}: {error}", path.display())]
+    Journal {
+        /// The socket.
+        path: PathBuf,
+        /// The underlying OS error.
+        error: io::Error,
+    },
+    /// The journal has no file.
+    #[error("log-format 'journald' and log-file exclude each other: leave one of them out")]
+    JournalAndFile,
     /// The level is not valid.
     #[error("log-level '{level}': {error}")]
     Level {
@@ -58,71 +84,143 @@ impl Logging {
     ///
     /// # Errors
     ///
-    /// When the file cannot be opened, or the rules cannot be parsed.
+    /// When a file or the journal cannot be opened, or the rules cannot be parsed.
     pub(crate) fn start(log: &Log) -> Result<Self, LoggingError> {
-        let file = match &log.file {
-            Some(path) => Some(Arc::new(open(path)?)),
-            None => None,
-        };
+        let open = |path: &Option<PathBuf>| path.as_deref().map(open).transpose();
+        let (file, audit) = (open(&log.file)?, open(&log.audit)?);
         let (filter, handle) = reload::Layer::new(rules(&log.level)?);
-        let lines = tracing_subscriber::fmt::layer()
-            .with_ansi(false)
-            .with_writer(Output(file.clone()));
-        let lines = match log.format {
-            LogFormat::Text => lines.boxed(),
-            LogFormat::Json => lines.json().flatten_event(true).boxed(),
-        };
-        tracing_subscriber::registry()
-            .with(filter)
-            .with(lines)
-            .try_init()?;
+        let lines = lines(log.format, file.clone())?.with_filter(filter).boxed();
+        // Not filtered by the level: an audit log has all records.
+        let records = audit.clone().map(|file| {
+            let layer = tracing_subscriber::fmt::layer().with_ansi(false);
+            let layer = layer
+                .event_format(JsonLines)
+                .with_writer(Output(Some(file)));
+            let is_record = filter_fn(|metadata| metadata.target() == AUDIT);
+            layer.with_filter(is_record).boxed()
+        });
+        let layers: Vec<_> = std::iter::once(lines).chain(records).collect();
+        tracing_subscriber::registry().with(layers).try_init()?;
         Ok(Self {
             file,
+            audit,
             filter: handle,
         })
     }
 
-    /// Reopens the file, and applies the rules in `log`.
+    /// Reopens the files, and applies the rules in `log`.
     ///
     /// # Errors
     ///
-    /// When one of the two fails; the other takes effect.
-    pub(crate) fn reload(&self, log: &Log) -> Result<(), LoggingError> {
-        let reopened = match &self.file {
-            Some(file) => file.reopen().map_err(|error| LoggingError::File {
+    /// When one of them fails; the others take effect, and a file that cannot be opened again stays in use.
+    pub(crate) fn reload(&self, log: &Log, opener: &dyn OpenLogs) -> Result<(), LoggingError> {
+        let reopen = |file: &Option<Arc<AppendFile>>| match file {
+            Some(file) => file.reopen(opener).map_err(|error| LoggingError::File {
                 path: file.path().to_owned(),
                 error,
             }),
             None => Ok(()),
         };
+        let (log_file, audit) = (reopen(&self.file), reopen(&self.audit));
         self.filter.reload(rules(&log.level)?)?;
-        reopened
+        log_file.and(audit)
     }
 
-    /// Continues with a file that another process has opened, and applies the rules in `log`.
+    /// Applies other rules.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be parsed or applied.
+    pub(crate) fn set_level(&self, level: &str) -> Result<(), LoggingError> {
+        Ok(self.filter.reload(rules(level)?)?)
+    }
+
+    /// Continues with files that another process has opened, and applies the rules in `log`.
     ///
     /// # Errors
     ///
     /// When the rules cannot be applied.
-    pub(crate) fn go_on(&self, log: &Log, file: Option<File>) -> Result<(), LoggingError> {
-        if let (Some(current), Some(file)) = (&self.file, file) {
-            current.replace(file);
+    pub(crate) fn go_on(&self, log: &Log, files: LogFiles<File>) -> Result<(), LoggingError> {
+        let both = [(&self.file, files.log), (&self.audit, files.audit)];
+        for (current, file) in both {
+            if let (Some(current), Some(file)) = (current, file) {
+                current.replace(file);
+            }
         }
         self.filter.reload(rules(&log.level)?)?;
         Ok(())
     }
 
-    /// The descriptor of the file, for another process.
-    pub(crate) fn descriptor(&self) -> Option<OwnedFd> {
-        self.file.as_ref()?.descriptor()
+    /// The descriptors of the files, for another process.
+    pub(crate) fn descriptors(&self) -> LogFiles<OwnedFd> {
+        let descriptor = |file: &Option<Arc<AppendFile>>| file.as_ref()?.descriptor();
+        LogFiles {
+            log: descriptor(&self.file),
+            audit: descriptor(&self.audit),
+        }
     }
 }
 
-fn open(path: &std::path::Path) -> Result<AppendFile, LoggingError> {
-    AppendFile::open(path).map_err(|error| LoggingError::File {
+type Lines = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// The layer that writes all lines.
+fn lines(format: LogFormat, file: Option<Arc<AppendFile>>) -> Result<Lines, LoggingError> {
+    let is_journal = file.is_none() && journald::is_standard_error();
+    match format {
+        LogFormat::Journald if file.is_some() => return Err(LoggingError::JournalAndFile),
+        LogFormat::Journald => {
+            let journal = Journal::connect();
+            let journal = journal.map_err(|(path, error)| LoggingError::Journal { path, error })?;
+            return Ok(journal.boxed());
+        }
+        LogFormat::Auto if is_journal => {
+            // Without its socket there are lines with priorities.
+            if let Ok(journal) = Journal::connect() {
+                return Ok(journal.boxed());
+            }
+        }
+        LogFormat::Auto | LogFormat::Text | LogFormat::Json => {}
+    }
+    let layer = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .with_writer(Output(file));
+    let text = tracing_subscriber::fmt::format().with_ansi(false);
+    Ok(match (format, is_journal) {
+        (LogFormat::Json, true) => layer.event_format(Prioritized(JsonLines)).boxed(),
+        (LogFormat::Json, false) => layer.event_format(JsonLines).boxed(),
+        // The journal has a time of its own.
+        (_, true) => layer.event_format(Prioritized(text.without_time())).boxed(),
+        (_, false) => layer.event_format(text).boxed(),
+    })
+}
+
+/// Lines with the priority in front (sd-daemon(3)), for a standard error that leads to the journal.
+struct Prioritized<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for Prioritized<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &tracing::Event<'_>,
+    ) -> std::fmt::Result {
+        let priority = journald::priority(*event.metadata().level());
+        write!(writer, "<{priority}>")?;
+        self.0.format_event(context, writer, event)
+    }
+}
+
+fn open(path: &Path) -> Result<Arc<AppendFile>, LoggingError> {
+    let file = AppendFile::open(path).map_err(|error| LoggingError::File {
         path: path.to_owned(),
         error,
-    })
+    })?;
+    Ok(Arc::new(file))
 }
 
 fn rules(level: &str) -> Result<EnvFilter, LoggingError> {
@@ -151,7 +249,12 @@ struct LineWriter<'a>(Option<&'a AppendFile>);
 
 impl io::Write for LineWriter<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let harmless = harmless(line);
+        let (text, end) = match line {
+            [text @ .., b'\n'] => (text, b"\n".as_slice()),
+            text => (text, b"".as_slice()),
+        };
+        let text = harmless(&String::from_utf8_lossy(text)).into_owned();
+        let harmless = [text.as_bytes(), end].concat();
         match self.0 {
             Some(file) => file.append(&harmless)?,
             None => io::stderr().lock().write_all(&harmless)?,
@@ -164,30 +267,6 @@ impl io::Write for LineWriter<'_> {
     }
 }
 
-/// The line with control characters escaped as `\u000a`, except for the line end. Quoted fields have none; fields without
-/// quotes, such as errors, may contain names from clients. In JSON the escape means the same character.
-fn harmless(line: &[u8]) -> Cow<'_, [u8]> {
-    let (text, end) = match line {
-        [text @ .., b'\n'] => (text, "\n"),
-        text => (text, ""),
-    };
-    let text = String::from_utf8_lossy(text);
-    let is_control = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-    if !text.contains(is_control) {
-        return Cow::Borrowed(line);
-    }
-    let mut harmless = String::with_capacity(line.len() + 16);
-    for c in text.chars() {
-        if is_control(c) {
-            // Writing to a String cannot fail.
-            let _ = write!(harmless, "\\u{:04x}", u32::from(c));
-        } else {
-            harmless.push(c);
-        }
-    }
-    Cow::Owned((harmless + end).into_bytes())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,7 +275,7 @@ mod tests {
     fn nothing_that_is_logged_makes_another_line_or_moves_a_terminal() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("log");
-        let file = Arc::new(open(&path).expect("opened"));
+        let file = open(&path).expect("opened");
         let lines = tracing_subscriber::fmt::layer()
             .with_ansi(false)
             .with_writer(Output(Some(file)));

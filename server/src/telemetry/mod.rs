@@ -4,20 +4,27 @@
 //! such as running transfers, reach the page of metrics as a [`Snapshot`], so telemetry does not depend on the parts.
 
 mod append_file;
+mod escape;
 mod event;
 mod front_counts;
 mod journal;
+mod journald;
+mod json_lines;
 mod lateness;
+mod list;
 mod logging;
 mod metrics;
 mod notices;
+mod repeats;
 mod transfer_log;
 
-pub(crate) use event::{Event, Transfer};
+pub(crate) use append_file::{OpenLogs, OwnRights};
+pub(crate) use event::{Client, Event, FileOperation, Transfer};
 pub(crate) use front_counts::FrontCounts;
 pub(crate) use journal::Journal;
 pub(crate) use lateness::watch_lateness;
-pub(crate) use logging::Logging;
 pub use logging::LoggingError;
-pub(crate) use metrics::{Snapshot, respond};
+pub(crate) use logging::{LogFiles, Logging};
+pub(crate) use metrics::Snapshot;
+pub(crate) use repeats::tell;
 pub(crate) use transfer_log::TransferLog;

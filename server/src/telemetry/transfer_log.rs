@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 
-use super::append_file::AppendFile;
+use super::append_file::{AppendFile, OpenLogs};
 use super::event::Transfer;
 use crate::machine;
 
@@ -26,8 +26,8 @@ impl TransferLog {
         })
     }
 
-    pub(crate) fn reopen(&self) -> io::Result<()> {
-        self.file.reopen()
+    pub(crate) fn reopen(&self, opener: &dyn OpenLogs) -> io::Result<()> {
+        self.file.reopen(opener)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -100,6 +100,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::telemetry::Client;
     use crate::transfer_verb::TransferVerb;
 
     const PEERS: [IpAddr; 1] = [IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)];
@@ -108,6 +109,7 @@ mod tests {
         Transfer {
             session: 7,
             user: "anonymous",
+            client: Client::LOCAL,
             verb: TransferVerb::Retr,
             path: "/D/tree/f3",
             started: SystemTime::UNIX_EPOCH + Duration::from_micros(1_795_167_833_379_549),
@@ -125,6 +127,7 @@ mod tests {
             checksums: &[],
             code: 226,
             error: None,
+            is_fault: false,
             task_id: None,
         }
     }

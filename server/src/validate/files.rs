@@ -29,6 +29,7 @@ pub(super) fn check(validated: &mut Validated) {
     let logs = [
         ("transfer-log", &config.transfer_log),
         ("log-file", &config.log.file),
+        ("audit-log", &config.log.audit),
     ];
     for (key, path) in logs {
         if let Some(path) = path

@@ -34,7 +34,7 @@ fn the_process_that_listens_has_no_file() {
     let server = Running::start(root.path(), &["--anonymous"]);
     let replies = server.dialogue(&["USER ftp", "PASS x", "TYPE I", "SIZE f"]);
     assert_eq!(replies[4], "213 1");
-    let front = child(&server, "gridhaul-front");
+    let front = child(&server, "gh-front");
     let descriptors = fs::read_dir(format!("/proc/{front}/fd")).expect("a process");
     for descriptor in descriptors {
         let Ok(link) = fs::read_link(descriptor.expect("listed").path()) else {
@@ -66,7 +66,7 @@ fn the_process_that_listens_has_no_file() {
     };
     assert!(listens(front));
     assert!(!listens(server.id()));
-    assert!(!listens(child(&server, "gridhaul-login")));
+    assert!(!listens(child(&server, "gh-login")));
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn without_the_process_that_listens_the_server_ends_with_an_error() {
     let root = public_directory();
     let server = Running::start(root.path(), &["--anonymous"]);
     let (mut client, _) = Client::connect(&server);
-    kill(&server, "gridhaul-front");
+    kill(&server, "gh-front");
     assert_eq!(client.reply(), "");
     let begun = Instant::now();
     while TcpStream::connect(server.address).is_ok() {

@@ -1,7 +1,14 @@
 //! The program as people, scripts and test wrappers start it.
 
+mod audit;
 mod contract;
+mod faults;
 mod front;
+mod grid;
+mod grid_client;
+mod journal;
+mod logs;
+mod passphrase;
 mod processes;
 mod program;
 mod reload;
@@ -10,3 +17,4 @@ mod roots;
 mod sandbox;
 mod security;
 mod ssh;
+mod uploads;

@@ -136,14 +136,14 @@ fn secrets_are_in_the_login_process_and_nowhere_else() {
     let shown = String::from_utf8_lossy(&client.stdout);
     assert!(shown.contains("BEGIN CERTIFICATE"), "{shown}");
 
-    let login = child(&server, "gridhaul-login");
+    let login = child(&server, "gh-login");
     for secret in [private_number(), vec![hash]] {
         assert!(holds(login, &secret), "where else would it be");
         assert!(
             !holds(server.id(), &secret),
             "the process that clients talk to"
         );
-        let others = ["gridhaul-mon", "gridhaul-front"];
+        let others = ["gh-monitor", "gh-front"];
         for other in others {
             assert!(!holds(child(&server, other), &secret), "{other}");
         }
@@ -184,12 +184,12 @@ fn processes_share_no_end_of_a_socket() {
     let (cert, key) = (text("cert.pem"), text("key.pem"));
     let flags = ["--anonymous", "--cert", &cert, "--key", &key];
     let server = Running::start(site.path(), &flags);
-    let login = child(&server, "gridhaul-login");
-    let monitor = child(&server, "gridhaul-mon");
+    let login = child(&server, "gh-login");
+    let monitor = child(&server, "gh-monitor");
     assert_eq!(status(login, "NoNewPrivs"), "1");
     // One socket of the monitor, whose other end the login process has.
     assert_eq!(sockets(monitor).len(), 1);
-    let front = child(&server, "gridhaul-front");
+    let front = child(&server, "gh-front");
     assert_eq!(status(front, "NoNewPrivs"), "1");
     for (one, other) in [
         (server.id(), login),
@@ -269,7 +269,7 @@ fn without_the_login_process_nobody_logs_in_and_the_log_says_so() {
     let mut server = Running::start(site.path(), &["--anonymous"]);
     let (mut client, _) = Client::connect(&server);
     assert!(client.send("USER anonymous").starts_with("331"));
-    kill(&server, "gridhaul-login");
+    kill(&server, "gh-login");
     let reply = client.send("PASS x");
     assert!(!reply.starts_with('2'), "{reply}");
     drop(client);
@@ -293,7 +293,7 @@ fn without_the_monitor_the_server_ends_with_an_error() {
     let (cert, key) = (text("cert.pem"), text("key.pem"));
     let flags = ["--anonymous", "--cert", &cert, "--key", &key];
     let server = Running::start(site.path(), &flags);
-    kill(&server, "gridhaul-mon");
+    kill(&server, "gh-monitor");
     let (status, log) = server.ended();
     assert_eq!(status, 1, "the service manager starts it again");
     let told = log
@@ -304,12 +304,31 @@ fn without_the_monitor_the_server_ends_with_an_error() {
 
 #[test]
 fn transfers_finish_when_the_login_process_ends() {
+    let site = public_directory();
+    let server = Running::start(site.path(), &["--anonymous"]);
+    transfers_finish_without("gh-login", site.path(), server);
+}
+
+#[test]
+fn transfers_finish_when_the_monitor_ends() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: without root there is no monitor");
+        return;
+    }
+    let site = site();
+    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (cert, key) = (text("cert.pem"), text("key.pem"));
+    let flags = ["--anonymous", "--cert", &cert, "--key", &key];
+    let server = Running::start(site.path(), &flags);
+    transfers_finish_without("gh-monitor", site.path(), server);
+}
+
+/// Kills a process of the server during a transfer.
+fn transfers_finish_without(name: &str, site: &Path, server: Running) {
     const BYTES: u64 = 64 << 20;
 
-    let site = public_directory();
-    let file = File::create(site.path().join("large")).expect("made");
+    let file = File::create(site.join("large")).expect("made");
     file.set_len(BYTES).expect("set");
-    let server = Running::start(site.path(), &["--anonymous"]);
     let (mut client, _) = Client::connect(&server);
     for line in ["USER anonymous", "PASS x", "TYPE I"] {
         client.send(line);
@@ -320,7 +339,7 @@ fn transfers_finish_when_the_login_process_ends() {
     let mut data = TcpStream::connect((server.address.ip(), port)).expect("connected");
     let started = client.send("RETR large");
     assert!(started.starts_with('1'), "{started}");
-    kill(&server, "gridhaul-login");
+    kill(&server, name);
     // The server has noticed: it listens no more.
     let begun = Instant::now();
     while TcpStream::connect(server.address).is_ok() {
@@ -333,4 +352,44 @@ fn transfers_finish_when_the_login_process_ends() {
     assert!(finished.starts_with("226"), "{finished}");
     let (status, log) = server.ended();
     assert_eq!(status, 1, "{log}");
+    let told = |line: &str| line.contains("ERROR") && line.contains("has ended");
+    assert!(log.lines().any(told), "{log}");
+}
+
+/// The command line of a process.
+fn command_line(process: u32) -> String {
+    let line = fs::read(format!("/proc/{process}/cmdline")).expect("a process");
+    let line = String::from_utf8(line).expect("UTF-8");
+    line.trim_end_matches('\0').to_owned()
+}
+
+#[test]
+fn each_process_has_a_name_of_its_own() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: without root there is no monitor");
+        return;
+    }
+    let site = site();
+    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (cert, key) = (text("cert.pem"), text("key.pem"));
+    let flags = ["--anonymous", "--cert", &cert, "--key", &key];
+    let server = Running::start(site.path(), &flags);
+    for (name, line) in [
+        ("gh-front", "gridhaul-server: front process"),
+        ("gh-login", "gridhaul-server: login process"),
+        ("gh-monitor", "gridhaul-server: monitor"),
+    ] {
+        let found = command_line(child(&server, name));
+        assert!(found.starts_with(line), "{name}: {found:?}");
+    }
+    assert!(command_line(server.id()).contains("serve\0--listen"));
+    let listed = Command::new("ps")
+        .args(["-o", "comm=", "-p"])
+        .arg(server.id().to_string())
+        .output()
+        .expect("ps is there");
+    assert_eq!(
+        String::from_utf8_lossy(&listed.stdout).trim(),
+        "gridhaul-server"
+    );
 }

@@ -122,7 +122,7 @@ fn is_root() -> bool {
 
 /// The rights of the monitor.
 fn rights_of_the_monitor(server: &Running) -> String {
-    let status = format!("/proc/{}/status", child(server, "gridhaul-mon"));
+    let status = format!("/proc/{}/status", child(server, "gh-monitor"));
     let status = fs::read_to_string(status).expect("a process");
     let rights = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
     rights.expect("every process has them").trim().to_owned()

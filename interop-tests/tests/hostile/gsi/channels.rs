@@ -223,7 +223,7 @@ fn other_peers_do_not_block_the_right_one() {
     strangers
         .into_iter()
         .for_each(|stranger| closed_without_data(Ok(stranger)));
-    site.logged(&["transfer finished", "last_refusal", "code=226"]);
+    site.logged(&["transfer finished", "last_refusal", "result=226"]);
     site.session_works(&mut session);
 }
 

@@ -44,10 +44,12 @@ fn processes(site: &Site) -> Vec<i32> {
     all
 }
 
-/// The name of a process, which is that of its first thread.
+/// The name of a process, which is that of its first thread, without the account of a broker.
 fn name(process: i32) -> String {
     let name = fs::read_to_string(format!("/proc/{process}/comm"));
-    name.unwrap_or_default().trim_end().to_owned()
+    let name = name.unwrap_or_default();
+    let name = name.split(':').next().unwrap_or_default();
+    name.trim_end().to_owned()
 }
 
 #[test]
@@ -56,9 +58,9 @@ fn every_process_is_confined() {
     let mut session = site.session();
     site.session_works(&mut session);
     let has_accounts = site.pki.accounts().differ();
-    let mut expected = BTreeSet::from(["gridhaul-front", "gridhaul-server", "gridhaul-login"]);
+    let mut expected = BTreeSet::from(["gh-front", "gridhaul-server", "gh-login"]);
     if has_accounts {
-        expected.extend(["gridhaul-mon", "gridhaul-broker"]);
+        expected.extend(["gh-monitor", "gh-broker"]);
     } else {
         eprintln!("SKIPPED for monitor and broker: only root can act for other accounts");
     }
@@ -86,9 +88,9 @@ fn has_capabilities(name: &str, status: &Status) {
     let own = capabilities(&own, "CapPrm");
     let monitors = (SETUID | SETGID | READ_ALL) & own;
     let (held, ever) = match name {
-        "gridhaul-mon" => (monitors, monitors),
+        "gh-monitor" => (monitors, monitors),
         // The seccomp rules of a broker prevent execve(2), which could use the bounding set.
-        "gridhaul-broker" => (0, monitors),
+        "gh-broker" => (0, monitors),
         _ => (0, 0),
     };
     for (set, expected) in [
@@ -108,5 +110,5 @@ fn has_capabilities(name: &str, status: &Status) {
         );
     }
     let is_root = status["Uid"].split_whitespace().any(|uid| uid == "0");
-    assert_eq!(is_root, name == "gridhaul-mon", "{name}: {status:?}");
+    assert_eq!(is_root, name == "gh-monitor", "{name}: {status:?}");
 }

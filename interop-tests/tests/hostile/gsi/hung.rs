@@ -41,7 +41,7 @@ impl Stopped {
         // The server also has processes that are no brokers.
         let is_broker = |pid: &i32| {
             let name = fs::read_to_string(format!("/proc/{pid}/comm"));
-            name.is_ok_and(|name| name.trim_end() == "gridhaul-broker")
+            name.is_ok_and(|name| name.starts_with("gh-broker:"))
         };
         let mut brokers = found.into_iter().filter(is_broker);
         let broker = Pid::from_raw(brokers.next().unwrap()).unwrap();

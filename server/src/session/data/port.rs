@@ -9,8 +9,8 @@ use gridhaul_protocol::negotiated::{Passive, PassiveRequest, Settings};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_security::credential::Credential;
-use gridhaul_stack::{BufferSize, SocketOptions};
-use gridhaul_transfer::{ConnectRequest, ListenRequest};
+use gridhaul_stack::{BufferSize, ListenError, SocketOptions};
+use gridhaul_transfer::{ConnectRequest, ListenFailure, ListenRequest};
 
 use super::addresses::{advertised, check_family, local_address};
 use super::channel_security::{ChannelStack, Credentials, secured};
@@ -19,6 +19,7 @@ use super::stacks::{Stacks, client_stack, is_rdma};
 use crate::session::call::Call;
 use crate::session::context::Context;
 use crate::session::replies;
+use crate::telemetry::Event;
 use crate::transfer_verb::TransferVerb;
 
 /// A command that sets the data port, or what its channels run over.
@@ -132,7 +133,10 @@ impl DataPort {
             .await;
         let address = match listening {
             Some(Ok(addresses)) => advertised(call.context, request, addresses),
-            Some(Err(error)) => Err(replies::listen_error(&error)),
+            Some(Err(error)) => {
+                tell_exhaustion(call, &error);
+                Err(replies::listen_error(&error))
+            }
             None => Err(replies::server_failed()),
         };
         match address {
@@ -254,6 +258,17 @@ impl DataPort {
             own: self.credential.as_ref(),
         };
         secured(call.context, call.negotiated, credentials, stack).await
+    }
+}
+
+/// The port range is too small for the present transfers, which the client cannot change.
+fn tell_exhaustion(call: &Call<'_>, error: &ListenFailure) {
+    if let ListenFailure::Listen(ListenError::PortRangeExhausted { .. }) = error {
+        call.context.publish(&Event::PortsExhausted {
+            session: call.context.id,
+            peer: call.context.peer,
+            error: &error.to_string(),
+        });
     }
 }
 

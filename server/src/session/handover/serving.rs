@@ -15,7 +15,9 @@ use crate::session::context::Context;
 use crate::session::control::{Control, Parts, Stream, TlsStream};
 use crate::session::end::End;
 use crate::session::initiator::Initiator;
-use crate::session::login::{Admitted, admit_by_certificate, admit_by_name, grant_of_anonymous};
+use crate::session::login::{
+    Admitted, Refusal, admit_by_certificate, admit_by_name, grant_of_anonymous,
+};
 use crate::session::parts::Session;
 use crate::session::security::ControlSecurity;
 use crate::shared::Shared;
@@ -43,26 +45,37 @@ impl Session {
         handed: Handed,
     ) -> Result<(), End> {
         // If this fails, there is no channel on which the client would accept a reply.
+        let described = handed.protection.described();
+        let description = described.map_or_else(String::new, |(mechanism, description)| {
+            self.context.live.note_protection(mechanism, description);
+            description.to_owned()
+        });
         let (stream, context) = stream_of(stream, handed.protection)?;
         let is_tls = matches!(stream, Stream::Tls(_));
         self.control = Control::new(stream).with_input(handed.input);
         if let Some(context) = context {
             self.control.protect(context);
         }
-        self.take_protection(handed.proof, is_tls).await?;
+        self.take_protection(handed.proof, is_tls, description)
+            .await?;
         self.agree_again(&handed.agreed);
         let name = &handed.name;
         match admit(&self.context, &self.security, handed.proof, name).await {
             Ok(admitted) => self.log_in_handed(name, admitted).await,
-            Err(reason) => self.turn_away(name, &reason).await,
+            Err(reason) => self.turn_away(name, &reason.into()).await,
         }
     }
 
     /// Notes what protects the control channel, and asks the login process for the identity of the client.
-    async fn take_protection(&mut self, proof: HandedProof, is_tls: bool) -> Result<(), End> {
+    async fn take_protection(
+        &mut self,
+        proof: HandedProof,
+        is_tls: bool,
+        description: String,
+    ) -> Result<(), End> {
         let HandedProof::Certificate { exchange } = proof else {
             if is_tls {
-                self.security = ControlSecurity::protected_by_tls();
+                self.security = ControlSecurity::protected_by_tls(description);
                 self.negotiated.authenticated(Mechanism::Tls);
             }
             return Ok(());
@@ -73,11 +86,14 @@ impl Session {
             .await;
         let claimed = claimed.unwrap_or_else(|| Err("The server failed".to_owned()));
         let claimed = claimed.map_err(|reason| End::Broken(format!("{reason}.")))?;
-        self.security = ControlSecurity::protected_by_gsi(Initiator {
+        let refused = self.context.shared.refused.subscribe();
+        self.context.phase.end_if_refused(exchange, refused);
+        let initiator = Initiator {
             identity: claimed.identity,
             proof: claimed.proof,
             delegated: claimed.delegated.map(Some),
-        });
+        };
+        self.security = ControlSecurity::protected_by_gsi(initiator, description);
         self.negotiated.authenticated(Mechanism::Gsi);
         Ok(())
     }
@@ -99,15 +115,15 @@ impl Session {
                 self.send(&reply);
                 Ok(())
             }
-            Err(reason) => self.turn_away(name, &reason).await,
+            Err(refusal) => self.turn_away(name, &refusal).await,
         }
     }
 
     /// Replies why there is no login, and ends the connection: the commands that the client would send next belong to the
     /// front process.
-    async fn turn_away(&mut self, name: &str, reason: &str) -> Result<(), End> {
+    async fn turn_away(&mut self, name: &str, refusal: &Refusal) -> Result<(), End> {
         let (mut call, security, login) = self.before_login();
-        let reply = login.refuse(&mut call, security, name, reason).await?;
+        let reply = login.refuse(&mut call, security, name, refusal).await?;
         self.send(&reply);
         Err(End::NotServed)
     }

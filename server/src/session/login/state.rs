@@ -7,6 +7,7 @@ use gridhaul_protocol::reply::Reply;
 
 use super::admission::{Admitted, admit_by_certificate, admit_by_password, admit_local_user};
 use super::attach::attach;
+use super::refusal::Refusal;
 use crate::admission::Misconduct;
 use crate::passwords::Unverified;
 use crate::session::call::LoginCall;
@@ -129,16 +130,20 @@ impl Login {
         };
         let context = call.context;
         let admitted = match (security.initiator(), &self.local_user) {
-            (Some(initiator), _) => admit_by_certificate(context, initiator, &name).await,
+            (Some(initiator), _) => {
+                let admitted = admit_by_certificate(context, initiator, &name).await;
+                admitted.map_err(Refusal::from)
+            }
             (None, Some(user)) => Ok(admit_local_user(context, user.clone())),
             (None, None) => match admit_by_password(context, &name, password).await {
                 Err(reason @ (Unverified::OverBudget(_) | Unverified::Refused(_))) => {
                     return Err(turn_away(call, &name, &reason));
                 }
-                admitted => admitted.map_err(|reason| reason.to_string()),
+                Err(Unverified::Wrong) => Err(Refusal::wrong_password()),
+                Ok(admitted) => Ok(admitted),
             },
         };
-        let reason = match admitted {
+        let refusal = match admitted {
             Ok(admitted) if context.shared.link.get().is_some() => {
                 let is_anonymous = admitted.is_anonymous;
                 call.conduct.log_in(!is_anonymous)?;
@@ -151,12 +156,12 @@ impl Login {
                         call.conduct.log_in(proved)?;
                         return Ok(reply);
                     }
-                    Err(reason) => reason,
+                    Err(refusal) => refusal,
                 }
             }
-            Err(reason) => reason,
+            Err(refusal) => refusal,
         };
-        self.refuse(call, security, &name, &reason).await
+        self.refuse(call, security, &name, &refusal).await
     }
 
     /// Logs the client in, once its files are open. Returns the reply, or why they cannot be opened.
@@ -165,8 +170,8 @@ impl Login {
         context: &Context,
         security: &ControlSecurity,
         admitted: Admitted,
-    ) -> Result<Reply, String> {
-        let user = attach(context, security.initiator(), admitted).await?;
+    ) -> Result<Reply, Refusal> {
+        let user = attach(context, security, admitted).await?;
         let reply = Reply::new(230, format!("User {} logged in.", user.name));
         self.state = State::LoggedIn(user);
         Ok(reply)
@@ -178,21 +183,21 @@ impl Login {
         call: &mut LoginCall<'_>,
         security: &ControlSecurity,
         name: &str,
-        reason: &str,
+        refusal: &Refusal,
     ) -> Result<Reply, End> {
         /// Slows down password guessing. The session holds only its connection during this time, which has not logged in
         /// and can be displaced.
         const DELAY: Duration = Duration::from_secs(1);
 
         let identity = security.identity();
-        publish_failure(call, name, identity, reason);
+        publish_failure(call, name, identity, &refusal.reason);
         call.conduct.count_failure();
         call.conduct.penalize(Misconduct::Refused);
         let reply = if identity.is_some() {
-            replies::not_mapped(reason)
+            replies::not_mapped(&refusal.reply)
         } else {
             tokio::time::sleep(DELAY).await;
-            Reply::new(530, format!("Login incorrect. : {reason}"))
+            replies::login_incorrect(&refusal.reply)
         };
         if let Err(end) = call.check_failures() {
             call.send(&reply);

@@ -8,6 +8,20 @@ use crate::security::{HandshakePermit, Security};
 use crate::session::call::LoginCall;
 use crate::telemetry::Event;
 
+/// The reason of a client that goes before the handshake is over, for the log.
+pub(crate) const HANDSHAKE_ABORTED: &str = "handshake aborted";
+
+/// The beginnings of advice in the reasons why certificates are refused. It is for administrators, and only in the log.
+const ADVICE: [&str; 7] = [
+    ": install ",
+    ": mend ",
+    ": fetch ",
+    ": make ",
+    ": it needs to be ",
+    ": are the clocks ",
+    " (allow-",
+];
+
 /// The name of a mechanism in `AUTH` and in the log.
 pub(super) fn name(mechanism: Mechanism) -> &'static str {
     match mechanism {
@@ -52,9 +66,41 @@ pub(super) fn penalize_failure(call: &mut LoginCall<'_>, mechanism: Mechanism, r
 /// The reply to a token that was refused.
 pub(super) fn refuse_client(call: &mut LoginCall<'_>, reason: &str) -> Reply {
     penalize_failure(call, Mechanism::Gsi, reason);
+    let reason = without_advice(reason);
     Reply::new(535, format!("Authentication failed: {reason}."))
+}
+
+/// The part of a reason that the client may read.
+pub(crate) fn without_advice(reason: &str) -> &str {
+    let advice = ADVICE.iter().filter_map(|advice| reason.find(advice)).min();
+    advice.map_or(reason, |place| &reason[..place])
 }
 
 pub(super) fn unknown_mechanism() -> Reply {
     Reply::new(504, "Unknown authentication type.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_read_what_is_wrong_and_not_what_the_administrator_has_to_do() {
+        for (reason, reply) in [
+            (
+                "the revocation list of /CN=CA cannot be used: mend the file /etc/x.r0 (fetch-crl)",
+                "the revocation list of /CN=CA cannot be used",
+            ),
+            (
+                "/CN=A was issued by /CN=B, which is not in the trust directory: install that authority's certificate",
+                "/CN=A was issued by /CN=B, which is not in the trust directory",
+            ),
+            (
+                "received fatal alert: BadCertificate",
+                "received fatal alert: BadCertificate",
+            ),
+        ] {
+            assert_eq!(without_advice(reason), reply);
+        }
+    }
 }

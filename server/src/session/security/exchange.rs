@@ -107,6 +107,7 @@ impl ControlSecurity {
         };
         call.send(&Reply::new(235, text));
         call.control.protect(accepted.protection);
+        self.description = Some(accepted.description);
         self.protection = Protection::Gsi(Arc::new(Initiator {
             identity: accepted.identity,
             proof: accepted.proof,

@@ -14,5 +14,6 @@ mod exchange;
 mod state;
 mod tls;
 
+pub(super) use attempt::{HANDSHAKE_ABORTED, without_advice};
 pub(super) use authentication::SecurityCommand;
 pub(super) use state::ControlSecurity;

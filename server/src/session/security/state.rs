@@ -14,6 +14,8 @@ use crate::session::initiator::Initiator;
 #[derive(Debug, Default)]
 pub(crate) struct ControlSecurity {
     pub(super) protection: Protection,
+    /// The version of TLS and its cipher.
+    pub(super) description: Option<String>,
     /// `PBSZ` and `PROT` from before login, as lines for the process that will serve the client.
     agreed: Vec<String>,
 }
@@ -37,17 +39,33 @@ pub(super) struct PendingExchange {
 }
 
 impl ControlSecurity {
-    pub(crate) fn protected_by_tls() -> Self {
+    pub(crate) fn protected_by_tls(description: String) -> Self {
         Self {
             protection: Protection::Tls,
+            description: Some(description),
             agreed: Vec::new(),
         }
     }
 
-    pub(crate) fn protected_by_gsi(initiator: Initiator) -> Self {
+    pub(crate) fn protected_by_gsi(initiator: Initiator, description: String) -> Self {
         Self {
             protection: Protection::Gsi(Arc::new(initiator)),
+            description: Some(description),
             agreed: Vec::new(),
+        }
+    }
+
+    /// The version of TLS and its cipher, if the channel is protected.
+    pub(crate) fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// Whether a client that goes now has aborted a handshake: it sent `AUTH GSSAPI`, and was not refused since.
+    pub(crate) fn is_in_handshake(&self, was_refused: bool) -> bool {
+        match &self.protection {
+            Protection::Exchange(Some(_)) => true,
+            Protection::Exchange(None) => !was_refused,
+            Protection::None | Protection::Gsi(_) | Protection::Tls => false,
         }
     }
 

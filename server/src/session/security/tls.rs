@@ -1,5 +1,6 @@
 //! `AUTH TLS` (RFC 4217 4).
 
+use std::io;
 use std::sync::Arc;
 
 use gridhaul_protocol::negotiated::Mechanism;
@@ -7,7 +8,9 @@ use gridhaul_protocol::reply::Reply;
 use rustls::ServerConfig;
 use tokio::time::timeout_at;
 
-use super::attempt::{admit_handshake, name, penalize_failure, unknown_mechanism};
+use super::attempt::{
+    HANDSHAKE_ABORTED, admit_handshake, name, penalize_failure, unknown_mechanism,
+};
 use super::state::{ControlSecurity, Protection};
 use crate::admission::Network;
 use crate::security::{HandshakePermit, Security};
@@ -35,6 +38,7 @@ impl ControlSecurity {
                     delegated: None,
                 });
                 self.protection = Protection::Tls;
+                self.description = Some(protection);
                 Ok(Some(Mechanism::Tls))
             }
             Err(reply) => {
@@ -77,7 +81,16 @@ async fn handshake(call: &mut LoginCall<'_>, config: &ServerConfig) -> Result<St
     accepted
         .unwrap_or_else(|elapsed| Err(elapsed.into()))
         .map_err(|error| {
-            penalize_failure(call, Mechanism::Tls, &error.to_string());
-            End::Handshake(error.to_string())
+            let reason = match error.kind() {
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+                    format!("{HANDSHAKE_ABORTED}: the client closed the connection")
+                }
+                io::ErrorKind::TimedOut => {
+                    format!("{HANDSHAKE_ABORTED}: the client did nothing for too long")
+                }
+                _ => error.to_string(),
+            };
+            penalize_failure(call, Mechanism::Tls, &reason);
+            End::Handshake(reason)
         })
 }

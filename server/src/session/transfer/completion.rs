@@ -8,11 +8,12 @@ use super::order::Order;
 use super::running::Running;
 use crate::session::call::Call;
 use crate::session::end::End;
+use crate::session::failure::Failure;
 use crate::session::query::compute_checksum;
 use crate::session::replies;
 
 /// The last reply, and the error of a transfer that failed, for the log.
-pub(super) type Conclusion = (Reply, Option<String>);
+pub(super) type Conclusion = (Reply, Option<Failure>);
 
 /// Sends the last markers, and checks what was stored.
 pub(super) async fn conclude(
@@ -31,13 +32,21 @@ pub(super) async fn conclude(
             } else {
                 replies::transfer_error(error)
             };
-            Ok((reply, Some(error.to_string())))
+            let failure = Failure {
+                text: error.to_string(),
+                is_fault: replies::is_transfer_fault(error),
+            };
+            Ok((reply, Some(failure)))
         }
         None => {
             let error = "the data node is gone";
+            let failure = Failure {
+                text: error.to_owned(),
+                is_fault: true,
+            };
             Ok((
                 Reply::new(451, format!("Command failed. : {error}.")),
-                Some(error.to_owned()),
+                Some(failure),
             ))
         }
     }
@@ -63,7 +72,11 @@ async fn accept(
             Ok(computed) => {
                 let reply = replies::wrong_checksum(&computed, expected.as_str());
                 let error = "the checksum is not the one that was announced";
-                return Ok((reply, Some(error.to_owned())));
+                let failure = Failure {
+                    text: error.to_owned(),
+                    is_fault: false,
+                };
+                return Ok((reply, Some(failure)));
             }
             Err(error) => return Ok(failed(&error)),
         }
@@ -95,7 +108,7 @@ async fn compute_whole(
 }
 
 fn failed(error: &StorageError) -> Conclusion {
-    (replies::storage_error(error), Some(error.to_string()))
+    (replies::storage_error(error), Some(error.into()))
 }
 
 fn complete() -> Conclusion {

@@ -16,11 +16,14 @@ use super::motion::{Motion, upcoming};
 use super::order::Order;
 use super::running::Running;
 use super::timers::NOTICE_AFTER;
+use crate::live::{NewTransfer, TransferEntry};
 use crate::session::call::Call;
 use crate::session::data::DataPort;
 use crate::session::end::End;
+use crate::session::failure::Failure;
 use crate::session::replies;
 use crate::shutdown::Phase;
+use crate::status::Activity;
 use crate::telemetry;
 use crate::transfer_verb::TransferVerb;
 
@@ -45,6 +48,8 @@ pub(crate) enum TransferCommand {
 pub(crate) struct Transfers {
     /// From `SITE TASKID`.
     task_id: Option<String>,
+    /// The transfer of the present command began, and has its audit record.
+    pub(crate) is_recorded: bool,
     last_channels: LastChannels,
 }
 
@@ -68,6 +73,11 @@ impl From<Outcome> for LastChannels {
 }
 
 impl Transfers {
+    /// The label from `SITE TASKID`.
+    pub(crate) fn task_id(&self) -> Option<&str> {
+        self.task_id.as_deref()
+    }
+
     /// Carries out a command. Sends all replies but the last, and returns that.
     pub(crate) async fn execute(
         &mut self,
@@ -109,18 +119,40 @@ impl Transfers {
         match prepare(call, data_port, verb, &motion).await {
             Ok(order) => {
                 call.control.flush().await?;
-                self.transfer(call, &order).await
+                self.transfer(call, data_port, &order).await
             }
             Err(refusal) => Ok(refusal),
         }
     }
 
-    async fn transfer(&mut self, call: &mut Call<'_>, order: &Order) -> Result<Reply, End> {
-        let Some(permit) = enter(call).await? else {
-            return Ok(replies::aborted_early());
+    /// Adds the transfer to the table for administrators.
+    fn register(&self, call: &Call<'_>, data_port: &DataPort, order: &Order) -> TransferEntry {
+        let live = &call.context.live;
+        let order = NewTransfer {
+            verb: order.verb,
+            direction: order.direction(),
+            path: order.path.to_string(),
+            stack: data_port.stack(call.context).to_string(),
+            task_id: self.task_id.clone(),
+        };
+        live.table().transfer(live.part(), order)
+    }
+
+    async fn transfer(
+        &mut self,
+        call: &mut Call<'_>,
+        data_port: &DataPort,
+        order: &Order,
+    ) -> Result<Reply, End> {
+        call.context.live.note(Activity::Transfer);
+        let entry = self.register(call, data_port, order);
+        let permit = match enter(call, &entry).await? {
+            Some(permit) => permit,
+            None if entry.is_ended() => return Ok(replies::ended_early()),
+            None => return Ok(replies::aborted_early()),
         };
         look_ahead(call);
-        let mut running = Running::start(call, order);
+        let mut running = Running::start(call, order, entry);
         let finished = running.follow(call).await;
         let outcome = finished.as_ref();
         drop(permit);
@@ -128,8 +160,11 @@ impl Transfers {
         call.user.settle(call.negotiated.finish(end));
         let concluded = conclude(call, order, &running, outcome).await;
         let logged = match &concluded {
-            Ok((reply, error)) => (reply.code(), error.clone()),
-            Err(end) => (426, Some(end.to_string())),
+            Ok((reply, failure)) => (reply.code(), failure.clone()),
+            Err(end) => {
+                let (text, is_fault) = (end.to_string(), false);
+                (426, Some(Failure { text, is_fault }))
+            }
         };
         self.publish(call, order, &running, outcome, logged);
         self.last_channels = finished.map_or_else(LastChannels::default, LastChannels::from);
@@ -138,17 +173,29 @@ impl Transfers {
     }
 
     fn publish(
-        &self,
+        &mut self,
         call: &Call<'_>,
         order: &Order,
         running: &Running,
         outcome: Option<&Outcome>,
-        (code, error): (u16, Option<String>),
+        (code, failure): (u16, Option<Failure>),
     ) {
+        self.is_recorded = true;
+        let (session, client) = (call.context.id, call.user.client(call.context.peer));
+        if let Some(outcome) = outcome.filter(|outcome| outcome.refused > 0) {
+            call.context
+                .publish(&telemetry::Event::DataConnectionRefused {
+                    session,
+                    peer: client.peer,
+                    refused: outcome.refused,
+                    last: outcome.last_refusal.as_ref(),
+                });
+        }
         call.context
             .publish(&telemetry::Event::TransferFinished(&telemetry::Transfer {
-                session: call.context.id,
+                session,
                 user: &call.user.name,
+                client,
                 verb: order.verb,
                 path: &order.path.to_string(),
                 started: running.started(),
@@ -165,7 +212,8 @@ impl Transfers {
                 details: outcome.map_or(&[], |outcome| outcome.details.as_slice()),
                 checksums: outcome.map_or(&[], |outcome| outcome.checksums.as_slice()),
                 code,
-                error: error.as_deref(),
+                error: failure.as_ref().map(|failure| &*failure.text),
+                is_fault: failure.as_ref().is_some_and(|failure| failure.is_fault),
                 task_id: self.task_id.as_deref(),
             }));
     }
@@ -221,8 +269,8 @@ fn begin(call: &mut Call<'_>, motion: &Motion) -> Result<Terms, Reply> {
     Ok(terms)
 }
 
-/// Waits until few enough transfers run. `None` if the client sends `ABOR` before.
-async fn enter(call: &mut Call<'_>) -> Result<Option<Grant>, End> {
+/// Waits until few enough transfers run. `None` if the client sends `ABOR` before, or an administrator ends the transfer.
+async fn enter(call: &mut Call<'_>, entry: &TransferEntry) -> Result<Option<Grant>, End> {
     let mut permit = match call.context.shared.transfers.enter(&call.user.source) {
         Allocation::Granted(permit) => return Ok(Some(permit)),
         Allocation::Queued(waiting) => waiting,
@@ -247,7 +295,9 @@ async fn enter(call: &mut Call<'_>) -> Result<Option<Grant>, End> {
                     return Ok(None);
                 }
             }
-            () = call.context.phase.reached(Phase::Draining) => return Err(End::Shutdown),
+            () = call.context.phase.reached(Phase::Draining) => return Err(call.context.end_of_phase()),
+            () = call.context.live.ended() => return Err(End::Administrator),
+            () = entry.ended() => return Ok(None),
         }
     }
 }

@@ -309,6 +309,7 @@ mod tests {
     use prometheus_client::encoding::prometheus_text::encode;
 
     use super::*;
+    use crate::telemetry::Client;
 
     #[test]
     fn a_transfer_is_within_every_bound_that_it_keeps() {
@@ -340,6 +341,7 @@ mod tests {
         Transfer {
             session: 1,
             user: "alice",
+            client: Client::LOCAL,
             verb: TransferVerb::Retr,
             path: "/file",
             started,
@@ -357,6 +359,7 @@ mod tests {
             checksums: &[],
             code: 226,
             error: None,
+            is_fault: false,
             task_id: None,
         }
     }

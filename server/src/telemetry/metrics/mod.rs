@@ -6,7 +6,6 @@
 mod counters;
 mod front;
 mod present;
-mod responder;
 
 use prometheus_client::encoding::prometheus_text::encode;
 use prometheus_client::registry::Registry;
@@ -15,7 +14,6 @@ use counters::Counters;
 use front::FrontShare;
 
 pub(crate) use present::Snapshot;
-pub(crate) use responder::respond;
 
 use super::event::Event;
 use super::front_counts::FrontCounts;

@@ -1,0 +1,124 @@
+//! Conditions that an administrator has to learn of: exhausted descriptors and ports, refused connections, aborted handshakes.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::processes::{Client, sample, site};
+use crate::program::{Running, public_directory};
+
+/// The lines with these words.
+fn lines<'a>(log: &'a str, words: &str) -> Vec<&'a str> {
+    log.lines().filter(|line| line.contains(words)).collect()
+}
+
+#[test]
+fn exhausted_descriptors_are_told_once_with_advice() {
+    let root = public_directory();
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -n 150; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_gridhaul-server"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--anonymous", "--root"])
+        .arg(root.path());
+    let mut server = Running::of(&mut command);
+    let connect = |_| TcpStream::connect(server.address).expect("the kernel accepts");
+    let clients: Vec<TcpStream> = (0..200).map(connect).collect();
+    let log = server.log_until("LimitNOFILE");
+    assert!(log.contains("max-connections"), "{log}");
+    // The server tries again ten times a second.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(1) {
+        std::thread::yield_now();
+    }
+    drop(clients);
+    let (_, rest) = server.stop();
+    assert_eq!(lines(&rest, "could not be accepted"), [""; 0]);
+}
+
+#[test]
+fn an_exhausted_port_range_is_a_warning() {
+    let root = public_directory();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
+    let port = taken.local_addr().expect("an address").port();
+    let range = format!("{port}-{port}");
+    let server = Running::start(root.path(), &["--anonymous", "--port-range", &range]);
+    let replies = server.dialogue(&["USER anonymous", "PASS x", "PASV", "EPSV"]);
+    assert!(replies[3].starts_with("425"), "{replies:?}");
+    let (_, log) = server.stop();
+    let told = lines(&log, "no port for a data connection");
+    assert_eq!(told.len(), 1, "{log}");
+    assert!(
+        told[0].contains("WARN") && told[0].contains("peer=127.0.0.1"),
+        "{log}"
+    );
+}
+
+#[test]
+fn refused_data_connections_are_a_warning() {
+    let root = public_directory();
+    fs::write(root.path().join("file"), "content").expect("written");
+    let server = Running::start(root.path(), &["--anonymous"]);
+    let (mut client, _) = Client::connect(&server);
+    for line in ["USER anonymous", "PASS x"] {
+        client.send(line);
+    }
+    let passive = client.send("EPSV");
+    let port = passive.split('|').nth(3).expect("229 has a port");
+    let data = SocketAddr::new(server.address.ip(), port.parse().expect("a number"));
+    let stranger = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    let stranger = stranger.expect("a socket");
+    let elsewhere = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0));
+    stranger.bind(&elsewhere.into()).expect("bound");
+    stranger.connect(&data.into()).expect("connected");
+    let mut own = TcpStream::connect(data).expect("connected");
+    client.send("RETR file");
+    let mut content = String::new();
+    own.read_to_string(&mut content).expect("received");
+    assert!(client.reply().starts_with("226"));
+    let (_, log) = server.stop();
+    let told = lines(&log, "data connections were refused");
+    assert_eq!(told.len(), 1, "{log}");
+    assert!(
+        told[0].contains("WARN") && told[0].contains("refused=1"),
+        "{log}"
+    );
+}
+
+#[test]
+fn an_aborted_handshake_is_a_failed_authentication() {
+    let site = site();
+    let trust = public_directory();
+    for name in ["ca.pem", "ca.signing_policy"] {
+        fs::copy(sample(name), trust.path().join(name)).expect("copied");
+    }
+    let map = trust.path().join("map");
+    fs::write(&map, "").expect("written");
+    let text = |path: &std::path::Path| path.to_str().expect("UTF-8").to_owned();
+    let (cert, key) = (site.path().join("cert.pem"), site.path().join("key.pem"));
+    let paths = [&cert, &key, &trust.path().to_owned(), &map].map(|path| text(path));
+    let [cert, key, trust, map] = paths.each_ref().map(String::as_str);
+    let mut flags = vec!["--anonymous", "--gsi", "--cert", cert, "--key", key];
+    flags.extend(["--trust", trust, "--gridmap", map]);
+    for mechanism in ["GSSAPI", "TLS"] {
+        let mut server = Running::start(site.path(), &flags);
+        let (mut client, _) = Client::connect(&server);
+        let reply = client.send(&format!("AUTH {mechanism}"));
+        assert!(
+            reply.starts_with("334") || reply.starts_with("234"),
+            "{reply}"
+        );
+        client.stream.flush().expect("sent");
+        drop(client);
+        let log = server.log_until("session closed");
+        let failed = lines(&log, "authentication failed");
+        assert_eq!(failed.len(), 1, "{log}");
+        for words in ["WARN", mechanism, "handshake aborted"] {
+            assert!(failed[0].contains(words), "{words}: {log}");
+        }
+        let closed = lines(&log, "session closed");
+        assert!(closed[0].contains("handshake aborted"), "{log}");
+    }
+}
