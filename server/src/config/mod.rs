@@ -7,6 +7,8 @@
 //!      │  resolve        defaults and checks, in the files named after their parts
 //!   Config               complete and checked; a reload keeps what only a restart can change
 //! ```
+//!
+//! Each step collects problems with their places, so that one run names all of them.
 
 mod accounts;
 mod admin;
