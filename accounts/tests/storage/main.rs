@@ -24,7 +24,7 @@ mod names;
 #[path = "../../../storage/tests/posix/read_only.rs"]
 mod read_only;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
