@@ -231,6 +231,7 @@ fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confin
     let (config, kept) = match Config::load_with(arguments, &confined.file) {
         Ok(config) => config.reloaded(&server.config()),
         Err(error) => {
+            reopen_logs(server, logging, confined);
             error!(%error, "the configuration is wrong; everything stays as it was");
             return;
         }
@@ -254,6 +255,21 @@ fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confin
             setting = name.as_str(),
             "a change of this setting needs a restart"
         );
+    }
+}
+
+/// Opens the logs of all processes again, with the running configuration: a mistake in the new one must not leave rotated logs
+/// in use.
+fn reopen_logs(server: &Server, logging: &Logging, confined: &Confined) {
+    if let Err(error) = logging.reload(&server.config().log, &confined.file) {
+        error!(%error, "the log was not reloaded");
+    }
+    if let Err(error) = server.reopen_transfer_log() {
+        error!(%error, "the transfer log was not reopened");
+    }
+    confined.file.reopen_logs();
+    if let Some(front) = server.front() {
+        front.reload(None, logging.descriptors());
     }
 }
 

@@ -254,6 +254,15 @@ impl Server {
         let settings = self.shared.load(config)?;
         settings.start().map_err(StartError::Threads)?;
         self.shared.replace(settings);
+        self.reopen_transfer_log()
+    }
+
+    /// Opens the transfer log again, after log rotation has renamed it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be opened: then the old one stays in use.
+    pub(crate) fn reopen_transfer_log(&self) -> Result<(), StartError> {
         match &self.shared.journal.transfer_log {
             Some(log) => {
                 log.reopen(self.shared.backend.logs())
