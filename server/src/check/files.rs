@@ -13,6 +13,7 @@ use crate::checksum_key;
 use crate::config::Config;
 use crate::passwords::Passwords;
 use crate::privileges;
+use crate::telemetry::Logging;
 
 pub(super) fn check(report: &mut Report, config: &Config) {
     check_root(report, config);
@@ -37,6 +38,9 @@ pub(super) fn check(report: &mut Report, config: &Config) {
         if let Some(path) = path {
             check_log(report, about, path, &config.user);
         }
+    }
+    if let Err(error) = Logging::check_journal(&config.log) {
+        report.error("log-format", error);
     }
     if rustix::process::geteuid().is_root() {
         match privileges::check_user(&config.user) {
