@@ -325,6 +325,7 @@ fn reload_all(
     let (config, warnings) = match validated {
         Ok(checked) => checked,
         Err(errors) => {
+            reopen_logs(server, logging, confined);
             for error in errors.problems() {
                 error!(%error, "the configuration is wrong; everything stays as it was");
                 report.errors.push(error.to_string());
@@ -370,6 +371,21 @@ fn reload_all(
 fn tell(warnings: &[Problem]) {
     for problem in warnings {
         warn!(%problem, "a setting may not do what it is meant to");
+    }
+}
+
+/// Opens the logs of all processes again, with the running configuration: a mistake in the new one must not leave rotated logs
+/// in use.
+fn reopen_logs(server: &Server, logging: &Logging, confined: &Confined) {
+    if let Err(error) = logging.reload(&server.config().log, &confined.file) {
+        error!(%error, "the log was not reloaded");
+    }
+    if let Err(error) = server.reopen_transfer_log() {
+        error!(%error, "the transfer log was not reopened");
+    }
+    confined.file.reopen_logs();
+    if let Some(front) = server.front() {
+        front.reload(None, logging.descriptors());
     }
 }
 

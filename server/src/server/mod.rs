@@ -335,6 +335,15 @@ impl Server {
         self.shared.replace(settings);
         self.shared.end_refused();
         self.shared.take_inventory();
+        self.reopen_transfer_log()
+    }
+
+    /// Opens the transfer log again, after log rotation has renamed it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be opened: then the old one stays in use.
+    pub(crate) fn reopen_transfer_log(&self) -> Result<(), StartError> {
         match &self.shared.journal.transfer_log {
             Some(log) => {
                 log.reopen(self.shared.backend.logs())

@@ -118,6 +118,18 @@ impl Logging {
         })
     }
 
+    /// Checks whether the log could be written to the journal, if that is configured.
+    ///
+    /// # Errors
+    ///
+    /// The reason if not.
+    pub(crate) fn check_journal(log: &Log) -> Result<(), LoggingError> {
+        match log.format {
+            LogFormat::Journald => journal(log.file.is_some()).map(drop),
+            LogFormat::Auto | LogFormat::Text | LogFormat::Json => Ok(()),
+        }
+    }
+
     /// Reopens the files, and applies the rules in `log`.
     ///
     /// # Errors
@@ -171,18 +183,21 @@ impl Logging {
     }
 }
 
+/// The connection to the journal that is configured.
+fn journal(has_file: bool) -> Result<Journal, LoggingError> {
+    if has_file {
+        return Err(LoggingError::JournalAndFile);
+    }
+    Journal::connect().map_err(|(path, error)| LoggingError::Journal { path, error })
+}
+
 type Lines = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// The layer that writes all lines.
 fn lines(format: LogFormat, file: Option<Arc<AppendFile>>) -> Result<Lines, LoggingError> {
     let is_journal = file.is_none() && journald::is_standard_error();
     match format {
-        LogFormat::Journald if file.is_some() => return Err(LoggingError::JournalAndFile),
-        LogFormat::Journald => {
-            let journal = Journal::connect();
-            let journal = journal.map_err(|(path, error)| LoggingError::Journal { path, error })?;
-            return Ok(journal.boxed());
-        }
+        LogFormat::Journald => return Ok(journal(file.is_some())?.boxed()),
         LogFormat::Auto if is_journal => {
             // Without its socket there are lines with priorities.
             if let Ok(journal) = Journal::connect() {
