@@ -24,7 +24,7 @@ const MESSAGE_INTERVAL: Duration = Duration::from_secs(60);
 pub(crate) enum Work<'a> {
     /// A broker for this account.
     Broker(&'a str),
-    /// It opens a file and ends.
+    /// It opens a file, or leases an account of a pool, and ends.
     Open,
 }
 

@@ -30,6 +30,7 @@
 //!
 //! // As root, before the process starts a thread:
 //! let options = MonitorOptions {
+//!     gridmapdir: None,
 //!     policy: AccountPolicy::default(),
 //!     pam_service: None,
 //!     umask: None,
@@ -70,6 +71,7 @@ mod options;
 mod own;
 mod pam;
 mod policy;
+mod pool_accounts;
 pub mod process;
 mod refusal;
 pub mod socket;
@@ -84,4 +86,5 @@ pub use options::MonitorOptions;
 pub use own::{open_own, own_directory};
 pub use pam::pam_service_is_described;
 pub use policy::AccountPolicy;
+pub use pool_accounts::{LeaseError, count_pool};
 pub use refusal::Refusal;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::{Entry, Facts, Time};
 use crate::listed::OpenError;
+use crate::pool_accounts::LeaseError;
 use crate::refusal::Refusal;
 
 /// The longest path in bytes: that of the kernel (PATH_MAX), without the terminating zero.
@@ -36,6 +37,8 @@ pub(crate) enum Order<'a> {
     Open(u64),
     /// Open or create the log at this position of the monitor's list of logs, for appending. Answered as the same.
     Append(u64),
+    /// Lease an account of a pool. The process sends a [`Leased`].
+    Lease { identity: &'a str, pool: &'a str },
 }
 
 /// The account and options of a broker.
@@ -59,6 +62,10 @@ pub(crate) struct Hello(pub(crate) Result<Ready, Refusal>);
 /// From a process that opens a file: the only message on the socket from the monitor. The descriptor is sent with it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Opened(pub(crate) Result<(), OpenError>);
+
+/// From a process that leases an account of a pool: the only message on the socket from the monitor.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Leased(pub(crate) Result<String, LeaseError>);
 
 /// A broker that is ready.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -125,6 +132,18 @@ pub(crate) enum Request<'a> {
         path: &'a [u8],
         value: Option<&'a [u8]>,
     },
+    OpenUpload {
+        path: &'a [u8],
+        create: bool,
+        direct: bool,
+    },
+    CompleteUpload {
+        from: &'a [u8],
+        to: &'a [u8],
+        device: u64,
+        inode: u64,
+        durable: bool,
+    },
 }
 
 /// From a broker to the server.
@@ -154,7 +173,7 @@ pub(crate) struct Failure {
 }
 
 /// The names of calls in errors of `Storage`.
-const CALLS: [&str; 18] = [
+const CALLS: [&str; 19] = [
     "open",
     "stat",
     "scandir",
@@ -172,6 +191,7 @@ const CALLS: [&str; 18] = [
     "getxattr",
     "setxattr",
     "statfs",
+    "fsync",
     "broker",
 ];
 

@@ -1,7 +1,9 @@
-//! The monitor: the only process that keeps root's privileges. It starts brokers and opens listed files.
+//! The monitor: the only process that keeps root's privileges. It starts brokers, opens listed files, and leases accounts of
+//! pools in one directory.
 //!
 //! It is forked from the server before that listens, reads a secret, or starts a thread. Only the login process has a socket
-//! to it. On a request the monitor starts a broker, or a process that opens a file, and returns a socket to this process.
+//! to it. On a request the monitor starts a broker, or a process that opens a file or leases an account, and returns a socket to
+//! this process.
 //! All work that can block or fail (the account database, the rules, the root, a file) is done in this process. The rules
 //! and the list of files are fixed when the monitor starts, so that a compromised process cannot change them, and the
 //! monitor limits the number of processes itself. It ends when the login process ends.
@@ -24,13 +26,17 @@ use crate::broker::{self, ROOTS_RIGHTS};
 use crate::children::{Children, Work};
 use crate::client::{AccountRequest, BrokerSource, brokers_of_account};
 use crate::listed::{self, ListedFiles, OpenError};
-use crate::messages::{Opened, Order, REQUEST_BYTES, Start, Started};
+use crate::messages::{Leased, Opened, Order, REQUEST_BYTES, Start, Started};
 use crate::options::MonitorOptions;
+use crate::pool_accounts::{self, LeaseError};
 use crate::process;
 use crate::socket::{self, Received};
 
-/// The time limit for opening a file.
+/// The time limit for opening a file, and for leasing an account.
 const OPEN: Duration = Duration::from_secs(10);
+
+/// The maximum length of a [`Leased`]: a name of a file, an account, and the rest.
+const LEASED_BYTES: usize = 1024;
 
 /// Why the monitor could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +89,11 @@ impl Monitor {
         process::watch(self.pid)
     }
 
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
     /// The position of a file in the list.
     pub fn place(&self, file: &Path) -> Option<usize> {
         self.files.read.iter().position(|listed| listed == file)
@@ -129,6 +140,26 @@ impl Monitor {
         opened?;
         // The kernel drops descriptors that exceed this process's limit.
         Ok(descriptors.pop().ok_or(Errno::MFILE)?.into())
+    }
+
+    /// The account of an identity (one-line form) from a pool, by the leases in the gridmapdir that the monitor was started
+    /// with. May block.
+    ///
+    /// # Errors
+    ///
+    /// When the pool has no free account, or the gridmapdir cannot be used.
+    pub fn lease(&self, identity: &str, pool: &str) -> Result<String, LeaseError> {
+        let lessor = self.order(&Order::Lease { identity, pool })?;
+        if !socket::readable(&lessor, OPEN)? {
+            return Err(Errno::TIMEDOUT.into());
+        }
+        let mut buffer = [0; LEASED_BYTES];
+        let Received::Message(bytes) = socket::receive(&lessor, &mut buffer, &mut Vec::new())?
+        else {
+            return Err(Errno::PIPE.into());
+        };
+        let Leased(leased) = postcard::from_bytes(&buffer[..bytes]).map_err(|_| Errno::PROTO)?;
+        leased
     }
 
     /// Requests a process, and returns the socket to it.
@@ -213,7 +244,7 @@ fn start(
     let work = match order {
         Order::Broker(_) if options.is_none() => return Err(Errno::PERM),
         Order::Broker(start) => Work::Broker(start.account),
-        Order::Open(_) | Order::Append(_) => Work::Open,
+        Order::Open(_) | Order::Append(_) | Order::Lease { .. } => Work::Open,
     };
     children.admit(work)?;
     let (theirs, ours) = socket::pair()?;
@@ -235,6 +266,10 @@ fn start(
             (Order::Append(place), _) => {
                 let log = listed(&files.append, place);
                 tell_opened(&ours, log.and_then(|log| listed::open_log(log)));
+            }
+            (Order::Lease { identity, pool }, _) => {
+                let directory = options.and_then(|options| options.gridmapdir.as_deref());
+                lease(&ours, directory, identity, pool);
             }
         }
     })
@@ -259,6 +294,17 @@ fn tell_opened(server: &OwnedFd, opened: Result<OwnedFd, OpenError>) {
         let file = file.as_ref().map(|file| file.as_fd());
         // An error means that the server has ended.
         let _ = socket::send(server, &message, file.as_slice());
+    }
+}
+
+/// Leases an account of a pool. Runs in a process of its own.
+fn lease(server: &OwnedFd, directory: Option<&Path>, identity: &str, pool: &str) {
+    let leased = directory
+        .ok_or(LeaseError::NoDirectory)
+        .and_then(|directory| pool_accounts::lease(directory, identity, pool));
+    if let Ok(message) = postcard::to_stdvec(&Leased(leased)) {
+        // An error means that the server has ended.
+        let _ = socket::send(server, &message, &[]);
     }
 }
 

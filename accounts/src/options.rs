@@ -1,10 +1,14 @@
 //! The configuration of the monitor and the brokers that it starts.
 
+use std::path::PathBuf;
+
 use crate::policy::AccountPolicy;
 
 /// Options of all brokers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MonitorOptions {
+    /// The directory of leases of pool accounts, if there are any.
+    pub gridmapdir: Option<PathBuf>,
     /// Which accounts may be used.
     pub policy: AccountPolicy,
     /// The PAM service whose account stage must accept the account as well.

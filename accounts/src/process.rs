@@ -98,6 +98,27 @@ fn ignore(signal: libc::c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
+/// Makes programs that this process starts inherit standard input, output and error only.
+///
+/// # Errors
+///
+/// When `/proc` cannot be read, or a system call fails.
+pub fn close_on_exec() -> io::Result<()> {
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let name = entry?.file_name();
+        let descriptor = name.to_str().and_then(|name| name.parse::<RawFd>().ok());
+        let Some(descriptor) = descriptor.filter(|descriptor| *descriptor > libc::STDERR_FILENO)
+        else {
+            continue;
+        };
+        // SAFETY: the flag changes only which descriptors are inherited by other programs.
+        if unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// Closes all descriptors except standard input, output and error, and `kept`.
 ///
 /// # Safety

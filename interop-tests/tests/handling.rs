@@ -78,7 +78,8 @@ fn files_are_complete_with_every_setting() {
         "--sync-files",
         "close",
     ];
-    let treatments: [&[&str]; 4] = [
+    let treatments: [&[&str]; 5] = [
+        &["--atomic-uploads", "*"],
         &["--ordered-writes"],
         &["--sparse-files"],
         &["--sync-files", "data"],

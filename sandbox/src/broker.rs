@@ -92,4 +92,7 @@ const CHANGING: Group = &[
     Any(libc::SYS_ftruncate),
     Any(libc::SYS_setxattr),
     Any(libc::SYS_removexattr),
+    // The owner of an unfinished upload, and the name of a complete one on the disk.
+    Any(libc::SYS_geteuid),
+    Any(libc::SYS_fsync),
 ];

@@ -15,6 +15,7 @@ use rustls::sign::{Signer, SigningKey};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer};
 use zeroize::Zeroizing;
 
+use crate::encrypted_key;
 use crate::secret::Secret;
 
 /// A private key for signatures. The cryptographic library stores it, and wipes memory that it frees.
@@ -28,9 +29,21 @@ pub struct PrivateKey {
 /// Why a private key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It needs a passphrase, which a server cannot ask for.
-    #[error("the private key is encrypted; a server needs one without a passphrase")]
+    /// It needs a passphrase.
+    #[error("the private key is encrypted, and there is no passphrase for it")]
     Encrypted,
+    /// It needs a passphrase, which cannot be had.
+    #[error("the private key is encrypted: {0}")]
+    NoPassphrase(String),
+    /// The passphrase is not that of the key.
+    #[error("the passphrase of the private key is wrong")]
+    WrongPassphrase,
+    /// It is encrypted in another way than PKCS#8 with PBES2, PBKDF2 and AES.
+    #[error(
+        "the private key is encrypted in a way that is not supported: encrypt it again with \
+         'openssl pkcs8 -topk8 -v2 aes-256-cbc -in OLD -out NEW'"
+    )]
+    UnknownEncryption,
     /// Malformed, or of an unsupported kind.
     #[error("the private key cannot be read: {0}")]
     Malformed(String),
@@ -64,9 +77,26 @@ impl PrivateKey {
     ///
     /// When there is no key, or it is encrypted or of an unsupported kind, such as RSA with fewer than 2048 bits.
     pub fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
+        Self::from_pem_with(pem, || Err(KeyError::Encrypted))
+    }
+
+    /// As [`PrivateKey::from_pem`]; `passphrase` is called if the key is encrypted.
+    ///
+    /// # Errors
+    ///
+    /// As for [`PrivateKey::from_pem`], and when there is no passphrase or a wrong one.
+    pub fn from_pem_with(
+        pem: &[u8],
+        passphrase: impl FnOnce() -> Result<Zeroizing<Vec<u8>>, KeyError>,
+    ) -> Result<Self, KeyError> {
         let section = Section::first(pem)?;
         let der = section.decode()?;
         let der = match section.label {
+            "ENCRYPTED PRIVATE KEY" => {
+                let der = encrypted_key::decrypt(&der, &passphrase()?)?;
+                let der = PrivatePkcs8KeyDer::from(der.as_slice()).into();
+                return Self::from_der(&der);
+            }
             "PRIVATE KEY" => PrivatePkcs8KeyDer::from(der.as_slice()).into(),
             "RSA PRIVATE KEY" => PrivatePkcs1KeyDer::from(der.as_slice()).into(),
             _ => PrivateSec1KeyDer::from(der.as_slice()).into(),
@@ -205,7 +235,7 @@ impl<'a> Section<'a> {
                 b"PRIVATE KEY" => "PRIVATE KEY",
                 b"RSA PRIVATE KEY" => "RSA PRIVATE KEY",
                 b"EC PRIVATE KEY" => "EC PRIVATE KEY",
-                b"ENCRYPTED PRIVATE KEY" => return Err(KeyError::Encrypted),
+                b"ENCRYPTED PRIVATE KEY" => "ENCRYPTED PRIVATE KEY",
                 _ => continue,
             };
             let end = find(rest, b"-----END ")
@@ -213,7 +243,7 @@ impl<'a> Section<'a> {
             let lines = &rest[..end];
             // RFC 1421 4.6.1.1: marks an encrypted key in the older formats of OpenSSL.
             if find(lines, b"Proc-Type: 4,ENCRYPTED").is_some() {
-                return Err(KeyError::Encrypted);
+                return Err(KeyError::UnknownEncryption);
             }
             return Ok(Self { label, lines });
         }
@@ -278,17 +308,73 @@ mod tests {
         }
     }
 
+    /// Decrypts with a passphrase.
+    fn decrypt(pem: &[u8], passphrase: &str) -> Result<PrivateKey, KeyError> {
+        PrivateKey::from_pem_with(pem, || Ok(Zeroizing::new(passphrase.as_bytes().to_vec())))
+    }
+
     #[test]
-    fn encrypted_keys_are_refused_with_that_reason() {
-        for form in [&["-traditional"][..], &[]] {
-            let command = [&["genrsa", "-aes256", "-passout", "pass:secret"], form].concat();
-            let pem = openssl(&command);
-            assert_eq!(
-                PrivateKey::from_pem(&pem).err(),
-                Some(KeyError::Encrypted),
-                "{form:?}"
-            );
+    fn encrypted_keys_need_their_passphrase() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let plain = directory.path().join("plain").display().to_string();
+        openssl(&[
+            "genpkey",
+            "-algorithm",
+            "EC",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-out",
+            &plain,
+        ]);
+        let public = openssl(&["pkey", "-in", &plain, "-pubout", "-outform", "DER"]);
+        for form in [
+            &[][..],
+            &["-v2", "aes-128-cbc"],
+            &["-v2", "aes-192-cbc", "-v2prf", "hmacWithSHA512"],
+            &[
+                "-v2",
+                "aes-256-cbc",
+                "-v2prf",
+                "hmacWithSHA1",
+                "-iter",
+                "20000",
+            ],
+        ] {
+            let command = ["pkcs8", "-topk8", "-in", &plain, "-passout", "pass:secret"];
+            let pem = openssl(&[&command, form].concat());
+            let key = decrypt(&pem, "secret").expect("its passphrase");
+            assert_eq!(key.public_key_info(), public, "{form:?}");
+            for wrong in ["", "Secret", "secret "] {
+                assert_eq!(decrypt(&pem, wrong).err(), Some(KeyError::WrongPassphrase));
+            }
+            assert_eq!(PrivateKey::from_pem(&pem).err(), Some(KeyError::Encrypted));
         }
+    }
+
+    #[test]
+    fn other_encryptions_are_refused_with_the_remedy() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let plain = directory.path().join("plain").display().to_string();
+        openssl(&["genrsa", "-out", &plain]);
+        let traditional = openssl(&[
+            "genrsa",
+            "-aes256",
+            "-passout",
+            "pass:secret",
+            "-traditional",
+        ]);
+        let topk8 = ["pkcs8", "-topk8", "-in", &plain, "-passout", "pass:secret"];
+        let scrypt = openssl(&[&topk8[..], &["-scrypt"]].concat());
+        let des = openssl(&[&topk8[..], &["-v2", "des3"]].concat());
+        for pem in [traditional, scrypt, des] {
+            let error = decrypt(&pem, "secret").expect_err("not supported");
+            assert_eq!(error, KeyError::UnknownEncryption);
+            assert!(error.to_string().contains("openssl pkcs8"), "{error}");
+        }
+        let cut =
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n-----END ENCRYPTED PRIVATE KEY-----\n";
+        let error = decrypt(cut.as_bytes(), "secret");
+        assert!(matches!(error, Err(KeyError::Malformed(_))));
     }
 
     #[test]

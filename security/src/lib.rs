@@ -9,7 +9,7 @@
 //!  ├── delegation             certification requests, signing proxies
 //!  └── trust                  validation of chains
 //!       └── certificate, proxy, name, credential, key
-//! voms, gridmap               attributes and accounts of an identity
+//! voms, gridmap, bans         attributes and accounts of an identity, and who is refused
 //! files                       loads credentials, trust directories, maps; reloads them when they change
 //! ```
 //!
@@ -46,10 +46,12 @@
 //! ```
 
 mod asn1;
+pub mod bans;
 pub mod certificate;
 pub mod context;
 pub mod credential;
 pub mod delegation;
+mod encrypted_key;
 pub mod files;
 pub mod gridmap;
 pub mod key;

@@ -23,6 +23,20 @@ pub(crate) enum Helper {
     Login,
     /// The monitor, which keeps root's rights.
     Monitor,
+    /// The process that asks the callout.
+    Callout,
+}
+
+impl Helper {
+    /// The name of the process in the status.
+    pub(crate) fn role(self) -> &'static str {
+        match self {
+            Self::Front => "front",
+            Self::Login => "login",
+            Self::Monitor => "monitor",
+            Self::Callout => "callout",
+        }
+    }
 }
 
 impl fmt::Display for Helper {
@@ -31,6 +45,7 @@ impl fmt::Display for Helper {
             Self::Front => "the process that listens",
             Self::Login => "the process that decides logins",
             Self::Monitor => "the monitor that keeps root's rights",
+            Self::Callout => "the process that asks authz-callout",
         })
     }
 }

@@ -11,7 +11,7 @@
 //!                    │
 //!                  server              starts, reloads and ends
 //!                    │
-//!                  session             one control channel: commands, replies, transfers
+//!             session  admin           one control channel; the administration interface
 //!                    │
 //!                  shared              the state of all sessions: settings, limits, the data node
 //!                  ┌─┴──────┐
@@ -52,8 +52,10 @@
 //! # }
 //! ```
 
+mod admin;
 mod admission;
 pub mod bare;
+mod callout;
 pub mod check;
 mod checksum_key;
 pub mod config;
@@ -68,7 +70,9 @@ mod fuzz_input;
 pub mod fuzzing;
 mod handover;
 mod helpers;
+mod http;
 mod in_place;
+mod live;
 mod login;
 mod machine;
 mod own_addresses;
@@ -83,8 +87,10 @@ mod session;
 mod shared;
 mod shutdown;
 pub mod ssh;
+mod status;
 mod storages;
 mod telemetry;
+pub mod terminal;
 mod threads;
 mod transfer_limit;
 mod transfer_verb;
@@ -92,11 +98,13 @@ mod validate;
 mod version;
 mod wire;
 
+pub use admin::{AdminError, AdminSocketError, AdminTlsError, AdminTokenError};
+pub use callout::CalloutProcessError;
 pub use checksum_key::ChecksumKeyError;
 pub use drivers::DriversError;
 pub use front::FrontProcessError;
 pub use login::{AuthenticatorError, LoginProcessError};
-pub use security::{HostError, SecurityError};
+pub use security::{GsiAuthzError, HostError, SecurityError};
 pub use server::{PreparedServer, Server, StartError};
 pub use shared::SettingsError;
 pub use telemetry::LoggingError;

@@ -11,19 +11,28 @@ use gridhaul_server::config::{
     flag_example,
 };
 use gridhaul_server::passwords::{self, Change, Grant, PasswordsError};
-use gridhaul_server::{check, doctor, serve, ssh};
+use gridhaul_server::terminal::TerminalError;
+use gridhaul_server::{check, doctor, serve, ssh, terminal};
 
 /// The exit status of wrong arguments, as clap has it.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let line = CommandLine::try_parse().unwrap_or_else(|error| refuse(&error));
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) => return without_command(&error),
+    };
     let done = match line.command {
         Some(Command::Passwd(arguments)) => passwd(&arguments).map_err(|error| error.to_string()),
         Some(Command::Serve(arguments)) => return run(&arguments),
         Some(Command::Check(arguments)) => check(&arguments),
         Some(Command::Doctor(arguments)) => doctor(&arguments),
         Some(Command::Ssh(arguments)) => ssh::serve(&arguments).map_err(|error| error.to_string()),
+        Some(Command::Status(arguments)) => told(terminal::status(&arguments)),
+        Some(Command::Top(arguments)) => told(terminal::top(&arguments)),
+        Some(Command::Kick(arguments)) => told(terminal::kick(&arguments)),
+        Some(Command::Drain(arguments)) => told(terminal::drain(&arguments)),
+        Some(Command::Reload(arguments)) => told(terminal::reload(&arguments)),
         None => return run(&line.serve),
     };
     ended(done)
@@ -40,25 +49,24 @@ fn ended(done: Result<(), String>) -> ExitCode {
 }
 
 /// Prints the help, the version, or an error with an example of the value.
-fn refuse(error: &clap::Error) -> ! {
+fn without_command(error: &clap::Error) -> ExitCode {
+    // There is no other place to report that standard error is closed.
+    let _ = error.print();
     let is_value = matches!(
         error.kind(),
         ErrorKind::ValueValidation | ErrorKind::InvalidValue
     );
     let argument = error.get(ContextKind::InvalidArg);
     if let (true, Some(ContextValue::String(argument))) = (is_value, argument) {
-        let name = argument
-            .trim_start_matches('-')
-            .split([' ', '[', '='])
-            .next();
-        if let Some(example) = name.and_then(flag_example) {
-            // The program ends with the error in any case.
-            let _ = error.print();
+        let name = argument.trim_start_matches('-').split([' ', '[', '=']);
+        if let Some(example) = name.into_iter().next().and_then(flag_example) {
             eprintln!("Write it like {example}");
-            std::process::exit(error.exit_code());
         }
     }
-    error.exit()
+    match error.use_stderr() {
+        true => ExitCode::from(USAGE),
+        false => ExitCode::SUCCESS,
+    }
 }
 
 fn run(arguments: &ServeArguments) -> ExitCode {
@@ -67,6 +75,10 @@ fn run(arguments: &ServeArguments) -> ExitCode {
         return ExitCode::from(USAGE);
     }
     ended(serve::serve(arguments).map_err(|error| error.to_string()))
+}
+
+fn told(done: Result<(), TerminalError>) -> Result<(), String> {
+    done.map_err(|error| error.to_string())
 }
 
 fn check(arguments: &CheckArguments) -> Result<(), String> {

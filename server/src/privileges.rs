@@ -58,6 +58,11 @@ pub fn is_root() -> bool {
     Uid::effective().is_root()
 }
 
+/// The account of this process: its name, or its number.
+pub(crate) fn account() -> String {
+    identity(Uid::effective(), Gid::effective(), false).account
+}
+
 /// Becomes the account `user`, by name or number, with its groups, if the process runs as root. Otherwise changes nothing.
 ///
 /// # Errors

@@ -99,6 +99,12 @@ pub(crate) fn confine_front() -> Result<Confinement, SandboxError> {
     gridhaul_sandbox::front::confine()
 }
 
+/// Confines the process that starts the callout. It executes a program of the site, whose needs are not known, so calls that no
+/// program needs without root's rights are denied, as in the monitor.
+pub(crate) fn confine_callout() -> Result<(), SandboxError> {
+    gridhaul_sandbox::monitor::confine(true)
+}
+
 /// Confines the login process. `files` were opened before it gave up root.
 pub(crate) fn confine_logins(files: Files) -> Result<Confinement, SandboxError> {
     gridhaul_sandbox::login::confine(files)
@@ -131,9 +137,14 @@ fn places_of_logins(config: &Config, file: Option<&Path>) -> Vec<Place> {
     places.extend(config.passwords.iter().map(read));
     if let Some(host) = &config.security.host {
         places.extend([read(&host.certificates), read(&host.key)]);
+        places.extend(host.passphrase.iter().map(read));
     }
     if let Some(gsi) = &config.security.gsi {
         places.extend(gsi.gridmap.iter().map(read));
+        places.extend(gsi.ban_lists.iter().map(read));
+        if gsi.gsi_authz.exists() {
+            places.push(read(&gsi.gsi_authz));
+        }
         let directories = [Some(&gsi.trust), gsi.vomsdir.as_ref()];
         let directories = directories.into_iter().flatten();
         places.extend(directories.flat_map(Place::directory_of_links));

@@ -11,11 +11,14 @@ use std::time::Duration;
 use gridhaul_accounts::{ListedFiles, Monitor, MonitorError, process};
 use gridhaul_sandbox::SandboxError;
 use gridhaul_security::files::OpenFiles as _;
+use rustix::process::Pid;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
 use tracing::{error, info, warn};
 
+use crate::admin::{Done, Order, ReloadReport, ServerAction};
+use crate::callout::{CalloutProcess, CalloutProcessError};
 use crate::config::{Config, ConfigErrors, Problem, ServeArguments};
 use crate::front::{FrontProcess, FrontProcessError};
 use crate::helpers::{self, Helper};
@@ -24,6 +27,7 @@ use crate::machine;
 use crate::privileges::{self, PrivilegeError};
 use crate::sandbox::{self, LocalFiles, Sandbox};
 use crate::server::{PreparedServer, Server, StartError, listen_everywhere};
+use crate::status::ProcessStatus;
 use crate::telemetry::{Logging, LoggingError};
 use crate::threads::Threads;
 use crate::validate::Validated;
@@ -43,6 +47,9 @@ pub enum ServeError {
     /// The login process does not start.
     #[error(transparent)]
     Login(#[from] LoginProcessError),
+    /// The process that asks the callout does not start.
+    #[error(transparent)]
+    Callout(#[from] CalloutProcessError),
     /// The front process does not start.
     #[error(transparent)]
     Front(#[from] FrontProcessError),
@@ -73,7 +80,13 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     const LAST_THREADS: Duration = Duration::from_secs(1);
 
     let (config, warnings) = Validated::for_start(arguments).checked()?;
-    // Before anything is opened: the processes that act for accounts inherit the descriptors of this one.
+    // Before anything is opened: the processes that act for accounts inherit the descriptors of this one. Before there is a
+    // monitor: only the login process has a connection to it.
+    let callout = CalloutProcess::start(&config)?;
+    let callout_pid = callout.as_ref().map(|callout| callout.pid);
+    let watched_callout =
+        callout_pid.map(|pid| helpers::watched(Helper::Callout, process::watch(pid)));
+    let callout = callout.map(|callout| callout.client);
     let monitor = monitor(&config, arguments)?;
     let process = sandbox::Process {
         config: arguments.config.clone(),
@@ -86,10 +99,15 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     tell(&warnings);
     // Before this process listens or reads a secret. Only the login process has a connection to the monitor.
     let watched_monitor = monitor.as_ref().map(Monitor::watch);
-    let login = LoginProcess::start(&config, arguments, &logging, monitor)?;
+    let monitor_pid = monitor.as_ref().map(Monitor::pid);
+    let login = LoginProcess::start(&config, arguments, &logging, (monitor, callout))?;
+    let mut processes = vec![process_status(Helper::Login, login.pid)];
+    processes.extend(monitor_pid.map(|monitor| process_status(Helper::Monitor, monitor)));
+    processes.extend(callout_pid.map(|callout| process_status(Helper::Callout, callout)));
     let watched_login = helpers::watched(Helper::Login, process::watch(login.pid));
     let watched_monitor = watched_monitor.map(|monitor| helpers::watched(Helper::Monitor, monitor));
     let watched = watched_login.into_iter().chain(watched_monitor.flatten());
+    let watched = watched.chain(watched_callout.flatten());
     let watched: Vec<_> = watched.collect();
     let Started { serving, front, .. } = login;
     let (listeners, addresses) = listen_everywhere(&config)?;
@@ -101,9 +119,11 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         (listeners, front),
         (serving, watched),
     )?;
+    processes.push(process_status(Helper::Front, pid));
     watched.extend(helpers::watched(Helper::Front, process::watch(pid)));
     let backend = LoginBackend::Serving(Arc::clone(&logins));
-    let server = PreparedServer::behind_front(config.clone(), backend, addresses, link)?;
+    let server =
+        PreparedServer::behind_front(config.clone(), backend, addresses, link)?.beside(processes);
     // While the process still has root's rights: the account that serves may not be allowed to search the directories above.
     let prepared = sandbox::Prepared::new(&config, server.grants(), &process);
     let identity = privileges::drop_root(&config.user)?;
@@ -153,12 +173,27 @@ fn monitor(config: &Config, arguments: &ServeArguments) -> Result<Option<Monitor
 /// allowed to create again after a rotation.
 fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> ListedFiles {
     let host = config.security.host.iter();
-    let host = host.flat_map(|host| [&host.certificates, &host.key]);
-    let gridmap = config.security.gsi.iter().flat_map(|gsi| &gsi.gridmap);
+    let host = host.flat_map(|host| {
+        [&host.certificates, &host.key]
+            .into_iter()
+            .chain(&host.passphrase)
+    });
+    let gsi = config.security.gsi.iter();
+    let gridmap = gsi.flat_map(|gsi| {
+        let lists = gsi.ban_lists.iter().chain([&gsi.gsi_authz]);
+        gsi.gridmap.iter().chain(lists)
+    });
     let files = arguments.config.iter().chain(&config.passwords);
     ListedFiles {
         read: files.chain(host).chain(gridmap).cloned().collect(),
         append: config.logs().cloned().collect(),
+    }
+}
+
+fn process_status(helper: Helper, pid: Pid) -> ProcessStatus {
+    ProcessStatus {
+        role: helper.role().to_owned(),
+        pid: pid.as_raw_nonzero().get().unsigned_abs(),
     }
 }
 
@@ -202,7 +237,7 @@ impl Signals {
 }
 
 async fn run(
-    server: Server,
+    mut server: Server,
     mut signals: Signals,
     ended: Receiver<Helper>,
     arguments: &ServeArguments,
@@ -210,11 +245,33 @@ async fn run(
     confined: &Confined,
 ) -> Result<(), ServeError> {
     let mut gone = pin!(helpers::gone(ended));
+    let mut drains = 0;
     let ends = loop {
         tokio::select! {
-            _ = signals.hang_up.recv() => reload(&server, arguments, logging, confined),
+            _ = signals.hang_up.recv() => {
+                reload(&server, arguments, logging, confined);
+            }
             _ = signals.terminate.recv() => break Ok(()),
             _ = signals.interrupt.recv() => break Ok(()),
+            Some(Order { by, action, done }) = server.next_order() => {
+                warn!(by, ?action, "an administrator gives an order");
+                let result = match action {
+                    ServerAction::Reload => {
+                        Done::Reloaded(reload(&server, arguments, logging, confined))
+                    }
+                    ServerAction::LogLevel(level) => set_level(&server, logging, &level),
+                    ServerAction::Drain => {
+                        server.stop_accepting();
+                        drains += 1;
+                        Done::Done
+                    }
+                };
+                // An administrator who does not wait gets no result.
+                let _ = done.send(result);
+                if drains > 1 {
+                    break Ok(());
+                }
+            }
             helper = &mut gone => {
                 // The transfers finish first. Then the exit status tells the service manager to start the server again.
                 error!("{helper} has ended: no more logins; restart the server");
@@ -229,40 +286,64 @@ async fn run(
     ends
 }
 
-fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confined: &Confined) {
-    server.count_reload(reload_all(server, arguments, logging, confined));
+/// Changes the level of the log of this process, until the next reload.
+fn set_level(server: &Server, logging: &Logging, level: &str) -> Done {
+    match logging.set_level(level) {
+        Ok(()) => {
+            server.note_log_level(level);
+            Done::Done
+        }
+        Err(error) => Done::Failed(error.to_string()),
+    }
 }
 
-/// Returns whether everything was reloaded.
+/// Reads the configuration again, for SIGHUP and for administrators.
+fn reload(
+    server: &Server,
+    arguments: &ServeArguments,
+    logging: &Logging,
+    confined: &Confined,
+) -> ReloadReport {
+    let report = reload_all(server, arguments, logging, confined);
+    server.count_reload(report.errors.is_empty());
+    report
+}
+
 fn reload_all(
     server: &Server,
     arguments: &ServeArguments,
     logging: &Logging,
     confined: &Confined,
-) -> bool {
+) -> ReloadReport {
+    let mut report = ReloadReport::default();
+    let running = server.config();
     let validated = Validated::for_reload(arguments, &confined.file).checked();
     let (config, warnings) = match validated {
         Ok(checked) => checked,
         Err(errors) => {
             for error in errors.problems() {
                 error!(%error, "the configuration is wrong; everything stays as it was");
+                report.errors.push(error.to_string());
             }
-            return false;
+            return report;
         }
     };
-    let (config, kept) = config.reloaded(&server.config());
+    let (config, kept) = config.reloaded(&running);
     tell(&warnings);
-    let mut is_good = true;
     if let Err(error) = logging.reload(&config.log, &confined.file) {
         error!(%error, "the log was not reloaded");
-        is_good = false;
+        report.errors.push(error.to_string());
     }
     confined.sandbox.warn_of_new(&config, &confined.process);
+    let changed = config.keys.changed_since(&running.keys);
     match server.reload(config) {
-        Ok(()) => info!("reloaded"),
+        Ok(()) => {
+            info!(applied = changed.join(" "), "reloaded");
+            report.applied = changed;
+        }
         Err(error) => {
             error!(%error, "not everything was reloaded");
-            is_good = false;
+            report.errors.push(error.to_string());
         }
     }
     confined.sandbox.warn_of_new_users(server.grants());
@@ -271,13 +352,14 @@ fn reload_all(
         let file = file.and_then(|path| confined.file.open(path).ok());
         front.reload(file.map(OwnedFd::from), logging.descriptors());
     }
-    for name in kept {
+    for name in &kept {
         warn!(
             setting = name.as_str(),
             "a change of this setting needs a restart"
         );
     }
-    is_good
+    report.needs_restart = kept;
+    report
 }
 
 /// Logs settings without effect.
@@ -295,6 +377,13 @@ fn announce(server: &Server) {
     }
     if let Some(address) = server.metrics_address() {
         text.push_str(&format!("Metrics at http://{address}/metrics\n"));
+    }
+    if let Some(address) = server.admin_address() {
+        let scheme = match server.config().admin.certificate {
+            Some(_) => "https",
+            None => "http",
+        };
+        text.push_str(&format!("Administration at {scheme}://{address}\n"));
     }
     let config = server.config();
     if let (Some(_), Some(address)) = (&config.anonymous, server.addresses().first()) {

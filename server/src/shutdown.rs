@@ -1,5 +1,7 @@
 //! Shutdown in phases: no new connections, time for transfers to finish, then their cancellation.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -29,7 +31,19 @@ pub(crate) struct Shutdown {
 #[derive(Debug, Clone)]
 pub(crate) struct PhaseWatch {
     phase: watch::Receiver<Phase>,
+    /// For the session of a client that proved an identity.
+    refusal: Option<RefusalWatch>,
     _alive: mpsc::Sender<()>,
+}
+
+/// The exchanges of clients that are served and that a reload has found to be refused now.
+pub(crate) type Refused = Arc<HashSet<u64>>;
+
+/// Tells a session that its client is refused now.
+#[derive(Debug, Clone)]
+struct RefusalWatch {
+    exchange: u64,
+    refused: watch::Receiver<Refused>,
 }
 
 /// Creates a [`PhaseWatch`] for each new session. The shutdown does not wait for it.
@@ -44,8 +58,20 @@ impl WeakShutdown {
     pub(crate) fn watch(&self) -> Option<PhaseWatch> {
         Some(PhaseWatch {
             phase: self.phase.clone(),
+            refusal: None,
             _alive: self.alive.upgrade()?,
         })
+    }
+}
+
+/// Tells the phase of the shutdown, which does not wait for it.
+#[derive(Debug, Clone)]
+pub(crate) struct PhaseView(watch::Receiver<Phase>);
+
+impl PhaseView {
+    /// Whether the server accepts connections.
+    pub(crate) fn is_serving(&self) -> bool {
+        *self.0.borrow() == Phase::Serving
     }
 }
 
@@ -62,6 +88,7 @@ impl Shutdown {
     pub(crate) fn watch(&self) -> PhaseWatch {
         PhaseWatch {
             phase: self.phase.subscribe(),
+            refusal: None,
             _alive: self.alive.clone(),
         }
     }
@@ -72,6 +99,11 @@ impl Shutdown {
             phase: self.phase.subscribe(),
             alive: self.alive.downgrade(),
         }
+    }
+
+    /// For the administration interface, which stays until the process ends.
+    pub(crate) fn view(&self) -> PhaseView {
+        PhaseView(self.phase.subscribe())
     }
 
     /// Begins the shutdown: [`Phase::Draining`].
@@ -107,10 +139,29 @@ impl Shutdown {
 }
 
 impl PhaseWatch {
-    /// Waits for `phase` or a later one.
+    /// From now on the session also ends when the client of this exchange is refused.
+    pub(crate) fn end_if_refused(&mut self, exchange: u64, refused: watch::Receiver<Refused>) {
+        self.refusal = Some(RefusalWatch { exchange, refused });
+    }
+
+    /// Waits for `phase` or a later one, or until the session's client is refused.
     pub(crate) async fn reached(&mut self, phase: Phase) {
         // The sender is dropped only after the last phase.
-        let _ = self.phase.wait_for(|now| *now >= phase).await;
+        let shutdown = self.phase.wait_for(|now| *now >= phase);
+        let Some(RefusalWatch { exchange, refused }) = &mut self.refusal else {
+            let _ = shutdown.await;
+            return;
+        };
+        tokio::select! {
+            _ = shutdown => {}
+            Ok(_) = refused.wait_for(|refused| refused.contains(exchange)) => {}
+        }
+    }
+
+    /// Whether the session's client is refused.
+    pub(crate) fn is_refused(&self) -> bool {
+        let refusal = self.refusal.as_ref();
+        refusal.is_some_and(|refusal| refusal.refused.borrow().contains(&refusal.exchange))
     }
 }
 
@@ -155,6 +206,23 @@ mod tests {
             session.await.expect("no panic");
             assert_eq!(started.elapsed().as_secs(), 5);
         }
+    }
+
+    #[tokio::test]
+    async fn a_session_ends_when_its_client_is_refused_and_others_do_not() {
+        let shutdown = Shutdown::new();
+        let refused = watch::Sender::<Refused>::default();
+        let mut watches = [7, 8].map(|exchange| {
+            let mut watch = shutdown.watch();
+            watch.end_if_refused(exchange, refused.subscribe());
+            watch
+        });
+        refused.send_replace(Arc::new(HashSet::from([8])));
+        watches[1].reached(Phase::Cancelling).await;
+        assert!(watches[1].is_refused() && !watches[0].is_refused());
+        let other = watches[0].reached(Phase::Draining);
+        let waited = tokio::time::timeout(Duration::from_millis(1), other).await;
+        assert!(waited.is_err());
     }
 
     #[tokio::test(start_paused = true)]

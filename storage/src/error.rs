@@ -29,23 +29,30 @@ pub enum Rule {
     LeadingLink,
     /// A file of a pseudo file system (/proc, /sys).
     KernelFile,
+    /// A name of an unfinished upload.
+    UploadName,
+    /// Another upload of the file is running.
+    UploadRuns,
 }
 
 impl Rule {
     /// All rules. Their positions identify them in messages to other processes.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 6] = [
         Self::ControlCharacters,
         Self::SpecialBits,
         Self::LeadingLink,
         Self::KernelFile,
+        Self::UploadName,
+        Self::UploadRuns,
     ];
 
     /// The error number that selects the reply code.
     pub fn errno(self) -> Errno {
         match self {
-            Self::ControlCharacters => Errno::ILSEQ,
+            Self::ControlCharacters | Self::UploadName => Errno::ILSEQ,
             Self::SpecialBits | Self::LeadingLink => Errno::PERM,
             Self::KernelFile => Errno::ACCESS,
+            Self::UploadRuns => Errno::TXTBSY,
         }
     }
 
@@ -64,6 +71,13 @@ impl Rule {
             }
             Self::KernelFile => {
                 "Permission denied: files of the kernel's own file systems (/proc, /sys) are not served"
+            }
+            Self::UploadName => {
+                "Invalid name: it is reserved for unfinished uploads; choose a name that does not end in \
+                 .gridhaul-part or .gridhaul-blocks"
+            }
+            Self::UploadRuns => {
+                "Text file busy: another upload of this file is running; wait for its end, or stop it"
             }
         }
     }

@@ -55,6 +55,7 @@ mod error;
 mod metadata;
 mod posix;
 mod store;
+mod upload;
 
 pub use checksum::{
     Checksum, ChecksumAlgorithm, ChecksumKey, ChecksumMemory, ChecksumPieces, ChecksumSource,
@@ -63,9 +64,10 @@ pub use checksum::{
 };
 pub use entries::Entries;
 pub use error::{Rule, StorageError, StorageErrorKind};
-pub use metadata::{Access, Account, FileKind, Metadata};
+pub use metadata::{Access, Account, FileIdentity, FileKind, Metadata};
 pub use posix::{PosixOptions, PosixStorage, Rights, group_number};
 pub use store::{
     CHECKSUM_ATTRIBUTE, CHECKSUM_ATTRIBUTE_BYTES, DirectoryEntry, DirectoryRun, DirectoryStream,
     OpenedFile, Storage, StoredFile, WriteMode,
 };
+pub use upload::{UploadForm, is_unfinished_upload};

@@ -30,6 +30,15 @@ pub struct Metadata {
     pub access: Access,
 }
 
+/// Identifies a file independently of its name, while it is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileIdentity {
+    /// The device number.
+    pub device: u64,
+    /// The inode number.
+    pub inode: u64,
+}
+
 /// The access of an account to a file, apart from operations on its directory entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Access {

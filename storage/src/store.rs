@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::{Metadata, StorageError};
+use crate::{FileIdentity, Metadata, StorageError};
 
 /// A file system beneath a root.
 ///
@@ -33,6 +33,26 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn open_write_direct(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError> {
         self.open_write(path, mode)
     }
+
+    /// Opens the file of an unfinished upload for writing, as it is: not cut, and without following a link. The file
+    /// belongs to the account and has no other name. With `create`, anything else at `path` is removed and a new file made;
+    /// without, it is an error (`ENOENT`). `direct` is as in [`Storage::open_write_direct`].
+    fn open_upload(
+        &self,
+        path: &Path,
+        create: bool,
+        direct: bool,
+    ) -> Result<OpenedFile, StorageError>;
+
+    /// Renames an upload, whose file is `identity`, to its final name, and replaces the file or link there. With `durable`,
+    /// waits until the name is on the disk. Fails with `ESTALE` if another file is at `from`.
+    fn complete_upload(
+        &self,
+        from: &Path,
+        to: &Path,
+        identity: FileIdentity,
+        durable: bool,
+    ) -> Result<(), StorageError>;
 
     /// The metadata of the file at `path`. Symbolic links are followed; a dangling link is an error.
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError>;
@@ -172,6 +192,56 @@ impl OpenedFile {
     /// The size of the file when it was opened, in bytes (after `WriteMode::Truncate`: 0).
     pub fn size_at_open(&self) -> u64 {
         self.size
+    }
+
+    /// The same file, whose size has changed since it was opened.
+    ///
+    /// # Errors
+    ///
+    /// When the size cannot be determined.
+    pub fn with_present_size(self) -> Result<Self, StorageError> {
+        Ok(Self {
+            size: self.size()?,
+            ..self
+        })
+    }
+
+    /// Identifies the file.
+    ///
+    /// # Errors
+    ///
+    /// When the identity cannot be determined.
+    pub fn identity(&self) -> Result<FileIdentity, StorageError> {
+        let stat = rustix::fs::fstat(&self.descriptor)
+            .map_err(|errno| StorageError::new("stat", errno))?;
+        Ok(FileIdentity {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        })
+    }
+
+    /// Locks the file for this open file description, for all processes that do the same, also on other hosts if the file
+    /// system supports it. Returns false if it is locked. The lock ends with the last descriptor. Has no effect on file
+    /// systems without locks.
+    pub fn try_lock(&self) -> bool {
+        let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        !matches!(
+            rustix::fs::flock(&self.descriptor, lock),
+            Err(Errno::WOULDBLOCK)
+        )
+    }
+
+    /// A second descriptor of the open file description.
+    ///
+    /// # Errors
+    ///
+    /// When the process has too many descriptors.
+    pub fn duplicate(&self) -> Result<Self, StorageError> {
+        let descriptor = self
+            .descriptor
+            .try_clone()
+            .map_err(|error| StorageError::from_io("dup", &error))?;
+        Ok(Self::new(descriptor, self.size))
     }
 
     /// The present size of the file, in bytes.

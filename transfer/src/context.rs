@@ -11,6 +11,7 @@ use crate::error::TransferError;
 use crate::look_ahead::LookAhead;
 use crate::node::{Event, NodeAccount};
 use crate::running::Running;
+use crate::uploads::Uploads;
 use crate::workers::{Threads, WorkerGroup, WorkerLimit, WorkerPermit};
 
 /// The limited resources that all transfers of a node share.
@@ -20,6 +21,8 @@ pub(crate) struct Resources {
     pub(crate) receivers: WorkerLimit,
     pub(crate) threads: Arc<Threads>,
     pub(crate) buffers: Arc<BufferPool>,
+    /// The uploads under temporary names that are running.
+    pub(crate) uploads: Arc<Uploads>,
     /// Computes and remembers the checksums of files.
     pub(crate) checksums: Checksums,
     /// The time limit for a data connection, or for an announced EOD.

@@ -43,6 +43,8 @@ pub enum TransferError {
         CancelReason::ControlChannelLost => "the control channel was lost",
         CancelReason::Stalled => "the transfer stalled: too few bytes moved for too long",
         CancelReason::Shutdown => "the server is shutting down",
+        CancelReason::Administrator => "ended by the administrator",
+        CancelReason::Replaced => "another upload of the same file has begun",
     })]
     Cancelled(CancelReason),
     /// The server is out of a resource: threads, memory, descriptors.
@@ -73,6 +75,10 @@ pub enum CancelReason {
     Stalled,
     /// The server shuts down.
     Shutdown,
+    /// An administrator of the server ended it.
+    Administrator,
+    /// A later upload of the same file has taken its temporary name.
+    Replaced,
 }
 
 /// Why a transfer does not fit the commands before it.
@@ -159,6 +165,14 @@ pub enum PeerError {
         arrived: u64,
         /// The missing ranges.
         missing: RangeSet,
+    },
+    /// The file does not have the checksum that was announced.
+    #[error("the checksum is not the one that was announced")]
+    WrongChecksum {
+        /// The checksum of the file.
+        computed: String,
+        /// The announced one.
+        expected: String,
     },
 }
 

@@ -146,6 +146,7 @@ mod restart;
 mod running;
 mod send;
 mod sync;
+mod uploads;
 mod workers;
 
 pub use admission::{AddressBlock, AddressBlockError, Admission};
@@ -153,9 +154,9 @@ pub use error::{CancelReason, PeerError, SequenceError, TransferError};
 pub use local::{AccountFiles, LocalNode, NodeConfig, OpenStorage};
 pub use look_ahead::LOOK_AHEAD_FILES;
 pub use node::{
-    AttachError, ChecksumRequest, ConnectRequest, DataNode, Event, EventSink, Handling,
+    AttachError, ChecksumRequest, ConnectRequest, DataNode, Demands, Event, EventSink, Handling,
     LineIterator, LineSource, ListenFailure, ListenRequest, NodeAccount, NodeLoad, NodeSession,
-    OpenLines, Outcome, Placement, Plan, Progress, Refusal, Relabel, RunningTransfer, SyncPolicy,
-    Task, WorkerLoad,
+    OpenLines, Outcome, Placement, Plan, Progress, Refusal, Relabel, RunningTransfer, Survey,
+    SyncPolicy, Task, UploadName, WorkerLoad,
 };
 pub use reach::{Reach, Unreachable, destinations};

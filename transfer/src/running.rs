@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use gridhaul_protocol::ranges::RangeSet;
@@ -13,7 +13,7 @@ use gridhaul_storage::ChecksumAlgorithm;
 use crate::error::CancelReason;
 use crate::error::{PeerError, TransferError};
 use crate::ledger::Ledger;
-use crate::node::{Event, EventSink, Outcome, Progress, Refusal, RunningTransfer};
+use crate::node::{Event, EventSink, Outcome, Progress, Refusal, RunningTransfer, Survey};
 use crate::sync::lock;
 
 /// The shared state of one transfer.
@@ -33,6 +33,8 @@ pub(crate) struct Running {
     tally: Mutex<Tally>,
     /// All data has arrived and is being synced or hashed.
     settling: AtomicBool,
+    /// The bytes that the transfer is to move, if they are known.
+    total: OnceLock<u64>,
 }
 
 /// Facts about the channels for the transfer log.
@@ -44,6 +46,8 @@ struct Tally {
     block_bytes: usize,
     movement: Option<Movement>,
     details: Details,
+    /// The details at the beginning of each channel's use, without counts.
+    present: Details,
     checksums: Vec<(ChecksumAlgorithm, String)>,
     refused: usize,
     last_refusal: Option<Refusal>,
@@ -72,6 +76,7 @@ impl Running {
             stripes: (0..stripes).map(|_| Mutex::default()).collect(),
             tally: Mutex::default(),
             settling: AtomicBool::new(false),
+            total: OnceLock::new(),
         })
     }
 
@@ -117,6 +122,7 @@ impl Running {
         let mut tally = lock(&self.tally);
         tally.channels += 1;
         tally.buffer_bytes = tally.buffer_bytes.max(info.buffer_bytes);
+        tally.present.add(&info.details, &info.details);
         let peer = channel.peer().ip();
         if tally.peers.len() < MAX_PEERS && !tally.peers.contains(&peer) {
             tally.peers.push(peer);
@@ -154,6 +160,11 @@ impl Running {
     /// Marks the end of the data: from now on the transfer waits for the disk or for hashes.
     pub(crate) fn settle(&self) {
         self.settling.store(true, Ordering::Release);
+    }
+
+    /// Records how many bytes the transfer is to move.
+    pub(crate) fn note_total(&self, bytes: u64) {
+        let _ = self.total.set(bytes);
     }
 
     /// Records the checksums of the received file.
@@ -224,6 +235,22 @@ impl RunningTransfer for Running {
         };
         Progress {
             stripes: self.stripes.iter().map(sum).collect(),
+        }
+    }
+
+    fn survey(&self) -> Survey {
+        let tally = lock(&self.tally);
+        let is_noted = !tally.details.as_slice().is_empty();
+        let details = if is_noted {
+            &tally.details
+        } else {
+            &tally.present
+        };
+        Survey {
+            total_bytes: self.total.get().copied(),
+            channels: tally.channels,
+            peers: tally.peers.clone(),
+            details: details.clone(),
         }
     }
 

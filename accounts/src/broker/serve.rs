@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gridhaul_storage::{Entries, OpenedFile, PosixStorage, Storage, StorageError, WriteMode};
+use gridhaul_storage::{
+    Entries, FileIdentity, OpenedFile, PosixStorage, Storage, StorageError, WriteMode,
+};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
@@ -150,6 +152,21 @@ impl Handler {
             }
             Request::SetChecksumAttribute { path: file, value } => {
                 done(storage.set_checksum_attribute(path(file), value))
+            }
+            Request::OpenUpload {
+                path: file,
+                create,
+                direct,
+            } => storage.open_upload(path(file), create, direct).map(opened),
+            Request::CompleteUpload {
+                from,
+                to,
+                device,
+                inode,
+                durable,
+            } => {
+                let identity = FileIdentity { device, inode };
+                done(storage.complete_upload(path(from), path(to), identity, durable))
             }
         }
     }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use gridhaul_storage::{
-    DirectoryStream, Metadata, OpenedFile, Storage, StorageError, WriteMode, group_number,
+    DirectoryStream, FileIdentity, Metadata, OpenedFile, Storage, StorageError, WriteMode,
+    group_number,
 };
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -113,6 +114,37 @@ impl Storage for AccountStorage {
 
     fn open_write_direct(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError> {
         self.open_to_write(path, mode, true)
+    }
+
+    fn open_upload(
+        &self,
+        path: &Path,
+        create: bool,
+        direct: bool,
+    ) -> Result<OpenedFile, StorageError> {
+        self.open(Request::OpenUpload {
+            path: bytes("open", path)?,
+            create,
+            direct,
+        })
+    }
+
+    fn complete_upload(
+        &self,
+        from: &Path,
+        to: &Path,
+        identity: FileIdentity,
+        durable: bool,
+    ) -> Result<(), StorageError> {
+        const CALL: &str = "rename";
+        let request = Request::CompleteUpload {
+            from: bytes(CALL, from)?,
+            to: bytes(CALL, to)?,
+            device: identity.device,
+            inode: identity.inode,
+            durable,
+        };
+        self.change(CALL, request, Repeat::Never)
     }
 
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError> {

@@ -67,7 +67,7 @@ pub fn requests(input: &[u8]) {
             let ours = ours;
             let mut buffer = vec![0; REPLY_BYTES];
             for _ in 0..input.byte() % 32 {
-                let message = request(&mut input);
+                let message = request(&mut input, &place.path("root"));
                 socket::send(&ours, &message, &[]).expect("the broker reads");
                 if matches!(postcard::from_bytes(&message), Ok(Request::Cancel)) {
                     continue;
@@ -91,7 +91,7 @@ pub fn requests(input: &[u8]) {
     assert_eq!(place.outside(), before);
 }
 
-fn request(input: &mut Input<'_>) -> Vec<u8> {
+fn request(input: &mut Input<'_>, root: &Path) -> Vec<u8> {
     let kind = input.byte();
     if kind >= 240 {
         let length = usize::from(input.byte());
@@ -106,7 +106,7 @@ fn request(input: &mut Input<'_>) -> Vec<u8> {
     let other = input.one_of(PATHS);
     let number = u32::from(input.byte());
     let time = Time::new(std::time::UNIX_EPOCH);
-    let request = match kind % 19 {
+    let request = match kind % 21 {
         0 => Request::OpenRead {
             path,
             direct: number > 200,
@@ -147,10 +147,26 @@ fn request(input: &mut Input<'_>) -> Vec<u8> {
             length: number.into(),
         },
         17 => Request::ChecksumAttribute(path),
-        _ => Request::SetChecksumAttribute {
+        18 => Request::SetChecksumAttribute {
             path,
             value: Some(other),
         },
+        19 => Request::OpenUpload {
+            path,
+            create: number > 100,
+            direct: number > 200,
+        },
+        _ => {
+            let found = fs::metadata(root.join("a")).ok();
+            let identity = found.map_or((0, 0), |found| (found.dev(), found.ino()));
+            Request::CompleteUpload {
+                from: path,
+                to: other,
+                device: identity.0,
+                inode: identity.1,
+                durable: number > 200,
+            }
+        }
     };
     postcard::to_stdvec(&request).expect("a request")
 }

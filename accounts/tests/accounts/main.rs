@@ -37,6 +37,7 @@ const LEAST_UID: u32 = 2;
 fn monitor_options() -> Result<(MonitorOptions, ListedFiles), String> {
     machine::arrange()?;
     let options = MonitorOptions {
+        gridmapdir: None,
         policy: AccountPolicy {
             least_uid: LEAST_UID,
             ..AccountPolicy::default()

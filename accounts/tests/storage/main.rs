@@ -23,6 +23,8 @@ mod monitored;
 mod names;
 #[path = "../../../storage/tests/posix/read_only.rs"]
 mod read_only;
+#[path = "../../../storage/tests/posix/uploads.rs"]
+mod uploads;
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -65,6 +67,7 @@ fn monitor_options() -> Result<(MonitorOptions, ListedFiles), String> {
         ..AccountPolicy::default()
     };
     let options = MonitorOptions {
+        gridmapdir: None,
         policy,
         pam_service: None,
         umask: None,

@@ -82,6 +82,25 @@ fn a_full_disk_is_reported_and_stored_data_stays() {
 }
 
 #[test]
+fn a_full_disk_leaves_the_old_file_where_uploads_have_temporary_names() {
+    let fixture = Fixture::ours(&["--atomic-uploads", "*"]);
+    let disk = fixture.folder("small");
+    let _disk = SmallDisk::mount(&disk);
+    let content = pattern(3_000_000);
+    let mut control = fixture.session();
+    put_stream(&mut control, "small/up", &content[..1000]).unwrap();
+    let refused = put_stream(&mut control, "small/up", &content).unwrap_err();
+    let words = refused.to_string();
+    assert!(words.contains("No space left on device"), "{words}");
+    assert_eq!(fs::read(disk.join("up")).unwrap(), content[..1000]);
+    let part = fs::read(disk.join(".up.gridhaul-part")).unwrap();
+    assert!(!part.is_empty() && part == content[..part.len()]);
+    fixture.session_works(&mut control);
+    control.must("DELE small/up", 250).unwrap();
+    assert_eq!(fs::read_dir(&disk).unwrap().count(), 0);
+}
+
+#[test]
 fn a_full_disk_refuses_directories_too() {
     let fixture = Fixture::ours(&[]);
     let disk = fixture.folder("small");

@@ -11,7 +11,7 @@ use super::FileError;
 use super::read::{failed, read_opened};
 use crate::certificate::Certificate;
 use crate::credential::{Credential, CredentialError};
-use crate::key::PrivateKey;
+use crate::key::{KeyError, PrivateKey};
 
 /// The maximum size of a file.
 const MAX_BYTES: u64 = 1 << 20;
@@ -39,12 +39,27 @@ pub fn read_credential_with(
     key: &Path,
     open: impl Fn(&Path) -> io::Result<File>,
 ) -> Result<Credential, FileError> {
+    read_encrypted_credential(certificates, key, open, || Err(KeyError::Encrypted))
+}
+
+/// As [`read_credential_with`]; `passphrase` is called if the key is encrypted.
+///
+/// # Errors
+///
+/// As for [`read_credential`], and when there is no passphrase or a wrong one.
+pub fn read_encrypted_credential(
+    certificates: &Path,
+    key: &Path,
+    open: impl Fn(&Path) -> io::Result<File>,
+    passphrase: impl FnOnce() -> Result<Zeroizing<Vec<u8>>, KeyError>,
+) -> Result<Credential, FileError> {
     let wrong = |path: &Path, error| FileError::Credential {
         path: path.to_owned(),
         error,
     };
     let pem = read_key(key, open(key).map_err(failed(key))?)?;
-    let private = PrivateKey::from_pem(&pem).map_err(|error| wrong(key, error.into()))?;
+    let private =
+        PrivateKey::from_pem_with(&pem, passphrase).map_err(|error| wrong(key, error.into()))?;
     let chain = if certificates == key {
         Certificate::all_from_pem(&pem)
     } else {

@@ -53,7 +53,8 @@ impl GridmapFile {
         self.look(Instant::now()).problems.clone()
     }
 
-    /// Why the last reload failed, if it did. The previous content stays in use.
+    /// Why the present file cannot be used, if it cannot. [`GridmapFile::current`] is its last content then, and must not admit
+    /// users: a file that was removed may have been meant to.
     pub fn failure(&self) -> Option<Arc<FileError>> {
         self.content.failure()
     }

@@ -6,8 +6,10 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::bans::BanListError;
 use crate::credential::CredentialError;
 
+mod bans;
 mod credential;
 mod gridmap;
 mod read;
@@ -15,7 +17,8 @@ mod trust;
 mod voms;
 mod watched;
 
-pub use credential::{read_credential, read_credential_with};
+pub use bans::BanListFile;
+pub use credential::{read_credential, read_credential_with, read_encrypted_credential};
 pub use gridmap::GridmapFile;
 pub use trust::TrustDirectory;
 pub use voms::{VomsDirectory, VomsProblem};
@@ -77,5 +80,13 @@ pub enum FileError {
         path: PathBuf,
         /// The reason.
         error: CredentialError,
+    },
+    /// A line of a ban list is invalid.
+    #[error("{}: {error}", path.display())]
+    BanList {
+        /// The file.
+        path: PathBuf,
+        /// The line and the reason.
+        error: BanListError,
     },
 }

@@ -76,10 +76,15 @@ fn accounts(text: &[u8], quoted: bool) -> Result<Vec<String>, String> {
 }
 
 fn check_account(name: &str) -> Result<(), String> {
-    if name.starts_with('.') {
-        return Err(format!(
-            "{name} asks for an account from a pool (GRIDMAPDIR): name the account itself"
-        ));
+    if let Some(pool) = name.strip_prefix('.') {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+        return match (1..32).contains(&pool.len())
+            && pool.bytes().all(fits)
+            && !pool.starts_with('-')
+        {
+            true => Ok(()),
+            false => Err(format!("{name:?} cannot be the name of a pool of accounts")),
+        };
     }
     let is_name = name.len() <= 256
         && !name.starts_with('-')
@@ -117,6 +122,14 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_may_stand_for_an_account() {
+        let (_, accounts) = parse(b"/CN=a .atlas,alice")
+            .expect("valid")
+            .expect("a line");
+        assert_eq!(accounts, [".atlas", "alice"]);
+    }
+
+    #[test]
     fn each_mistake_is_named() {
         for (line, reason) in [
             (r#""/CN=a a"#, "not closed"),
@@ -128,7 +141,9 @@ mod tests {
             ("/CN=Test User gridtest", "put it in quotes"),
             ("CN=a,O=Grid a", "begin with a slash"),
             ("\"\" a", "begin with a slash"),
-            ("\"/CN=a\" .pool", "from a pool"),
+            ("\"/CN=a\" .", "of a pool"),
+            ("\"/CN=a\" ..", "of a pool"),
+            ("\"/CN=a\" .po.ol", "of a pool"),
             ("\"/CN=a\" a:b", "cannot be the name"),
             ("\"/CN=a\" a,-b", "cannot be the name"),
             ("\"/CN=a\" a/b", "cannot be the name"),

@@ -1,7 +1,7 @@
 //! grid-mapfiles, which map identities to accounts.
 //!
 //! A line is `"/O=Grid/CN=Alice Smith" alice,shared`: a subject in the one-line form, in quotes unless it has no space, and
-//! accounts, the default one first. `#` begins a comment. Subjects are compared as in globus-gridftp-server: independent of
+//! accounts, the default one first. `.atlas` stands for an account of the pool `atlas`. `#` begins a comment. Subjects are compared as in globus-gridftp-server: independent of
 //! case, with `E`, `Email` and `emailAddress` as one attribute, and `UID` and `USERID` as another. Unlike there, all lines
 //! of a subject are used, not only the first.
 
@@ -114,7 +114,7 @@ impl Gridmap {
 }
 
 /// The normalized form of a subject, for comparisons.
-fn compared(subject: &str) -> String {
+pub(crate) fn compared(subject: &str) -> String {
     one_line::spell(subject).to_ascii_lowercase()
 }
 

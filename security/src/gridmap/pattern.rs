@@ -68,6 +68,23 @@ impl SubjectPattern {
         })
     }
 
+    /// Parses a pattern in which only `*` and `?` are wildcards.
+    ///
+    /// # Errors
+    ///
+    /// When it is too long.
+    pub(crate) fn of_wildcards(text: &str) -> Result<Self, PatternError> {
+        let mut pattern = String::with_capacity(text.len());
+        for letter in text.chars() {
+            // A class of one character matches this character.
+            match letter {
+                '[' | ']' | '{' | '}' => pattern.extend(['[', letter, ']']),
+                _ => pattern.push(letter),
+            }
+        }
+        Self::new(&pattern)
+    }
+
     /// Whether the pattern matches this subject.
     pub fn matches(&self, subject: &Subject) -> bool {
         let mut spellings = subject.spellings.iter();

@@ -1,14 +1,19 @@
 //! The server's own certificate.
 
+use std::cell::Cell;
+use std::fs::File;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use gridhaul_security::certificate::{Certificate, Validity};
-use gridhaul_security::files::read_credential;
+use gridhaul_security::files::{OwnRights, read_encrypted_credential};
 use gridhaul_security::trust::TrustStore;
 use jiff::Timestamp;
 
+use super::files::check_read_again;
 use super::report::{Report, Verdict, counted};
 use crate::config::HostFiles;
+use crate::security::Passphrase;
 
 const ABOUT: &str = "certificate";
 
@@ -20,10 +25,18 @@ pub(super) fn check(
     report: &mut Report,
     files: &HostFiles,
     trust: Option<&TrustStore>,
-    host: &str,
+    (host, user): (&str, &str),
     now: SystemTime,
 ) {
-    let credential = match read_credential(&files.certificates, &files.key) {
+    let passphrase = Passphrase::new(files.passphrase.as_deref(), None);
+    let is_encrypted = Cell::new(false);
+    let unlock = || {
+        is_encrypted.set(true);
+        passphrase.of(&files.key, &OwnRights, true)
+    };
+    let open = |path: &Path| File::open(path);
+    let credential = match read_encrypted_credential(&files.certificates, &files.key, open, unlock)
+    {
         Ok(credential) => credential,
         Err(error) => {
             report.error(ABOUT, error);
@@ -39,6 +52,9 @@ pub(super) fn check(
             leaf.subject().one_line()
         ),
     );
+    if is_encrypted.get() {
+        check_passphrase(report, files, user);
+    }
     let (verdict, text) = lifetime(leaf.validity(), now);
     report.add(verdict, ABOUT, format!("it {text}"));
     if verdict == Verdict::Error {
@@ -57,6 +73,20 @@ pub(super) fn check(
         }
     }
     check_names(report, leaf, host);
+}
+
+fn check_passphrase(report: &mut Report, files: &HostFiles, user: &str) {
+    match &files.passphrase {
+        Some(file) => {
+            report.ok(ABOUT, format!("the passphrase of its key is in {}", file.display()));
+            check_read_again(report, "key-passphrase", file, user);
+        }
+        None => report.warning(
+            ABOUT,
+            "its key is encrypted, so the server asks for the passphrase at the terminal when it starts, and cannot start without \
+             one: set key-passphrase",
+        ),
+    }
 }
 
 /// Clients compare the name in the URL with the DNS names, or with the CN if there are none.

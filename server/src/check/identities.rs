@@ -8,6 +8,7 @@ use std::path::Path;
 use gridhaul_accounts::{AccountRequest, open_own, pam_service_is_described};
 use gridhaul_security::files::{GridmapFile, VomsDirectory};
 
+use super::authorization::check_pools;
 use super::files::check_read_again;
 use super::report::{Report, Verdict, counted};
 use super::trust::check_directory;
@@ -36,6 +37,7 @@ pub(super) fn check(report: &mut Report, validated: &Validated, gsi: &Gsi) {
             by.or_insert_with(|| "an [[authorize]] rule".to_owned());
         }
     }
+    check_pools(report, config, &mut accounts);
     check_accounts(report, config, &accounts);
     match gsi.allow_independent_proxies {
         false => report.ok("proxies", "independent ones (RFC 3820) are refused"),

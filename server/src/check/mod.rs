@@ -3,6 +3,7 @@
 //! It takes the flags and the configuration file of `serve`, finds files in the same places, and reads them with the same
 //! code. Each finding is one line: the problem, and how to fix it.
 
+mod authorization;
 pub(crate) mod certificate;
 mod files;
 mod identities;
@@ -62,12 +63,13 @@ fn check_all(report: &mut Report, validated: &Validated, file: Option<&Path>) {
             report,
             host,
             trust.as_deref(),
-            &crate::machine::host_name(),
+            (&crate::machine::host_name(), &config.user),
             now,
         );
     }
     if let Some(gsi) = &security.gsi {
         identities::check(report, validated, gsi);
+        authorization::check(report, config, gsi);
     }
     sandbox::check(report, config);
     files::check(report, validated);

@@ -3,6 +3,7 @@
 use gridhaul_accounts::{AccountPolicy, BrokerLimits, MonitorOptions};
 
 use super::error::ConfigError;
+use super::places::Found;
 use super::ranges::{between, seconds};
 use super::settings::Settings;
 
@@ -30,6 +31,10 @@ pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &Settings) -> Loc
             },
             pam_service: settings.pam_service.clone(),
             umask: settings.umask.map(|umask| umask.0),
+            gridmapdir: settings
+                .gridmapdir
+                .clone()
+                .or_else(|| Found::once().gridmapdir.clone()),
             brokers,
         },
         brokers: BrokerLimits {

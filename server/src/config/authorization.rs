@@ -7,6 +7,8 @@ use gridhaul_security::gridmap::{Subject, SubjectPattern};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
+use super::keys::Shown;
+
 /// A rule: a condition on identities, and its outcome.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Table")]
@@ -192,6 +194,25 @@ impl TryFrom<Table> for Rule {
             fqan: table.fqan,
             outcome,
         })
+    }
+}
+
+/// The outcome, and the conditions on memberships.
+impl Shown for Rule {
+    fn shown(&self) -> String {
+        let conditions = [("vo", &self.vo), ("fqan", &self.fqan)].into_iter();
+        let mut text: String = conditions
+            .filter_map(|(name, pattern)| Some(format!("{name}={} ", pattern.as_ref()?.text)))
+            .collect();
+        text.push_str(match &self.outcome {
+            Outcome::Deny => "deny",
+            Outcome::Grant { account: None, .. } => "map",
+            Outcome::Grant {
+                account: Some(account),
+                ..
+            } => account,
+        });
+        text
     }
 }
 

@@ -1,15 +1,18 @@
 //! A complete configuration.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use gridhaul_transfer::Handling;
+use gridhaul_transfer::{Handling, UploadName};
 
 use super::accounts::LocalAccounts;
+use super::admin::Administration;
 use super::data::DataConnections;
+use super::keys::Keys;
 use super::limits::Limits;
 use super::security::Security;
-use super::values::LogFormat;
+use super::values::{AtomicRoot, Callout, LogFormat};
 
 /// A complete configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +27,10 @@ pub struct Config {
     pub passwords: Option<PathBuf>,
     /// Certificates, trust and maps.
     pub security: Security,
+    /// The callout that is asked about logins with certificates.
+    pub authz_callout: Option<Callout>,
+    /// The time within which it must answer.
+    pub authz_callout_timeout: Duration,
     /// The local accounts.
     pub accounts: LocalAccounts,
     /// The account to run as when started as root.
@@ -38,14 +45,20 @@ pub struct Config {
     pub data: DataConnections,
     /// The address of the page of metrics.
     pub metrics_listen: Option<SocketAddr>,
+    /// The administration interface.
+    pub admin: Administration,
     /// The file that gets a line for each transfer.
     pub transfer_log: Option<PathBuf>,
     /// How transfers treat files.
     pub handling: Handling,
+    /// The roots beneath which uploads have temporary names until they are complete.
+    pub atomic_uploads: Vec<AtomicRoot>,
     /// The file with the key of stored checksums, if checksums are stored.
     pub checksum_key: Option<PathBuf>,
     /// The log.
     pub log: Log,
+    /// The settings that it was made of, for administrators.
+    pub keys: Keys,
 }
 
 impl Config {
@@ -53,6 +66,15 @@ impl Config {
     pub(crate) fn logs(&self) -> impl Iterator<Item = &PathBuf> {
         let logs = [&self.log.file, &self.log.audit, &self.transfer_log];
         logs.into_iter().flatten()
+    }
+
+    /// The name of uploads in a session with this root until they are complete.
+    pub(crate) fn upload_name(&self, root: &Path) -> UploadName {
+        if self.atomic_uploads.iter().any(|named| named.is_about(root)) {
+            UploadName::Temporary
+        } else {
+            UploadName::Final
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Errors in the configuration, and how to fix them.
 
+use std::net::SocketAddr;
+
 use super::file::FileError;
 use super::port_range::PORT_RANGE_VARIABLE;
 use super::values::ValueError;
@@ -88,6 +90,12 @@ pub(super) enum ConfigError {
     /// The greeting has more than one line, or control characters.
     #[error("banner must be one line of at most 1000 bytes without control characters")]
     Banner,
+    /// The administration interface would be open to the network.
+    #[error(
+        "admin-listen {0} is not an address of this machine alone: give admin-cert and admin-key, and admin-token or \
+         admin-clients, or listen at 127.0.0.1"
+    )]
+    OpenAdministration(SocketAddr),
     /// The port range in the environment is wrong.
     #[error("the environment variable {PORT_RANGE_VARIABLE}: {0}")]
     PortRangeVariable(ValueError),
@@ -103,6 +111,7 @@ impl ConfigError {
             Self::NoVomsdir => Some("authorize"),
             Self::SshIsClear => Some("encrypt-data"),
             Self::Banner => Some("banner"),
+            Self::OpenAdministration(_) => Some("admin-listen"),
             Self::NobodyCanLogIn
             | Self::File(_)
             | Self::TlsProtocol { .. }

@@ -13,9 +13,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::authorization::Rule;
 use super::examples::example;
+use super::problem::{Place, Problem};
 use super::settings::Settings;
 use super::similar::similar;
-use super::sources::{Place, Problem};
 
 /// A configuration file that cannot be read.
 #[derive(Debug, thiserror::Error)]

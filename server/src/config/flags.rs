@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -45,6 +46,16 @@ pub enum Command {
     /// Takes the flags of `serve`, and its file, as the server runs with them. Each finding is a line that begins with ok,
     /// warning or error; if there is an error, the exit status is 1.
     Doctor(Box<DoctorArguments>),
+    /// Show what a running server does
+    Status(StatusArguments),
+    /// Show the sessions and transfers of a running server, again and again; q ends it
+    Top(TopArguments),
+    /// End sessions of a running server, or a transfer
+    Kick(KickArguments),
+    /// Have a running server accept no more connections, and let its transfers finish; a second time ends the server
+    Drain(SocketArguments),
+    /// Have a running server read its configuration again, and tell what took effect
+    Reload(SocketArguments),
     /// Add a user to a password file, change a user's password, delete or list users
     ///
     /// A running server reads the file again at SIGHUP.
@@ -85,12 +96,74 @@ pub struct DoctorArguments {
     /// Measure the disk of this directory with a temporary file of at most 256 MiB, for at most 10 s
     #[arg(long, value_name = "DIR")]
     pub disk: Option<PathBuf>,
-    /// Explain the last transfers in this log of the server. Default: log-file
+    /// Explain the last transfers in this log of the server. Default: audit-log, or log-file
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// The arguments of `serve`.
     #[command(flatten)]
     pub serve: ServeArguments,
+}
+
+/// How to reach a running server. The socket is for root and the account that started the server.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub struct SocketArguments {
+    /// The socket of the server, as in admin-socket. Default: as for a server at port 2811
+    #[arg(long, value_name = "PATH", conflicts_with = "config")]
+    pub socket: Option<PathBuf>,
+    /// The configuration file of the server, which tells where its socket is
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// The arguments of `status`.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub struct StatusArguments {
+    /// How to reach the server.
+    #[command(flatten)]
+    pub server: SocketArguments,
+    /// The whole document, as the administration page gets it
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The arguments of `top`.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub struct TopArguments {
+    /// How to reach the server.
+    #[command(flatten)]
+    pub server: SocketArguments,
+    /// One table, for scripts
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// The arguments of `kick`.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub struct KickArguments {
+    /// How to reach the server.
+    #[command(flatten)]
+    pub server: SocketArguments,
+    #[command(flatten)]
+    /// Whom to end.
+    pub whom: Whom,
+}
+
+/// What `kick` ends: exactly one of these.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+#[group(required = true, multiple = false)]
+pub struct Whom {
+    /// The number of a session, as in the log and in `status`
+    #[arg(value_name = "SESSION")]
+    pub session: Option<u64>,
+    /// All sessions of a user
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// All sessions from an address
+    #[arg(long, value_name = "ADDRESS")]
+    pub peer: Option<IpAddr>,
+    /// A transfer, by its number in `status`; its session stays
+    #[arg(long, value_name = "NUMBER")]
+    pub transfer: Option<u64>,
 }
 
 /// The arguments of `passwd`. The password comes from the terminal, or from standard input.

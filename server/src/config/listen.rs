@@ -13,7 +13,7 @@ use super::values::ValueError;
 pub enum ListenAddress {
     /// An address with a port.
     At(SocketAddr),
-    /// `localhost:2811`: the loopback addresses, whatever a name service says of the name.
+    /// `localhost:2811`: the loopback addresses. No name service is asked.
     Localhost(u16),
     /// `2811`, `:2811` or `*:2811`: a port alone.
     Port(u16),

@@ -1,13 +1,20 @@
 //! From the arguments of a command to a configuration.
 
+use std::net::SocketAddr;
+use std::path::Path;
+
 use gridhaul_security::files::{OpenFiles, OwnRights};
 
+use super::admin::{AdminSocket, Administration};
 use super::configuration::Config;
 use super::error::ConfigError;
 use super::file::{self, FromFile};
 use super::flags::ServeArguments;
+use super::keys::Keys;
+use super::problem::Problem;
+use super::resolve::DEFAULT_LISTEN;
 use super::settings::Settings;
-use super::sources::{ConfigErrors, Problem, Sources};
+use super::sources::{ConfigErrors, Sources};
 use super::values::DataHosts;
 
 /// A configuration with all that is wrong with it.
@@ -60,6 +67,27 @@ impl Config {
         Loaded::new(arguments, opener).checked()
     }
 
+    /// The socket of the administration interface in a configuration file, and the port of the first listener: what a
+    /// program needs that talks to the server of the file. Other keys may be wrong.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read.
+    pub(crate) fn admin_socket_of(path: &Path) -> Result<(AdminSocket, u16), ConfigErrors> {
+        let arguments = ServeArguments {
+            config: Some(path.to_owned()),
+            ..ServeArguments::default()
+        };
+        let mut given = Given::new(&arguments, &OwnRights);
+        if given.sources.lines.is_empty() {
+            ConfigErrors::of(std::mem::take(&mut given.problems))?;
+        }
+        let config = given.resolve().config;
+        let listen = config.listen.first();
+        let port = listen.map_or(DEFAULT_LISTEN.port(), SocketAddr::port);
+        Ok((config.admin.socket, port))
+    }
+
     /// The configuration of the arguments of `ssh`, which has a single user: settings about logins are ignored. As with
     /// globus-gridftp-server, the user sees the whole machine and may copy from and to any host. The log would appear on the
     /// user's terminal, so it is written only to a configured file.
@@ -85,9 +113,14 @@ impl Config {
             gsi: None,
             cert: None,
             key: None,
+            key_passphrase: None,
             trust: None,
             gridmap: None,
             vomsdir: None,
+            ban_list: None,
+            gridmapdir: None,
+            authz_callout: None,
+            ignore_gsi_authz: None,
             authorize: None,
             allow_independent_proxies: None,
             tls: None,
@@ -102,12 +135,21 @@ impl Config {
             umask: None,
             max_brokers: None,
             broker_idle_timeout: None,
+            admin_listen: None,
+            admin_socket: None,
+            admin_token: None,
+            admin_cert: None,
+            admin_key: None,
+            admin_clients: None,
+            admin_subjects: None,
+            admin_names: None,
             ..settings
         };
         let config = given.resolve().checked()?;
         Ok(Self {
             listen: Vec::new(),
             metrics_listen: None,
+            admin: Administration::none(),
             ..config
         })
     }
@@ -120,6 +162,7 @@ impl Config {
 /// The settings of the flags, and of the file that they name.
 struct Given {
     settings: Settings,
+    keys: Keys,
     sources: Sources,
     problems: Vec<Problem>,
 }
@@ -143,6 +186,7 @@ impl Given {
         problems.extend(from_file.problems);
         sources.lines = from_file.lines;
         Self {
+            keys: arguments.settings.in_force(&from_file.settings),
             settings: arguments.settings.clone().or(from_file.settings),
             sources,
             problems,
@@ -151,6 +195,10 @@ impl Given {
 
     fn resolve(self) -> Loaded {
         let (config, errors) = Config::resolve(self.settings);
+        let config = Config {
+            keys: self.keys,
+            ..config
+        };
         let errors = errors.iter().map(|error| self.sources.problem_of(error));
         let mut problems = self.problems;
         problems.extend(errors);

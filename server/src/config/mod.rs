@@ -9,6 +9,7 @@
 //! ```
 
 mod accounts;
+mod admin;
 mod authorization;
 mod configuration;
 mod data;
@@ -17,6 +18,7 @@ mod examples;
 mod file;
 mod flags;
 mod globus_tls;
+mod keys;
 mod limits;
 mod listen;
 mod load;
@@ -24,6 +26,7 @@ mod log_level;
 mod max_startups;
 mod places;
 mod port_range;
+mod problem;
 mod ranges;
 mod reload;
 mod resolve;
@@ -37,13 +40,16 @@ mod tls_range;
 mod values;
 
 pub use accounts::LocalAccounts;
+pub use admin::{AdminSocket, Administration};
 pub use authorization::{Claimant, MemberOf, Outcome, Rule};
 pub use configuration::{Anonymous, Config, Log};
 pub use data::DataConnections;
 pub use examples::flag_example;
 pub use flags::{
-    CheckArguments, Command, CommandLine, DoctorArguments, PasswdArguments, ServeArguments,
+    CheckArguments, Command, CommandLine, DoctorArguments, KickArguments, PasswdArguments,
+    ServeArguments, SocketArguments, StatusArguments, TopArguments, Whom,
 };
+pub use keys::{KeyInForce, Keys, Source};
 pub use limits::Limits;
 pub use listen::ListenAddress;
 pub use log_level::{LogLevel, LogLevelError};
@@ -56,10 +62,11 @@ pub use settings::Settings;
 pub use sources::ConfigErrors;
 pub use tls_range::TlsRange;
 pub use values::{
-    ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
-    PortRange, SyncFiles, ValueError,
+    ArrivalChecksums, AtomicRoot, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode,
+    KeyKind, LogFormat, PortRange, SyncFiles, ValueError,
 };
 
 pub(crate) use load::Loaded;
+pub(crate) use problem::Problem;
 pub(crate) use similar::similar;
-pub(crate) use sources::{Problem, Sources};
+pub(crate) use sources::Sources;

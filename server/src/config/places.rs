@@ -11,6 +11,8 @@ pub struct HostFiles {
     pub certificates: PathBuf,
     /// The private key.
     pub key: PathBuf,
+    /// The file with the passphrase of the key.
+    pub passphrase: Option<PathBuf>,
 }
 
 /// The files that exist in the places of globus-gridftp-server.
@@ -20,6 +22,10 @@ pub(super) struct Found {
     pub(super) trust: Option<PathBuf>,
     pub(super) gridmap: Option<PathBuf>,
     pub(super) vomsdir: Option<PathBuf>,
+    pub(super) gridmapdir: Option<PathBuf>,
+    pub(super) gsi_authz: Option<PathBuf>,
+    /// A credential of systemd (`LoadCredential=key-passphrase:...`).
+    pub(super) passphrase: Option<PathBuf>,
 }
 
 /// The environment of a search.
@@ -50,6 +56,10 @@ impl Found {
     fn look(places: &Places<'_>) -> Self {
         let system = Path::new("/etc/grid-security");
         let globus = places.home.as_ref().map(|home| home.join(".globus"));
+        let own_authz = places
+            .home
+            .as_ref()
+            .map(|home| home.join(".gsi-authz.conf"));
         let gridmap = if places.is_root {
             None
         } else {
@@ -69,6 +79,15 @@ impl Found {
             vomsdir: places
                 .variable("X509_VOMS_DIR")
                 .or_else(|| places.first([Some(system.join("vomsdir"))])),
+            gridmapdir: places
+                .variable("GRIDMAPDIR")
+                .or_else(|| places.first([Some(system.join("gridmapdir"))])),
+            gsi_authz: places
+                .variable("GSI_AUTHZ_CONF")
+                .or_else(|| places.first([Some(system.join("gsi-authz.conf")), own_authz])),
+            passphrase: places.first([places
+                .variable("CREDENTIALS_DIRECTORY")
+                .map(|directory| directory.join("key-passphrase"))]),
         }
     }
 }
@@ -99,7 +118,11 @@ impl Places<'_> {
             .variable("X509_USER_CERT")
             .zip(self.variable("X509_USER_KEY"));
         if let Some((certificates, key)) = named {
-            return Some(HostFiles { certificates, key });
+            return Some(HostFiles {
+                certificates,
+                key,
+                passphrase: None,
+            });
         }
         let installed = [Some(system), globus]
             .into_iter()
@@ -107,6 +130,7 @@ impl Places<'_> {
             .map(|directory| HostFiles {
                 certificates: directory.join("hostcert.pem"),
                 key: directory.join("hostkey.pem"),
+                passphrase: None,
             })
             .find(|host| (self.exists)(&host.certificates) && (self.exists)(&host.key));
         // A person who tries the server has a proxy, and no host certificate.
@@ -114,6 +138,7 @@ impl Places<'_> {
             self.variable("X509_USER_PROXY").map(|proxy| HostFiles {
                 certificates: proxy.clone(),
                 key: proxy,
+                passphrase: None,
             })
         })
     }
@@ -140,6 +165,7 @@ mod tests {
         Some(HostFiles {
             certificates: certificates.into(),
             key: key.into(),
+            passphrase: None,
         })
     }
 

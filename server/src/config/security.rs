@@ -40,6 +40,12 @@ pub struct Gsi {
     pub gridmap: Option<PathBuf>,
     /// The directory of trusted VOMS servers.
     pub vomsdir: Option<PathBuf>,
+    /// Lists of users who are refused.
+    pub ban_lists: Vec<PathBuf>,
+    /// The file in which globus-gridftp-server finds its callouts.
+    pub gsi_authz: PathBuf,
+    /// Callouts that it names are ignored.
+    pub ignore_gsi_authz: bool,
     /// The rules for identities, in order; never empty.
     pub rules: Vec<Rule>,
     /// Independent proxies are admitted.
@@ -98,21 +104,33 @@ fn host(
         Some(true) => Some("tls"),
         _ => None,
     };
+    let passphrase = settings.key_passphrase.take();
+    let is_named = passphrase.is_some();
+    let passphrase = passphrase.or_else(|| found.passphrase.clone());
     match (settings.cert.take(), settings.key.take()) {
         (Some(certificates), key) => Some(HostFiles {
             key: key.unwrap_or_else(|| certificates.clone()),
             certificates,
+            passphrase,
         }),
         (None, Some(_)) => {
             errors.push(ConfigError::Needs("key", "--cert"));
             None
         }
         (None, None) => {
-            let wanted_by = wanted_by?;
+            let Some(wanted_by) = wanted_by else {
+                if is_named {
+                    errors.push(ConfigError::Needs("key-passphrase", "--cert"));
+                }
+                return None;
+            };
             if found.host.is_none() {
                 errors.push(ConfigError::NoCertificate(wanted_by));
             }
-            found.host.clone()
+            found
+                .host
+                .clone()
+                .map(|host| HostFiles { passphrase, ..host })
         }
     }
 }
@@ -130,7 +148,9 @@ fn gsi(errors: &mut Vec<ConfigError>, settings: &mut Settings, found: &Found) ->
     let vomsdir = settings.vomsdir.take().or_else(|| found.vomsdir.clone());
     let rules = not_empty(errors, "authorize", settings.authorize.take());
     let rules = rules.unwrap_or_else(|| vec![Rule::gridmap()]);
-    if rules.iter().any(Rule::is_mapped) && gridmap.is_none() {
+    // A callout may name the accounts.
+    let is_mapped = rules.iter().any(Rule::is_mapped) && settings.authz_callout.is_none();
+    if is_mapped && gridmap.is_none() {
         errors.push(ConfigError::NoGridmap);
     }
     if rules.iter().any(Rule::asks_for_attributes) && vomsdir.is_none() {
@@ -145,6 +165,12 @@ fn gsi(errors: &mut Vec<ConfigError>, settings: &mut Settings, found: &Found) ->
         trust: trust?,
         gridmap,
         vomsdir,
+        ban_lists: settings.ban_list.take().unwrap_or_default(),
+        gsi_authz: found
+            .gsi_authz
+            .clone()
+            .unwrap_or_else(|| PathBuf::from("/etc/grid-security/gsi-authz.conf")),
+        ignore_gsi_authz: settings.ignore_gsi_authz.unwrap_or(false),
         rules,
         allow_independent_proxies: settings.allow_independent_proxies.unwrap_or(false),
         delegation_keys: settings.delegation_keys.unwrap_or_default(),
@@ -158,6 +184,10 @@ fn without_gsi(errors: &mut Vec<ConfigError>, settings: &Settings) {
         ("trust", settings.trust.is_some()),
         ("gridmap", settings.gridmap.is_some()),
         ("vomsdir", settings.vomsdir.is_some()),
+        ("ban-list", settings.ban_list.is_some()),
+        ("gridmapdir", settings.gridmapdir.is_some()),
+        ("authz-callout", settings.authz_callout.is_some()),
+        ("ignore-gsi-authz", settings.ignore_gsi_authz == Some(true)),
         ("authorize", settings.authorize.is_some()),
         (
             "allow-independent-proxies",
@@ -194,6 +224,7 @@ mod tests {
         Some(HostFiles {
             certificates: certificates.into(),
             key: key.into(),
+            passphrase: None,
         })
     }
 
@@ -212,6 +243,9 @@ mod tests {
             trust: Some("/ca".into()),
             gridmap: Some("/map".into()),
             vomsdir: Some("/voms".into()),
+            gridmapdir: None,
+            gsi_authz: None,
+            passphrase: None,
         }
     }
 

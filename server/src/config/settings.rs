@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::authorization::Rule;
 use super::configuration::Config;
+use super::keys::{Keys, Shown};
 use super::listen::ListenAddress;
 use super::log_level::LogLevel;
 use super::max_startups::MaxStartups;
@@ -16,8 +17,8 @@ use super::seconds::Seconds;
 use super::texts::list;
 use super::tls_range::TlsRange;
 use super::values::{
-    ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
-    PortRange, SyncFiles,
+    ArrivalChecksums, AtomicRoot, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode,
+    KeyKind, LogFormat, PortRange, SyncFiles,
 };
 
 /// Defines [`Settings`], how two of them are merged, and what a reload keeps, so that no setting can be forgotten.
@@ -60,6 +61,24 @@ macro_rules! settings {
                 given
             }
 
+            /// The keys with their values: those of these flags, and of the file.
+            pub(super) fn in_force(&self, file: &Self) -> Keys {
+                Keys::new([
+                    $((
+                        stringify!($file_name),
+                        Reload::Live,
+                        self.$file_name.as_ref().map(Shown::shown),
+                        file.$file_name.as_ref().map(Shown::shown),
+                    ),)*
+                    $($((
+                        stringify!($name),
+                        reload!($reload),
+                        self.$name.as_ref().map(Shown::shown),
+                        file.$name.as_ref().map(Shown::shown),
+                    ),)*)*
+                ])
+            }
+
             /// Every setting by the name of its field, and when a change of it takes effect.
             pub const ALL: &[(&str, Reload)] = &[
                 $((stringify!($file_name), Reload::Live),)*
@@ -78,6 +97,7 @@ macro_rules! settings {
                         changed.push(key_of(stringify!($name)));
                     }
                 )?)*)*
+                self.keys.keep(&changed, &running.keys);
                 (self, changed)
             }
         }
@@ -157,6 +177,11 @@ settings! {
     #[arg(long, value_name = "FILE")]
     key: PathBuf => live,
 
+    /// The file with the passphrase of an encrypted private key. Default: key-passphrase in CREDENTIALS_DIRECTORY of
+    /// systemd; else it is asked for at the terminal when the server starts
+    #[arg(long, value_name = "FILE")]
+    key_passphrase: PathBuf => live,
+
     /// The certificate authorities, signing policies and revocation lists. Default: X509_CERT_DIR, else
     /// ~/.globus/certificates, else /etc/grid-security/certificates
     #[arg(long, value_name = "DIR")]
@@ -166,6 +191,29 @@ settings! {
     /// else /etc/grid-security/grid-mapfile
     #[arg(long, value_name = "FILE")]
     gridmap: PathBuf => live,
+
+    /// Users, groups and virtual organizations that are refused, in the format of ban_users.db of LCAS; may be given
+    /// several times
+    #[arg(long, value_name = "FILE")]
+    #[serde(deserialize_with = "list")]
+    ban_list: Vec<PathBuf> => live,
+
+    /// The leases of pool accounts, which the grid-mapfile names with a dot (`.atlas`). Default: GRIDMAPDIR, else
+    /// /etc/grid-security/gridmapdir if it exists
+    #[arg(long, value_name = "DIR")]
+    gridmapdir: PathBuf => restart(accounts.monitor.gridmapdir),
+
+    /// A program, or the socket of one (`unix:PATH`), that is asked about every login with a certificate
+    #[arg(long, value_name = "PROGRAM")]
+    authz_callout: Callout => restart(authz_callout),
+
+    /// The time within which the callout must answer. Default: 10s
+    #[arg(long, value_name = "TIME")]
+    authz_callout_timeout: Seconds => restart(authz_callout_timeout),
+
+    /// Start although gsi-authz.conf names callouts, which this server does not load
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    ignore_gsi_authz: bool => live,
 
     /// The trusted VOMS servers. Default: X509_VOMS_DIR, else /etc/grid-security/vomsdir
     #[arg(long, value_name = "DIR")]
@@ -379,6 +427,12 @@ settings! {
     #[arg(long, value_name = "WHEN")]
     sync_files: SyncFiles => live,
 
+    /// The roots beneath which an upload has a temporary name until it is complete, and only then replaces an older file; `*`
+    /// is every root. Default: none
+    #[arg(long, value_name = "DIRS", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
+    atomic_uploads: Vec<AtomicRoot> => live,
+
     ["Checksums"]
 
     /// The checksums that are computed while files arrive, besides those that clients announce. Default: asked
@@ -432,6 +486,45 @@ settings! {
     /// Over plain HTTP, without authentication. A port alone, like 9281, and localhost:9281 mean 127.0.0.1
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: ListenAddress => restart(metrics_listen),
+
+    ["Administration"]
+
+    /// The address of the administration page and interface, over HTTP. Default: none
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    admin_listen: ListenAddress => restart(admin.listen),
+
+    /// The Unix socket of the administration interface, or none. Default: /run/gridhaul/admin.sock when started as root,
+    /// else gridhaul/PORT.sock in XDG_RUNTIME_DIR, else none
+    #[arg(long, value_name = "PATH")]
+    admin_socket: PathBuf => restart(admin.socket),
+
+    /// A file with the secret that administrators show, of at least 16 bytes. Default: none; the account of a client on this
+    /// machine decides
+    #[arg(long, value_name = "FILE")]
+    admin_token: PathBuf => restart(admin.token),
+
+    /// The certificate of the administration page, for HTTPS. Default: none
+    #[arg(long, value_name = "FILE")]
+    admin_cert: PathBuf => restart(admin.certificate),
+
+    /// The private key of admin-cert. Default: the same file
+    #[arg(long, value_name = "FILE")]
+    admin_key: PathBuf => restart(admin.key),
+
+    /// The authorities of administrators' certificates, as a PEM file. Default: none; certificates are not asked for
+    #[arg(long, value_name = "FILE")]
+    admin_clients: PathBuf => restart(admin.clients),
+
+    /// The subjects of administrators' certificates, as /DC=org/CN=Name; may be given several times. Default: all that
+    /// admin-clients has issued
+    #[arg(long, value_name = "SUBJECT")]
+    #[serde(deserialize_with = "list")]
+    admin_subjects: Vec<String> => restart(admin.subjects),
+
+    /// Names of this machine that browsers use for the administration page. Default: localhost and the host's name
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
+    admin_names: Vec<String> => restart(admin.names),
 }
 
 impl Settings {

@@ -1,12 +1,11 @@
-//! Where settings come from, and errors with their place.
+//! Where settings come from, and the errors of a configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
 use super::error::ConfigError;
+use super::problem::{Place, Problem};
 
 /// The places of all settings that are given.
 #[derive(Debug, Clone, Default)]
@@ -16,25 +15,6 @@ pub(crate) struct Sources {
     pub(super) file: Option<PathBuf>,
     /// The lines of keys in the file.
     pub(super) lines: BTreeMap<String, usize>,
-}
-
-/// The place of a setting.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Place {
-    /// The command line.
-    Flag(String),
-    /// A line of the configuration file.
-    Line(PathBuf, usize),
-}
-
-/// Something in the configuration that is wrong or has no effect.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Problem {
-    /// The setting, where the problem belongs to one.
-    pub(crate) key: Option<String>,
-    pub(crate) place: Option<Place>,
-    /// Names the setting, what is wrong, and the remedy.
-    pub(crate) text: String,
 }
 
 /// The errors in a configuration.
@@ -86,49 +66,6 @@ impl ConfigErrors {
 
     pub(crate) fn problems(&self) -> &[Problem] {
         &self.0
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Flag(key) => write!(f, "--{key}"),
-            Self::Line(file, line) => write!(f, "{}, line {line}", file.display()),
-        }
-    }
-}
-
-impl Problem {
-    /// For output that names the setting already.
-    pub(crate) fn without_key(&self) -> String {
-        let text = self.text.replace(char::is_control, "?");
-        let key = self.key.as_deref().unwrap_or_default();
-        let text = text.strip_prefix(&format!("{key}: ")).unwrap_or(&text);
-        match &self.place {
-            Some(place) => format!("{place}: {text}"),
-            None => text.to_owned(),
-        }
-    }
-
-    /// For the order of problems: the line in the file.
-    pub(crate) fn line(&self) -> usize {
-        match &self.place {
-            Some(Place::Line(_, line)) => *line,
-            _ => 0,
-        }
-    }
-}
-
-impl fmt::Display for Problem {
-    /// On one line: texts of the file may contain control characters.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.text.replace(char::is_control, "?");
-        match &self.place {
-            // The flag names the setting already.
-            Some(Place::Flag(_)) => f.write_str(&self.without_key()),
-            Some(place) => write!(f, "{place}: {text}"),
-            None => f.write_str(&text),
-        }
     }
 }
 

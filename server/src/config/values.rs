@@ -1,6 +1,7 @@
 //! The types of settings. Each is parsed the same way from a flag and from the file.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use gridhaul_stack::{OptionRules, OptionRulesError, options};
@@ -122,6 +123,42 @@ impl FromStr for DataHosts {
     }
 }
 
+/// Where the callout for authorization is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Callout {
+    /// A program, which is started for each question.
+    Program(PathBuf),
+    /// The UNIX socket of a service.
+    Socket(PathBuf),
+}
+
+impl FromStr for Callout {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (path, callout): (_, fn(PathBuf) -> Self) = match text.strip_prefix("unix:") {
+            Some(path) => (path, Self::Socket),
+            None => (text, Self::Program),
+        };
+        let path = PathBuf::from(path);
+        if !path.is_absolute() {
+            let expected =
+                "the absolute path of a program, or unix: with the absolute path of a socket";
+            return Err(ValueError::new(text, expected));
+        }
+        Ok(callout(path))
+    }
+}
+
+impl Callout {
+    /// The path of the program or socket.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Program(path) | Self::Socket(path) => path,
+        }
+    }
+}
+
 /// Hosts whose failed logins add no penalties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExemptBlock(pub AddressBlock);
@@ -179,6 +216,41 @@ impl FromStr for ArrivalChecksums {
             }
         }
         Ok(Self::Named(algorithms))
+    }
+}
+
+/// The roots beneath which uploads have temporary names until they are complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AtomicRoot {
+    /// `*`: every root.
+    Any,
+    /// A root, as a rule, a password or `root` names it.
+    Root(PathBuf),
+}
+
+impl AtomicRoot {
+    /// Whether this is about the root of a session.
+    pub fn is_about(&self, root: &Path) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Root(named) => named == root,
+        }
+    }
+}
+
+impl FromStr for AtomicRoot {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        let path = Path::new(text);
+        if path.is_absolute() || path.starts_with("$HOME") {
+            return Ok(Self::Root(path.to_owned()));
+        }
+        let expected = "'*', or a root: an absolute path, or one that begins with $HOME";
+        Err(ValueError::new(text, expected))
     }
 }
 
@@ -261,9 +333,11 @@ impl FromStr for KeyKind {
 deserialize_as_number_or_text!(Bytes);
 deserialize_as_text!(
     ArrivalChecksums,
+    Callout,
     ClientOptions,
     FileMode,
     PortRange,
+    AtomicRoot,
     DataHosts,
     ExemptBlock,
     SyncFiles,

@@ -65,3 +65,14 @@ pub(crate) enum HandedProtection {
     Gsi(Box<MessageKeys>),
     Tls(Box<ConnectionKeys>),
 }
+
+impl HandedProtection {
+    /// The mechanism as in `AUTH`, and the version of TLS with its cipher; `None` in clear.
+    pub(crate) fn described(&self) -> Option<(&'static str, &str)> {
+        match self {
+            Self::Clear => None,
+            Self::Gsi(keys) => Some(("GSSAPI", keys.description())),
+            Self::Tls(keys) => Some(("TLS", keys.description())),
+        }
+    }
+}

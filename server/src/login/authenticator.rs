@@ -1,6 +1,8 @@
 //! The decision about a login: passwords, security contexts and authorization.
 
+use std::cell::RefCell;
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -10,9 +12,12 @@ use gridhaul_security::credential::Credential;
 use gridhaul_security::trust::Peer;
 use rustls::ServerConfig;
 
+use crate::callout::{CalloutClient, CalloutError, Claim, Permission};
 use crate::config::{self, Config};
 use crate::passwords::{CheckPassword, Grant, Memory, Passwords, PasswordsError};
-use crate::security::{Authorized, Identities, Opener, SecurityError, chain, server_config};
+use crate::security::{
+    AskCallout, Authorized, Identities, Opener, SecurityError, chain, server_config,
+};
 
 use super::{Accepted, Exchange, ExchangeError, Logins, Progress, Proof};
 
@@ -24,6 +29,10 @@ pub(crate) struct Authenticator {
     /// Memory for hashing that is free: at most one block for each thread.
     memory: Arc<Mutex<Vec<Memory>>>,
     identities: Option<Arc<Identities>>,
+    /// Whether a callout must permit logins with certificates.
+    needs_callout: bool,
+    /// It is asked with this. `None` in a server inside another program: then nobody logs in if a callout is configured.
+    callout: Option<Arc<CalloutClient>>,
 }
 
 /// A file that decides logins and cannot be used.
@@ -68,13 +77,25 @@ impl Authenticator {
             None => Passwords::default(),
         };
         let memory = previous.map(|previous| Arc::clone(&previous.memory));
+        let callout = previous.and_then(|previous| previous.callout.clone());
+        let needs_callout = config.authz_callout.is_some();
         let previous = previous.and_then(|previous| previous.identities.as_deref());
         Ok(Self {
             anonymous: config.anonymous.clone(),
             passwords,
             memory: memory.unwrap_or_default(),
-            identities: Identities::load(&config.security, opener, previous)?,
+            identities: Identities::load(&config.security, needs_callout, opener, previous)?,
+            needs_callout,
+            callout,
         })
+    }
+
+    /// Asks the callout with `client`, also after reloads.
+    pub(super) fn with_callout(self, client: Option<CalloutClient>) -> Self {
+        Self {
+            callout: client.map(Arc::new),
+            ..self
+        }
     }
 
     /// Only users with passwords.
@@ -85,6 +106,8 @@ impl Authenticator {
             passwords,
             memory: Arc::default(),
             identities: None,
+            needs_callout: false,
+            callout: None,
         }
     }
 
@@ -148,22 +171,65 @@ impl Authenticator {
             .map_err(|error| ExchangeError::Server(error.to_string()))
     }
 
-    /// What a peer may use.
+    /// What a peer may use, and what the callout has said about it. `known` is what it has said before, if it is not to be
+    /// asked again.
     pub(super) fn authorize(
         &self,
         peer: &Peer,
-        requested: Option<&str>,
-    ) -> Result<Authorized, String> {
+        asked: Asked<'_>,
+        known: Option<&Permission>,
+    ) -> Result<(Authorized, Option<Permission>), String> {
         if peer.expires <= SystemTime::now() {
             return Err("The certificate has expired.".to_owned());
         }
-        match &self.identities {
-            Some(identities) => identities
-                .authorize(peer, requested)
-                .map_err(|denied| denied.to_string()),
-            None => Err("The server failed.".to_owned()),
+        let Some(identities) = &self.identities else {
+            return Err("The server failed.".to_owned());
+        };
+        let permission = RefCell::new(None);
+        let ask = |claim: Claim<'_>| {
+            let permitted = match known {
+                Some(known) => known.clone(),
+                None => self.ask_callout(Claim {
+                    address: asked.address,
+                    ..claim
+                })?,
+            };
+            permission.replace(Some(permitted.clone()));
+            Ok(permitted)
+        };
+        let callout: Option<AskCallout<'_>> = match self.needs_callout {
+            true => Some(&ask),
+            false => None,
+        };
+        let authorized = identities
+            .authorize(peer, asked.account, callout)
+            .map_err(|denied| denied.to_string())?;
+        Ok((authorized, permission.into_inner()))
+    }
+
+    /// Whether a ban list or a rule refuses a client now, whom it may have admitted before.
+    pub(super) fn is_refused(&self, peer: &Peer) -> bool {
+        let identities = self.identities.as_ref();
+        identities.is_none_or(|identities| identities.is_refused(peer))
+    }
+
+    fn ask_callout(&self, claim: Claim<'_>) -> Result<Permission, CalloutError> {
+        match &self.callout {
+            Some(callout) => callout.ask(&claim),
+            None => Err(CalloutError::Failed(
+                "this server has no process that asks it".to_owned(),
+            )),
         }
     }
+}
+
+/// What a client asks for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Asked<'a> {
+    /// The account that it named, if it did.
+    pub(super) account: Option<&'a str>,
+    /// Its address, for the callout.
+    pub(super) address: Option<IpAddr>,
 }
 
 fn refused(error: impl std::fmt::Display) -> ExchangeError {
@@ -251,7 +317,12 @@ struct HereProof {
 }
 
 impl Proof for HereProof {
-    fn authorize(&self, requested: Option<&str>) -> Result<Authorized, String> {
-        self.authenticator.authorize(&self.peer, requested)
+    fn authorize(&self, requested: Option<&str>, address: IpAddr) -> Result<Authorized, String> {
+        let asked = Asked {
+            account: requested,
+            address: Some(address),
+        };
+        let authorized = self.authenticator.authorize(&self.peer, asked, None);
+        authorized.map(|(authorized, _)| authorized)
     }
 }

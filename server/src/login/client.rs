@@ -1,6 +1,8 @@
 //! The client side in the front process and the serving process: it asks the login process.
 
+use std::collections::HashSet;
 use std::fs::File;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -80,6 +82,14 @@ impl LoginClient {
             Some(Answer::Done) => Ok(()),
             Some(Answer::Failed(reason)) => Err(reason),
             _ => Err(LOST.to_owned()),
+        }
+    }
+
+    /// The exchanges of clients that are served and whom a ban list or a rule refuses now.
+    pub(super) fn refused(&self) -> HashSet<u64> {
+        match self.ask(Question::Refused) {
+            Some(Answer::Exchanges(refused)) => refused.into_iter().collect(),
+            _ => HashSet::new(),
         }
     }
 
@@ -366,10 +376,11 @@ struct ProofElsewhere {
 }
 
 impl Proof for ProofElsewhere {
-    fn authorize(&self, requested: Option<&str>) -> Result<Authorized, String> {
+    fn authorize(&self, requested: Option<&str>, address: IpAddr) -> Result<Authorized, String> {
         let question = Question::Authorize {
             exchange: self.exchange,
             requested,
+            address,
         };
         match self.client.ask(question) {
             Some(Answer::Authorized(authorization)) => Ok(Authorized {

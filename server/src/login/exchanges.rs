@@ -3,9 +3,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use gridhaul_security::context::Context;
 use gridhaul_security::trust::Peer;
+
+use crate::callout::Permission;
 
 use super::messages::{Account, Asker, Delegated};
 
@@ -27,6 +30,8 @@ struct Table {
 struct Grant {
     account: Account,
     requested: Option<String>,
+    /// What the callout has said, if there is one, and when.
+    permission: Option<(Permission, Instant)>,
 }
 
 /// A connected client that was granted an account.
@@ -35,6 +40,8 @@ pub(super) struct Holder {
     pub(super) peer: Arc<Peer>,
     /// The account that the client named, if it did.
     pub(super) requested: Option<String>,
+    /// What the callout has said, if there is one.
+    pub(super) permission: Option<Permission>,
 }
 
 #[derive(Debug)]
@@ -157,12 +164,51 @@ impl Exchanges {
         asks: Asker,
         account: Account,
         requested: Option<&str>,
+        permission: Option<(Permission, Instant)>,
     ) {
         let grant = Grant {
             account,
             requested: requested.map(str::to_owned),
+            permission,
         };
         self.set_grant(exchange, asks, Some(grant));
+    }
+
+    /// What the callout said a moment ago about the client of an exchange that named this account. The serving process asks for
+    /// the authorization that the front process has asked for just before.
+    pub(super) fn recent_permission(
+        &self,
+        exchange: u64,
+        requested: Option<&str>,
+    ) -> Option<(Permission, Instant)> {
+        const RECENT: Duration = Duration::from_secs(30);
+
+        let table = self.table();
+        let State::Established {
+            granted: Some(grant),
+            ..
+        } = table.exchanges.get(&exchange)?
+        else {
+            return None;
+        };
+        let permission = grant.permission.clone();
+        permission
+            .filter(|(_, at)| grant.requested.as_deref() == requested && at.elapsed() < RECENT)
+    }
+
+    /// The exchanges of clients that are being served.
+    pub(super) fn served(&self) -> Vec<(u64, Arc<Peer>)> {
+        let table = self.table();
+        let served = table.exchanges.iter();
+        let served = served.filter_map(|(exchange, state)| match state {
+            State::Established {
+                peer,
+                delegated: None,
+                ..
+            } => Some((*exchange, Arc::clone(peer))),
+            _ => None,
+        });
+        served.collect()
     }
 
     /// Revokes the grant of an established exchange.
@@ -192,6 +238,7 @@ impl Exchanges {
             } if grant.account == *account => Some(Holder {
                 peer: Arc::clone(peer),
                 requested: grant.requested.clone(),
+                permission: grant.permission.as_ref().map(|(said, _)| said.clone()),
             }),
             _ => None,
         });
@@ -273,7 +320,7 @@ mod tests {
         let exchanges = Exchanges::new(10);
         let [one, other] = [(); 2].map(|()| claimed(&exchanges));
         for exchange in [one, other] {
-            exchanges.grant(exchange, Asker::Serving, account("alice"), None);
+            exchanges.grant(exchange, Asker::Serving, account("alice"), None, None);
         }
         let holders = |account| exchanges.holders(&account).len();
         assert_eq!(holders(account("alice")), 2);
@@ -286,7 +333,7 @@ mod tests {
         exchanges.end(one, Asker::Serving);
         exchanges.end(one, Asker::Serving);
         assert_eq!(holders(account("alice")), 1);
-        exchanges.grant(other, Asker::Serving, account("bob"), Some("bob"));
+        exchanges.grant(other, Asker::Serving, account("bob"), Some("bob"), None);
         assert_eq!(holders(account("alice")), 0, "one at a time");
         let asked = exchanges.holders(&account("bob")).pop().expect("one");
         assert_eq!(asked.requested.as_deref(), Some("bob"));
@@ -298,7 +345,7 @@ mod tests {
     fn nothing_is_granted_before_the_client_is_known() {
         let exchanges = Exchanges::new(10);
         let exchange = exchanges.begin().expect("room");
-        exchanges.grant(exchange, Asker::Front, account("alice"), None);
+        exchanges.grant(exchange, Asker::Front, account("alice"), None, None);
         assert!(exchanges.holders(&account("alice")).is_empty());
         assert!(exchanges.peer(exchange, Asker::Front).is_none());
         assert!(exchanges.claim(exchange).is_none());
@@ -313,7 +360,7 @@ mod tests {
         let exchanges = Exchanges::new(10);
         let exchange = exchanges.begin().expect("room");
         exchanges.establish(exchange, peer(), NONE);
-        exchanges.grant(exchange, Asker::Front, account("alice"), None);
+        exchanges.grant(exchange, Asker::Front, account("alice"), None, None);
         let holders = || exchanges.holders(&account("alice")).len();
         assert_eq!(holders(), 0, "it is not served yet");
         assert!(exchanges.peer(exchange, Asker::Serving).is_none());

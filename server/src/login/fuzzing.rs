@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -80,11 +81,15 @@ impl Site {
             host: Some(HostFiles {
                 certificates: path("host.pem"),
                 key: path("host.key"),
+                passphrase: None,
             }),
             gsi: Some(config::Gsi {
                 trust: path("certificates"),
                 gridmap: Some(path("grid-mapfile")),
                 vomsdir: None,
+                ban_lists: Vec::new(),
+                gsi_authz: PathBuf::from("/nonexistent"),
+                ignore_gsi_authz: false,
                 rules: vec![Rule::gridmap()],
                 allow_independent_proxies: false,
                 delegation_keys: KeyKind::Ec,
@@ -310,6 +315,7 @@ impl Asker {
         let question = Question::Authorize {
             exchange,
             requested,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
         };
         match self.ask(socket, question)?.0 {
             Answer::Authorized(authorization) => {

@@ -9,6 +9,7 @@ use gridhaul_security::trust::Peer;
 use rustix::io::Errno;
 
 use super::Authenticator;
+use super::authenticator::Asked;
 use super::fuzzing::{Brokers, SITE};
 use super::messages::{Account, Answer, Asker};
 use super::service::LoginService;
@@ -37,6 +38,13 @@ fn pool() -> Account {
     }
 }
 
+fn asked() -> Asked<'static> {
+    Asked {
+        account: None,
+        address: None,
+    }
+}
+
 const HOST: &[u8] = include_bytes!("../security/samples/host.pem");
 const ALICE: &[u8] = include_bytes!("../security/samples/alice.pem");
 
@@ -54,7 +62,7 @@ fn gets_broker(peer: Peer) -> bool {
     service.exchanges.claim(exchange).expect("established");
     service
         .exchanges
-        .grant(exchange, Asker::Serving, pool(), None);
+        .grant(exchange, Asker::Serving, pool(), None, None);
     match service.broker(pool()) {
         Ok(_) => {
             assert_eq!(brokers.take().len(), 1);
@@ -90,7 +98,7 @@ fn an_expired_proof_is_granted_no_account() {
         service
             .exchanges
             .establish(exchange, proof, Err(String::new()));
-        match service.authorize(exchange, None, Asker::Front) {
+        match service.authorize(exchange, asked(), Asker::Front) {
             Answer::Authorized(authorization) => {
                 assert!(granted, "{authorization:?}");
                 assert_eq!(authorization.account, "pool");

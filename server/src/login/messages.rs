@@ -3,6 +3,7 @@
 //! The front process and the serving process ask, and the login process answers each question once. It treats each question
 //! as if a client had written it, and answers each process only the questions that it needs.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use gridhaul_security::context::MessageKeys;
@@ -36,6 +37,8 @@ pub(super) enum Question<'a> {
     Authorize {
         exchange: u64,
         requested: Option<&'a str>,
+        /// The client's address, for the callout.
+        address: IpAddr,
     },
     /// The grant of a name without a password: [`Answer::Granted`].
     WithoutPassword(&'a str),
@@ -59,6 +62,8 @@ pub(super) enum Question<'a> {
     Log(PathBuf),
     /// Read the configuration again: [`Answer::Done`] or [`Answer::Failed`].
     Reload,
+    /// The exchanges of served clients whom a ban list or a rule refuses now: [`Answer::Exchanges`].
+    Refused,
 }
 
 /// The process that asks.
@@ -87,6 +92,7 @@ impl Question<'_> {
             | Self::Broker(_)
             | Self::Configuration
             | Self::Log(_)
+            | Self::Refused
             | Self::Reload => asker == Asker::Serving,
         }
     }
@@ -115,6 +121,7 @@ pub(super) enum Answer {
     Broker(Result<(), i32>),
     Host(Option<Host>),
     Signature(Vec<u8>),
+    Exchanges(Vec<u64>),
 }
 
 /// An authenticated client.

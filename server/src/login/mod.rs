@@ -26,7 +26,9 @@ mod service;
 mod sockets;
 mod verdicts;
 
+use std::collections::HashSet;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use gridhaul_accounts::BrokerSource;
@@ -129,12 +131,12 @@ pub(crate) struct Claimed {
 
 /// Represents an authenticated client. While it exists, brokers may be started for the account that the client was granted.
 pub(crate) trait Proof: Send + Sync + fmt::Debug {
-    /// The authorization of the client. `requested` is the account that it named, if it did.
+    /// The authorization of the client at `address`. `requested` is the account that it named, if it did.
     ///
     /// # Errors
     ///
     /// The reason, as the client reads it.
-    fn authorize(&self, requested: Option<&str>) -> Result<Authorized, String>;
+    fn authorize(&self, requested: Option<&str>, address: IpAddr) -> Result<Authorized, String>;
 
     /// The number by which the serving process claims the client ([`Logins::claim`]). `None` where there is no other
     /// process.
@@ -171,6 +173,14 @@ impl LoginBackend {
         match self {
             Self::InProcess | Self::Front(_) => &OwnRights,
             Self::Serving(client) => &**client,
+        }
+    }
+
+    /// The exchanges of clients that are served and whom a ban list or a rule refuses now.
+    pub(crate) fn refused(&self) -> HashSet<u64> {
+        match self {
+            Self::InProcess | Self::Front(_) => HashSet::new(),
+            Self::Serving(client) => client.refused(),
         }
     }
 

@@ -14,6 +14,7 @@ use gridhaul_accounts::{BrokerSource, Monitor};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
+use crate::callout::{CalloutClient, MOST_QUESTIONS};
 use crate::config::{Config, ServeArguments};
 use crate::privileges;
 use crate::sandbox;
@@ -64,7 +65,7 @@ pub enum LoginProcessError {
 
 impl LoginProcess {
     /// Starts the process. Must be called while this process has one thread and all its rights, and before it opens anything
-    /// that the login process must not have. `monitor` moves to the login process.
+    /// that the login process must not have. The monitor and the callout's client move to the login process.
     ///
     /// # Errors
     ///
@@ -73,7 +74,7 @@ impl LoginProcess {
         config: &Config,
         arguments: &ServeArguments,
         logging: &Logging,
-        monitor: Option<Monitor>,
+        (monitor, callout): (Option<Monitor>, Option<CalloutClient>),
     ) -> Result<Started, LoginProcessError> {
         let starts_brokers = monitor.is_some() && config.security.gsi.is_some();
         let (tell, told) = pair().map_err(std::io::Error::from)?;
@@ -87,13 +88,15 @@ impl LoginProcess {
             }
             Ok::<_, std::io::Error>(ours)
         };
-        let front = sockets(Asker::Front, threads())?;
-        let serving = sockets(Asker::Serving, THREADS_FOR_SERVING)?;
+        // All of them may wait for the callout, and other questions must not.
+        let waiting = callout.as_ref().map_or(0, |_| MOST_QUESTIONS);
+        let front = sockets(Asker::Front, threads() + waiting)?;
+        let serving = sockets(Asker::Serving, THREADS_FOR_SERVING + waiting)?;
         let mut kept = Some((front, serving, told));
         let pid = fork(|| {
             // The descriptors of the parent.
             drop(kept.take());
-            run(config, arguments, logging, monitor, theirs, tell);
+            run(config, arguments, logging, (monitor, callout), theirs, tell);
         })?;
         // The closure ran in the child only, so here all values are still there.
         let Some((front, serving, told)) = kept else {
@@ -127,16 +130,18 @@ fn run(
     config: &Config,
     arguments: &ServeArguments,
     logging: &Logging,
-    monitor: Option<Monitor>,
+    (monitor, callout): (Option<Monitor>, Option<CalloutClient>),
     sockets: Vec<(OwnedFd, Asker)>,
     tell: OwnedFd,
 ) {
-    ignore_signals();
     set_name("gh-login", "login process");
     let monitor = monitor.map(Arc::new);
     let opener = Opener::new(monitor.clone());
     let authenticator =
         Authenticator::load(config, &opener, None).map_err(|error| error.to_string());
+    let authenticator = authenticator.map(|loaded| loaded.with_callout(callout));
+    // Until here, because the passphrase of the key may have been asked for: an interrupt must end that.
+    ignore_signals();
     let prepared = authenticator.and_then(|authenticator| {
         // While the process still has root's rights: its account may not be allowed to search the directories above.
         let files = sandbox::files_of_logins(config, arguments.config.as_deref());

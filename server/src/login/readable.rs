@@ -15,8 +15,9 @@ pub(super) fn tell_unreadable(config: &Config, arguments: &ServeArguments, opene
 
     let gsi = config.security.gsi.as_ref();
     let gridmap = gsi.and_then(|gsi| gsi.gridmap.as_ref());
+    let bans = gsi.map_or(&[][..], |gsi| &gsi.ban_lists);
     let files = arguments.config.iter().chain(&config.passwords);
-    for path in files.chain(gridmap) {
+    for path in files.chain(gridmap).chain(bans) {
         if let Err(error) = opener.open(path) {
             error!(path = %path.display(), %error, "{WORDS}");
         }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
 use gridhaul_accounts::{AccountRequest, BrokerSource};
 use gridhaul_sandbox::Confinement;
@@ -21,7 +22,7 @@ use crate::security::{Authorized, Opener};
 use crate::telemetry::{Logging, tell};
 use crate::wire::{receive_message, send_message};
 
-use super::authenticator::{Authenticator, Stepped};
+use super::authenticator::{self, Authenticator, Stepped};
 use super::exchanges::Exchanges;
 use super::host_certificates::HostCertificates;
 use super::messages::{
@@ -129,7 +130,14 @@ impl<'a> LoginService<'a> {
             Question::Authorize {
                 exchange,
                 requested,
-            } => self.authorize(exchange, requested, asker),
+                address,
+            } => {
+                let asked = authenticator::Asked {
+                    account: requested,
+                    address: Some(address),
+                };
+                self.authorize(exchange, asked, asker)
+            }
             Question::WithoutPassword(name) => Answer::Granted(
                 self.state()
                     .authenticator
@@ -177,6 +185,7 @@ impl<'a> LoginService<'a> {
                     Err(reason) => (Answer::Failed(reason), None),
                 };
             }
+            Question::Refused => Answer::Exchanges(self.refused()),
             Question::Reload => match self.reload() {
                 Ok(()) => Answer::Done,
                 Err(reason) => Answer::Failed(reason),
@@ -243,7 +252,12 @@ impl<'a> LoginService<'a> {
         }
     }
 
-    pub(super) fn authorize(&self, exchange: u64, requested: Option<&str>, asker: Asker) -> Answer {
+    pub(super) fn authorize(
+        &self,
+        exchange: u64,
+        asked: authenticator::Asked<'_>,
+        asker: Asker,
+    ) -> Answer {
         let State {
             config,
             authenticator,
@@ -251,7 +265,10 @@ impl<'a> LoginService<'a> {
         let Some(peer) = self.exchanges.peer(exchange, asker) else {
             return Answer::Refused("The server failed.".to_owned());
         };
-        let authorized = match authenticator.authorize(&peer, requested) {
+        let requested = asked.account;
+        let recent = self.exchanges.recent_permission(exchange, requested);
+        let known = recent.as_ref().map(|(permission, _)| permission);
+        let (authorized, permission) = match authenticator.authorize(&peer, asked, known) {
             Ok(authorized) => authorized,
             Err(reason) => {
                 // Rules and maps may have changed since the last grant.
@@ -259,9 +276,14 @@ impl<'a> LoginService<'a> {
                 return Answer::Refused(reason);
             }
         };
+        let permission = permission.map(|said| {
+            let at = recent.as_ref().map_or_else(Instant::now, |(_, at)| *at);
+            (said, at)
+        });
         let account = account_of(&authorized, &config);
         let root = account.root.clone();
-        self.exchanges.grant(exchange, asker, account, requested);
+        self.exchanges
+            .grant(exchange, asker, account, requested, permission);
         let attributes = authorized.attributes.iter();
         Answer::Authorized(Authorization {
             account: authorized.account,
@@ -301,9 +323,23 @@ impl<'a> LoginService<'a> {
         } = self.state();
         let holders = self.exchanges.holders(account);
         holders.iter().any(|holder| {
-            let authorized = authenticator.authorize(&holder.peer, holder.requested.as_deref());
-            authorized.is_ok_and(|authorized| account_of(&authorized, &config) == *account)
+            // The callout's permission holds as long as the session.
+            let asked = authenticator::Asked {
+                account: holder.requested.as_deref(),
+                address: None,
+            };
+            let authorized =
+                authenticator.authorize(&holder.peer, asked, holder.permission.as_ref());
+            authorized.is_ok_and(|(authorized, _)| account_of(&authorized, &config) == *account)
         })
+    }
+
+    /// The exchanges of served clients whom a ban list or a rule refuses now.
+    pub(super) fn refused(&self) -> Vec<u64> {
+        let authenticator = self.state().authenticator;
+        let served = self.exchanges.served().into_iter();
+        let refused = served.filter(|(_, peer)| authenticator.is_refused(peer));
+        refused.map(|(exchange, _)| exchange).collect()
     }
 
     /// Opens the configuration file for the serving process, whose account may not be allowed to read it.

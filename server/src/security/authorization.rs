@@ -22,6 +22,17 @@ pub(crate) struct Authorized {
     pub(crate) notes: Vec<String>,
 }
 
+/// The accounts of identities for rules with `map = true`.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Map<'a> {
+    /// Those of the grid-mapfile.
+    Gridmap(&'a Gridmap),
+    /// The grid-mapfile cannot be read now.
+    Unusable,
+    /// The callout has named this account for the client.
+    Named(&'a str),
+}
+
 /// The reason why an identity is refused. The text follows `530 Login incorrect. : `. For an identity without an account it
 /// is the text of globus-gridftp-server, which operators search their logs for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,13 +66,54 @@ pub(crate) enum Denied {
         /// In one-line form.
         identity: String,
     },
+    /// A ban list names the client.
+    #[error("{identity} is banned on this server")]
+    Banned {
+        /// In one-line form.
+        identity: String,
+    },
+    /// A ban list cannot be read.
+    #[error("the server cannot read its ban lists now")]
+    BansUnusable,
+    /// The grid-mapfile cannot be read.
+    #[error("the server cannot read its grid-mapfile now")]
+    MapUnusable,
+    /// The callout denies the login.
+    #[error("{identity} is not authorized by this site: {reason}")]
+    ByCallout {
+        /// In one-line form.
+        identity: String,
+        /// The callout's reason.
+        reason: String,
+    },
+    /// The callout gave no valid answer.
+    #[error("the authorization of this site does not answer; try again later")]
+    CalloutFailed,
+    /// The callout named another account than the rule that decides.
+    #[error(
+        "{identity} has no account here on which the site's authorization and the server's rules agree"
+    )]
+    OtherAccount {
+        /// In one-line form.
+        identity: String,
+    },
+    /// There is no account of a pool for the identity.
+    #[error("{identity} gets no account of the pool {pool}: {reason}")]
+    NoPoolAccount {
+        /// In one-line form.
+        identity: String,
+        /// The pool's name.
+        pool: String,
+        /// What is wrong.
+        reason: String,
+    },
 }
 
 /// Decides for an identity with the subjects of its proxies, the lowest first, and of its user (all in one-line form).
-/// `requested` is the account that the client named, if it did.
+/// `requested` is the account that the client named, if it did. The account in the result may be a pool.
 pub(super) fn decide(
     rules: &[Rule],
-    gridmap: &Gridmap,
+    map: Map<'_>,
     (identity, subjects): (&str, &[&str]),
     memberships: &[Membership],
     requested: Option<&str>,
@@ -98,9 +150,20 @@ pub(super) fn decide(
                 identity: identity.to_owned(),
             });
         };
-        let accounts = match account {
-            Some(account) => std::slice::from_ref(account),
-            None => gridmap.accounts(identity),
+        let accounts: Vec<&str> = match (account, map) {
+            (Some(account), Map::Named(named)) if account != named => {
+                return Err(Denied::OtherAccount {
+                    identity: identity.to_owned(),
+                });
+            }
+            (Some(account), _) => vec![account],
+            (None, Map::Named(named)) => vec![named],
+            (None, Map::Gridmap(gridmap)) => gridmap
+                .accounts(identity)
+                .iter()
+                .map(String::as_str)
+                .collect(),
+            (None, Map::Unusable) => return Err(Denied::MapUnusable),
         };
         // Without an entry in the grid-mapfile a later rule may match.
         let Some(first) = accounts.first() else {
@@ -110,14 +173,14 @@ pub(super) fn decide(
             None => first,
             Some(requested) => accounts
                 .iter()
-                .find(|account| *account == requested)
+                .find(|account| may_be(account, requested))
                 .ok_or_else(|| Denied::AccountNotAllowed {
                     identity: identity.to_owned(),
                     account: requested.to_owned(),
                 })?,
         };
         return Ok(Authorized {
-            account: account.clone(),
+            account: (*account).to_owned(),
             root: root.clone(),
             read_only: *read_only,
             attributes: memberships
@@ -130,6 +193,23 @@ pub(super) fn decide(
     Err(Denied::NotMapped {
         identity: identity.to_owned(),
     })
+}
+
+/// Whether the account that a client named may be this one. An account of a pool is known when it was leased.
+fn may_be(account: &str, requested: &str) -> bool {
+    match pool_of(account) {
+        Some(pool) => requested.strip_prefix(pool).is_some_and(is_number),
+        None => account == requested,
+    }
+}
+
+/// The pool that stands for an account, as `.atlas` does for `atlas001`.
+pub(super) fn pool_of(account: &str) -> Option<&str> {
+    account.strip_prefix('.')
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -154,7 +234,7 @@ mod tests {
     ) -> Result<Authorized, Denied> {
         super::decide(
             rules,
-            gridmap,
+            Map::Gridmap(gridmap),
             (identity, &[identity]),
             memberships,
             requested,
@@ -295,8 +375,15 @@ mod tests {
                 identity = '/DC=org/*'
                 account = 'grid'"
             ));
-            let decide =
-                |subjects: &[&str]| super::decide(&rules, &gridmap(), (proxy, subjects), &[], None);
+            let decide = |subjects: &[&str]| {
+                super::decide(
+                    &rules,
+                    Map::Gridmap(&gridmap()),
+                    (proxy, subjects),
+                    &[],
+                    None,
+                )
+            };
             let denied = decide(&[proxy, CAROL]).expect_err(pattern);
             assert!(matches!(denied, Denied::ByRule { .. }), "{pattern}");
         }
@@ -349,5 +436,57 @@ mod tests {
             decide(&[Rule::gridmap()], &gridmap(), ALICE, &memberships, None).expect("mapped");
         let attributes: Vec<&str> = granted.attributes.iter().map(Fqan::as_str).collect();
         assert_eq!(attributes, ["/atlas", "/atlas/de", "/cms"]);
+    }
+
+    /// Decides for Alice with another map.
+    fn decide_with(
+        rules: &[Rule],
+        map: Map<'_>,
+        requested: Option<&str>,
+    ) -> Result<String, Denied> {
+        let decided = super::decide(rules, map, (ALICE, &[ALICE]), &[], requested);
+        decided.map(|authorized| authorized.account)
+    }
+
+    #[test]
+    fn a_map_that_cannot_be_read_refuses_and_leads_to_no_later_rule() {
+        let rules = rules(RULES);
+        assert_eq!(
+            decide_with(&rules, Map::Unusable, None),
+            Err(Denied::MapUnusable)
+        );
+        let carol = super::decide(&rules, Map::Unusable, (CAROL, &[CAROL]), &[], None);
+        assert!(matches!(carol, Err(Denied::ByRule { .. })));
+    }
+
+    #[test]
+    fn an_account_of_the_callout_takes_the_place_of_the_map_only() {
+        let mapped = [Rule::gridmap()];
+        let named = Map::Named("grid07");
+        assert_eq!(decide_with(&mapped, named, None), Ok("grid07".to_owned()));
+        let other = decide_with(&mapped, named, Some("alice"));
+        assert!(matches!(other, Err(Denied::AccountNotAllowed { .. })));
+        let fixed = rules("[[authorize]]\nidentity = '*'\naccount = 'atlas'");
+        assert!(matches!(
+            decide_with(&fixed, named, None),
+            Err(Denied::OtherAccount { .. })
+        ));
+        assert!(decide_with(&fixed, Map::Named("atlas"), None).is_ok());
+        let denies = rules("[[authorize]]\nidentity = '*/CN=Alice'\ndeny = true");
+        assert!(matches!(
+            decide_with(&denies, named, None),
+            Err(Denied::ByRule { .. })
+        ));
+    }
+
+    #[test]
+    fn a_client_may_name_an_account_of_its_pool() {
+        let mapped = [Rule::gridmap()];
+        let decide = |requested| decide_with(&mapped, Map::Named(".atlas"), requested);
+        assert_eq!(decide(None), Ok(".atlas".to_owned()));
+        assert_eq!(decide(Some("atlas007")), Ok(".atlas".to_owned()));
+        for requested in [".atlas", "atlas", "atlasprd1", "atlas7x", "other7"] {
+            assert!(decide(Some(requested)).is_err(), "{requested}");
+        }
     }
 }

@@ -3,8 +3,12 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-use gridhaul_security::files::{FileError, GridmapFile, TrustDirectory, VomsDirectory};
+use gridhaul_security::bans::BanList;
+use gridhaul_security::files::{
+    BanListFile, FileError, GridmapFile, TrustDirectory, VomsDirectory,
+};
 use gridhaul_security::gridmap::Gridmap;
 use gridhaul_security::trust::TrustStore;
 use gridhaul_security::voms::VomsServers;
@@ -12,9 +16,15 @@ use tracing::{error, warn};
 
 use super::Opener;
 
+/// The interval of messages about a file that stays unusable.
+const REMIND: Duration = Duration::from_secs(60);
+
 /// A file or directory, in its last usable state.
 pub(super) trait Source: Sized {
     type Content: fmt::Debug;
+
+    /// What a failure means, for the log.
+    const FAILURE: &'static str;
 
     fn open(path: &Path, opener: &Opener) -> Result<Self, FileError>;
     fn current(&self) -> Arc<Self::Content>;
@@ -37,6 +47,8 @@ pub(super) struct Told<S: Source> {
 struct Last<S: Source> {
     content: Weak<S::Content>,
     failure: Weak<FileError>,
+    /// The time of the last message about a failure.
+    told: Option<Instant>,
 }
 
 impl<S: Source> Told<S> {
@@ -47,6 +59,7 @@ impl<S: Source> Told<S> {
             last: Mutex::new(Last {
                 content: Weak::new(),
                 failure: Weak::new(),
+                told: None,
             }),
         };
         told.current();
@@ -67,13 +80,24 @@ impl<S: Source> Told<S> {
             last.content = Arc::downgrade(&content);
             self.tell_problems();
         }
-        if let Some(failure) = self.source.failure()
-            && !std::ptr::eq(last.failure.as_ptr(), Arc::as_ptr(&failure))
-        {
-            last.failure = Arc::downgrade(&failure);
-            error!(error = %failure, "a security file cannot be read again; what was there stays in use");
+        if let Some(failure) = self.source.failure() {
+            let is_new = !std::ptr::eq(last.failure.as_ptr(), Arc::as_ptr(&failure));
+            if is_new || last.told.is_none_or(|told| told.elapsed() >= REMIND) {
+                last.failure = Arc::downgrade(&failure);
+                last.told = Some(Instant::now());
+                error!(error = %failure, "{}", S::FAILURE);
+            }
         }
         content
+    }
+
+    /// The present content, unless the file cannot be used now. Blocks on files, at most once a second.
+    pub(super) fn usable(&self) -> Result<Arc<S::Content>, Arc<FileError>> {
+        let content = self.current();
+        match self.source.failure() {
+            None => Ok(content),
+            Some(failure) => Err(failure),
+        }
     }
 
     fn tell_problems(&self) {
@@ -95,6 +119,9 @@ impl<S: Source> Told<S> {
 impl Source for TrustDirectory {
     type Content = TrustStore;
 
+    const FAILURE: &'static str =
+        "a security file cannot be read again; what was there stays in use";
+
     fn open(path: &Path, _: &Opener) -> Result<Self, FileError> {
         Self::open(path)
     }
@@ -115,8 +142,33 @@ impl Source for TrustDirectory {
     }
 }
 
+impl Source for BanListFile {
+    type Content = BanList;
+
+    const FAILURE: &'static str =
+        "a ban list cannot be used: nobody logs in with a certificate until it is repaired";
+
+    fn open(path: &Path, opener: &Opener) -> Result<Self, FileError> {
+        Self::open_with(path, Arc::new(opener.clone()))
+    }
+
+    fn current(&self) -> Arc<BanList> {
+        self.current()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn failure(&self) -> Option<Arc<FileError>> {
+        self.failure()
+    }
+}
+
 impl Source for GridmapFile {
     type Content = Gridmap;
+
+    const FAILURE: &'static str = "the grid-mapfile cannot be read: it maps nobody until it can be";
 
     fn open(path: &Path, opener: &Opener) -> Result<Self, FileError> {
         Self::open_with(path, Arc::new(opener.clone()))
@@ -137,6 +189,9 @@ impl Source for GridmapFile {
 
 impl Source for VomsDirectory {
     type Content = VomsServers;
+
+    const FAILURE: &'static str =
+        "a security file cannot be read again; what was there stays in use";
 
     fn open(path: &Path, _: &Opener) -> Result<Self, FileError> {
         Self::open(path)

@@ -3,6 +3,7 @@
 //! Programs renew certificates while the server runs, by replacing the two files one after the other. In between they do not
 //! match, and the old certificate stays in use.
 
+use std::cell::Cell;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gridhaul_security::credential::Credential;
-use gridhaul_security::files::{FileError, OpenFiles as _, read_credential_with};
+use gridhaul_security::files::{FileError, OpenFiles as _, read_encrypted_credential};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
@@ -19,6 +20,7 @@ use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use tracing::{info, warn};
 
 use super::opener::Opener;
+use super::passphrase::Passphrase;
 use crate::config::HostFiles;
 
 /// The interval of looking at the files.
@@ -29,6 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct HostCredential {
     files: HostFiles,
     opener: Opener,
+    passphrase: Passphrase,
     state: Mutex<State>,
 }
 
@@ -69,14 +72,22 @@ struct FileStamp {
 }
 
 impl HostCredential {
-    /// Reads the files.
-    pub(super) fn open(files: &HostFiles, opener: Opener) -> Result<Self, HostError> {
+    /// Reads the files. `previous` is the credential that a running server has; without one the passphrase of the key may be
+    /// asked for.
+    pub(super) fn open(
+        files: &HostFiles,
+        opener: Opener,
+        previous: Option<&Self>,
+    ) -> Result<Self, HostError> {
         let stamp = Stamp::of(files, &opener);
-        let held = read(files, &opener)?;
+        let known = previous.map(|previous| &previous.passphrase);
+        let passphrase = Passphrase::new(files.passphrase.as_deref(), known);
+        let held = read(files, &opener, &passphrase, previous.is_none())?;
         tell(&held, files, "the server's certificate was read");
         Ok(Self {
             files: files.clone(),
             opener,
+            passphrase,
             state: Mutex::new(State {
                 held,
                 stamp,
@@ -104,7 +115,7 @@ impl HostCredential {
         state.looked = now;
         let stamp = Stamp::of(&self.files, &self.opener);
         if stamp != state.stamp {
-            match read(&self.files, &self.opener) {
+            match read(&self.files, &self.opener, &self.passphrase, false) {
                 Ok(held) => {
                     tell(
                         &held,
@@ -128,9 +139,22 @@ impl HostCredential {
 }
 
 /// Reads the files, and checks that TLS accepts the credential.
-fn read(files: &HostFiles, opener: &Opener) -> Result<Arc<Credential>, HostError> {
+fn read(
+    files: &HostFiles,
+    opener: &Opener,
+    passphrase: &Passphrase,
+    may_ask: bool,
+) -> Result<Arc<Credential>, HostError> {
     let open = |path: &Path| opener.open(path);
-    let credential = read_credential_with(&files.certificates, &files.key, open)?;
+    let is_encrypted = Cell::new(false);
+    let unlock = || {
+        is_encrypted.set(true);
+        passphrase.of(&files.key, opener, may_ask)
+    };
+    let credential = read_encrypted_credential(&files.certificates, &files.key, open, unlock)?;
+    if !is_encrypted.get() {
+        passphrase.forget();
+    }
     server_config(chain(&credential), credential.key().signing_key()).map_err(|error| {
         HostError::Tls {
             path: files.certificates.clone(),
@@ -224,6 +248,7 @@ mod tests {
             let files = HostFiles {
                 certificates: directory.path().join("hostcert.pem"),
                 key: directory.path().join("hostkey.pem"),
+                passphrase: None,
             };
             let installed = Self { directory, files };
             installed.certificate(HOST[0]);
@@ -255,7 +280,7 @@ mod tests {
     #[test]
     fn a_new_certificate_is_used_when_its_key_is_there_too() {
         let installed = Installed::new();
-        let host = HostCredential::open(&installed.files, Opener::default()).expect("usable");
+        let host = HostCredential::open(&installed.files, Opener::default(), None).expect("usable");
         let opened = Instant::now();
         assert_eq!(serial(&host.current_at(opened)), [2]);
         installed.certificate(RENEWED[0]);
@@ -267,7 +292,7 @@ mod tests {
     #[test]
     fn the_files_are_looked_at_once_a_second() {
         let installed = Installed::new();
-        let host = HostCredential::open(&installed.files, Opener::default()).expect("usable");
+        let host = HostCredential::open(&installed.files, Opener::default(), None).expect("usable");
         let opened = Instant::now();
         let first = host.current_at(opened + LOOK_EVERY);
         installed.certificate(RENEWED[0]);
@@ -283,7 +308,7 @@ mod tests {
     #[test]
     fn files_that_become_unusable_leave_what_was_there() {
         let installed = Installed::new();
-        let host = HostCredential::open(&installed.files, Opener::default()).expect("usable");
+        let host = HostCredential::open(&installed.files, Opener::default(), None).expect("usable");
         let opened = Instant::now();
         installed.certificate(b"nonsense");
         assert_eq!(serial(&host.current_at(opened + LOOK_EVERY)), [2]);
@@ -295,14 +320,14 @@ mod tests {
     fn at_the_start_unusable_files_are_named() {
         let installed = Installed::new();
         installed.key(RENEWED[1]);
-        let error =
-            HostCredential::open(&installed.files, Opener::default()).expect_err("another key");
+        let error = HostCredential::open(&installed.files, Opener::default(), None)
+            .expect_err("another key");
         assert!(error.to_string().contains("hostcert.pem"), "{error}");
         installed.key(HOST[1]);
         let open_to_all = fs::Permissions::from_mode(0o644);
         fs::set_permissions(&installed.files.key, open_to_all).expect("set");
         let error =
-            HostCredential::open(&installed.files, Opener::default()).expect_err("readable");
+            HostCredential::open(&installed.files, Opener::default(), None).expect_err("readable");
         assert!(error.to_string().contains("hostkey.pem"), "{error}");
         assert!(error.to_string().contains("chmod"), "{error}");
     }

@@ -1,8 +1,9 @@
 //! The secrets and files of the process that decides logins: the host's key, the maps, the rules, the keys of delegations.
 //!
 //! The files change while the server runs. They are examined when they are needed, at most once a second, so that a new
-//! certificate, revocation list or grid-mapfile counts for the next login without a signal. If a file becomes unusable, its
-//! last content stays in use.
+//! certificate, revocation list or grid-mapfile counts for the next login without a signal. If a certificate, a trust directory
+//! or a vomsdir becomes unusable, its last content stays in use. An unusable grid-mapfile maps nobody, and an unusable ban list
+//! refuses all users with certificates.
 
 use std::io;
 use std::path::Path;
@@ -11,24 +12,32 @@ use std::time::SystemTime;
 
 use gridhaul_security::credential::Credential;
 use gridhaul_security::delegation::DelegationKeys;
-use gridhaul_security::files::{GridmapFile, TrustDirectory, VomsDirectory};
+use gridhaul_security::files::{BanListFile, GridmapFile, TrustDirectory, VomsDirectory};
+use gridhaul_security::gridmap::Gridmap;
 use gridhaul_security::name::Name;
 use gridhaul_security::tls::TlsSettings;
 use gridhaul_security::trust::Peer;
-use gridhaul_security::voms;
-use tracing::info;
+use gridhaul_security::voms::{self, Fqan, Membership, VomsError};
+use tracing::{error, info, warn};
 
+use crate::callout::{CalloutError, Claim, Permission};
 use crate::config::{self, KeyKind};
 
-use super::authorization::{self, Authorized, Denied};
+use super::authorization::{self, Authorized, Denied, Map};
 use super::files::{Source, Told};
+use super::gsi_authz::{self, GsiAuthz};
 use super::host::HostCredential;
 use super::keys::LoginKeys;
+use super::pools::Pools;
 use super::{Opener, SecurityError};
+
+/// Asks the callout about a client. The claim has no address; the function adds it.
+pub(crate) type AskCallout<'a> = &'a dyn Fn(Claim<'_>) -> Result<Permission, CalloutError>;
 
 /// Everything that decides logins with certificates.
 #[derive(Debug)]
 pub(crate) struct Identities {
+    pools: Arc<Pools>,
     host: Arc<HostCredential>,
     gsi: Option<Gsi>,
     keys: Arc<LoginKeys>,
@@ -41,6 +50,7 @@ struct Gsi {
     trust: Arc<Told<TrustDirectory>>,
     gridmap: Option<Arc<Told<GridmapFile>>>,
     vomsdir: Option<Arc<Told<VomsDirectory>>>,
+    bans: Vec<Arc<Told<BanListFile>>>,
 }
 
 impl Identities {
@@ -48,18 +58,25 @@ impl Identities {
     /// needed. `None` without a certificate.
     pub(crate) fn load(
         config: &config::Security,
+        has_callout: bool,
         opener: &Opener,
         previous: Option<&Self>,
     ) -> Result<Option<Arc<Self>>, SecurityError> {
         let Some(files) = &config.host else {
             return Ok(None);
         };
-        let host = match previous.filter(|previous| previous.host.files() == files) {
-            Some(previous) => Arc::clone(&previous.host),
-            None => Arc::new(HostCredential::open(files, opener.clone())?),
+        let running = previous.map(|previous| &previous.host);
+        let host = match running.filter(|host| host.files() == files) {
+            Some(host) => Arc::clone(host),
+            None => Arc::new(HostCredential::open(
+                files,
+                opener.clone(),
+                running.map(|host| &**host),
+            )?),
         };
         let gsi = match &config.gsi {
             Some(gsi) => {
+                tell(&gsi_authz::read(gsi, has_callout, opener)?);
                 let previous = previous.and_then(|previous| previous.gsi.as_ref());
                 Some(Gsi::load(gsi, opener, previous)?)
             }
@@ -73,7 +90,16 @@ impl Identities {
             Some(previous) => Arc::clone(&previous.keys),
             None => Arc::new(LoginKeys::new(kind)),
         };
-        Ok(Some(Arc::new(Self { host, gsi, keys })))
+        let pools = match previous {
+            Some(previous) => Arc::clone(&previous.pools),
+            None => Arc::new(Pools::new(opener.monitor())),
+        };
+        Ok(Some(Arc::new(Self {
+            pools,
+            host,
+            gsi,
+            keys,
+        })))
     }
 
     /// Begins to generate keys in advance. Must not be called before the process may have threads.
@@ -104,11 +130,13 @@ impl Identities {
     }
 
     /// The authorization of an identity. `requested` is the name after `USER`, `None` for `:globus-mapping:`. A limited
-    /// proxy counts as a full one, because clients delegate limited proxies for file transfers. Blocks on files.
+    /// proxy counts as a full one, because clients delegate limited proxies for file transfers. `callout` asks the callout, if
+    /// one is configured, about clients whom neither a ban list nor a rule refuses. Blocks on files.
     pub(crate) fn authorize(
         &self,
         peer: &Peer,
         requested: Option<&str>,
+        callout: Option<AskCallout<'_>>,
     ) -> Result<Authorized, Denied> {
         let identity = peer.identity.one_line();
         let Some(gsi) = &self.gsi else {
@@ -123,28 +151,15 @@ impl Identities {
                 proxy: proxy.one_line().to_owned(),
             });
         }
-        let (memberships, problems) = match &gsi.vomsdir {
-            Some(vomsdir) => {
-                let servers = vomsdir.current();
-                let host = self.host.current();
-                let names = host.leaf().dns_names();
-                let trust = gsi.trust.current();
-                voms::memberships(peer, &trust, &servers, names, SystemTime::now())
-            }
-            None => (Vec::new(), Vec::new()),
-        };
-        // Without a grid-mapfile there are only rules.
-        let gridmap = gsi.gridmap.as_ref();
-        let gridmap = gridmap.map(|gridmap| gridmap.current()).unwrap_or_default();
+        let (memberships, problems) = self.memberships(gsi, peer);
         let subjects: Vec<&str> = peer.subjects().map(Name::one_line).collect();
-        let decided = authorization::decide(
-            &gsi.config.rules,
-            &gridmap,
-            (identity, &subjects),
-            &memberships,
+        let client = Client {
+            identity,
+            subjects: &subjects,
+            memberships: &memberships,
             requested,
-        );
-        match decided {
+        };
+        match self.decide(gsi, &client, callout) {
             Ok(authorized) => Ok(Authorized {
                 notes: problems.iter().map(ToString::to_string).collect(),
                 ..authorized
@@ -158,9 +173,162 @@ impl Identities {
             }
         }
     }
+
+    /// Whether a ban list or a rule refuses an authenticated client now, whom it may have admitted before.
+    pub(crate) fn is_refused(&self, peer: &Peer) -> bool {
+        let Some(gsi) = &self.gsi else {
+            return true;
+        };
+        let (memberships, _) = self.memberships(gsi, peer);
+        let subjects: Vec<&str> = peer.subjects().map(Name::one_line).collect();
+        let client = Client {
+            identity: peer.identity.one_line(),
+            subjects: &subjects,
+            memberships: &memberships,
+            requested: None,
+        };
+        let denied = gsi
+            .check_bans(&client)
+            .and_then(|()| gsi.decide_by_rules(&client, gsi.map().as_map()).map(drop));
+        matches!(denied, Err(Denied::Banned { .. } | Denied::ByRule { .. }))
+    }
+
+    /// The verified memberships, and why others do not count.
+    fn memberships(&self, gsi: &Gsi, peer: &Peer) -> (Vec<Membership>, Vec<VomsError>) {
+        let Some(vomsdir) = &gsi.vomsdir else {
+            return (Vec::new(), Vec::new());
+        };
+        let servers = vomsdir.current();
+        let host = self.host.current();
+        let names = host.leaf().dns_names();
+        let trust = gsi.trust.current();
+        voms::memberships(peer, &trust, &servers, names, SystemTime::now())
+    }
+
+    fn decide(
+        &self,
+        gsi: &Gsi,
+        client: &Client<'_>,
+        callout: Option<AskCallout<'_>>,
+    ) -> Result<Authorized, Denied> {
+        gsi.check_bans(client)?;
+        let map = gsi.map();
+        let decided = gsi.decide_by_rules(client, map.as_map());
+        let decided = match callout {
+            None => decided,
+            Some(_) if matches!(decided, Err(Denied::ByRule { .. })) => decided,
+            Some(callout) => match client.ask(callout)?.account {
+                None => decided,
+                Some(account) => gsi.decide_by_rules(client, Map::Named(&account)),
+            },
+        };
+        let authorized = decided?;
+        let Some(pool) = authorization::pool_of(&authorized.account) else {
+            return Ok(authorized);
+        };
+        let account = self.pools.lease(client.identity, pool)?;
+        if client
+            .requested
+            .is_some_and(|requested| requested != account)
+        {
+            return Err(Denied::AccountNotAllowed {
+                identity: client.identity.to_owned(),
+                account: client.requested.unwrap_or_default().to_owned(),
+            });
+        }
+        Ok(Authorized {
+            account,
+            ..authorized
+        })
+    }
+}
+
+/// An authenticated client.
+struct Client<'a> {
+    identity: &'a str,
+    subjects: &'a [&'a str],
+    memberships: &'a [Membership],
+    requested: Option<&'a str>,
+}
+
+impl Client<'_> {
+    fn ask(&self, callout: AskCallout<'_>) -> Result<Permission, Denied> {
+        let attributes = self.memberships.iter();
+        let attributes = attributes.flat_map(|membership| &membership.attributes);
+        let fqans: Vec<&str> = attributes.map(Fqan::as_str).collect();
+        let claim = Claim {
+            identity: self.identity,
+            subjects: self.subjects,
+            fqans: &fqans,
+            address: None,
+            requested: self.requested,
+        };
+        callout(claim).map_err(|error| match error {
+            CalloutError::Denied(reason) => Denied::ByCallout {
+                identity: self.identity.to_owned(),
+                reason,
+            },
+            CalloutError::Failed(reason) => {
+                error!(
+                    identity = self.identity,
+                    reason, "authz-callout failed: the login is refused"
+                );
+                Denied::CalloutFailed
+            }
+        })
+    }
+}
+
+/// The grid-mapfile as it is now.
+enum CurrentMap {
+    Usable(Arc<Gridmap>),
+    Unusable,
+}
+
+impl CurrentMap {
+    fn as_map(&self) -> Map<'_> {
+        match self {
+            Self::Usable(gridmap) => Map::Gridmap(gridmap),
+            Self::Unusable => Map::Unusable,
+        }
+    }
 }
 
 impl Gsi {
+    /// Without a grid-mapfile there are only rules.
+    fn map(&self) -> CurrentMap {
+        match &self.gridmap {
+            None => CurrentMap::Usable(Arc::default()),
+            Some(file) => file
+                .usable()
+                .map_or(CurrentMap::Unusable, CurrentMap::Usable),
+        }
+    }
+
+    fn check_bans(&self, client: &Client<'_>) -> Result<(), Denied> {
+        for file in &self.bans {
+            let list = file.usable().map_err(|_| Denied::BansUnusable)?;
+            if let Some(line) = list.line_about(client.subjects, client.memberships) {
+                let (identity, list) = (client.identity, file.path().display());
+                info!(identity, %list, line, "the client is banned");
+                return Err(Denied::Banned {
+                    identity: identity.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn decide_by_rules(&self, client: &Client<'_>, map: Map<'_>) -> Result<Authorized, Denied> {
+        authorization::decide(
+            &self.config.rules,
+            map,
+            (client.identity, client.subjects),
+            client.memberships,
+            client.requested,
+        )
+    }
+
     fn load(
         config: &config::Gsi,
         opener: &Opener,
@@ -182,12 +350,36 @@ impl Gsi {
             }
             None => None,
         };
+        let mut bans = Vec::new();
+        for path in &config.ban_lists {
+            let previous =
+                previous.and_then(|gsi| gsi.bans.iter().find(|list| list.path() == path));
+            bans.push(read("ban-list", path, opener, previous)?);
+        }
         Ok(Self {
             config: config.clone(),
             trust,
             gridmap,
             vomsdir,
+            bans,
         })
+    }
+}
+
+fn tell(authz: &GsiAuthz) {
+    match authz {
+        GsiAuthz::NoCallouts => {}
+        GsiAuthz::Replaced(line) => info!(
+            file = %line.path.display(),
+            line = line.number,
+            "authz-callout takes the place of the callout in gsi-authz.conf"
+        ),
+        GsiAuthz::Ignored(line) => warn!(
+            file = %line.path.display(),
+            line = line.number,
+            callout = line.text,
+            "a callout is ignored (ignore-gsi-authz): users whom it bans may get in"
+        ),
     }
 }
 

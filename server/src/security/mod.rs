@@ -6,12 +6,15 @@
 
 mod authorization;
 mod files;
+mod gsi_authz;
 mod handshakes;
 mod host;
 mod identities;
 mod inventory;
 mod keys;
 mod opener;
+mod passphrase;
+mod pools;
 #[cfg(test)]
 mod tests;
 
@@ -29,12 +32,15 @@ use crate::config;
 use handshakes::Handshakes;
 
 pub(crate) use authorization::Authorized;
+pub use gsi_authz::GsiAuthzError;
+pub(crate) use gsi_authz::{GsiAuthz, read as read_gsi_authz};
 pub(crate) use handshakes::{HandshakePermit, HandshakeRefusal};
 pub use host::HostError;
 pub(crate) use host::{chain, server_config};
-pub(crate) use identities::Identities;
+pub(crate) use identities::{AskCallout, Identities};
 pub(crate) use inventory::{DelegatedMark, Inventory};
 pub(crate) use opener::Opener;
+pub(crate) use passphrase::Passphrase;
 
 /// What the side that talks to clients knows.
 #[derive(Debug)]
@@ -69,6 +75,9 @@ pub enum SecurityError {
         /// What is wrong.
         error: FileError,
     },
+    /// Callouts of globus-gridftp-server would be ignored.
+    #[error(transparent)]
+    GsiAuthz(#[from] GsiAuthzError),
 }
 
 impl Security {

@@ -22,6 +22,11 @@ impl Opener {
     pub(crate) fn new(monitor: Option<Arc<Monitor>>) -> Self {
         Self(monitor)
     }
+
+    /// The monitor, if there is one.
+    pub(super) fn monitor(&self) -> Option<Arc<Monitor>> {
+        self.0.clone()
+    }
 }
 
 impl Opener {

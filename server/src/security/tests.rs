@@ -49,11 +49,15 @@ impl Site {
             host: Some(HostFiles {
                 certificates: path("host.pem"),
                 key: path("host.key"),
+                passphrase: None,
             }),
             gsi: Some(config::Gsi {
                 trust: path("certificates"),
                 gridmap: Some(path("grid-mapfile")),
                 vomsdir: None,
+                ban_lists: Vec::new(),
+                gsi_authz: PathBuf::from("/nonexistent"),
+                ignore_gsi_authz: false,
                 rules: vec![Rule::gridmap()],
                 allow_independent_proxies: false,
                 delegation_keys: KeyKind::Ec,
@@ -72,7 +76,7 @@ impl Site {
         &self,
         previous: Option<&Identities>,
     ) -> Result<Option<Arc<Identities>>, SecurityError> {
-        Identities::load(&self.config, &Opener::default(), previous)
+        Identities::load(&self.config, false, &Opener::default(), previous)
     }
 
     fn identities(&self) -> Arc<Identities> {
@@ -98,7 +102,7 @@ fn an_identity_may_use_the_accounts_that_it_is_mapped_to() {
     let identities = Site::new().identities();
     let alice = alice(&identities);
     let account = |requested| {
-        let authorized = identities.authorize(&alice, requested);
+        let authorized = identities.authorize(&alice, requested, None);
         authorized.map(|authorized| authorized.account)
     };
     assert_eq!(account(None), Ok("alice".to_owned()));
@@ -137,7 +141,7 @@ fn a_reload_reads_new_files_and_keeps_what_the_server_may_not_read_again() {
     site.config.gsi.as_mut().expect("configured").gridmap = Some(map.clone());
     let reloaded = site.load(Some(&running)).expect("usable").expect("there");
     let alice = alice(&reloaded);
-    let authorized = reloaded.authorize(&alice, None).expect("mapped");
+    let authorized = reloaded.authorize(&alice, None, None).expect("mapped");
     assert_eq!(authorized.account, "bob");
     assert!(Arc::ptr_eq(&running.host(), &reloaded.host()));
 

@@ -9,18 +9,24 @@ mod takeover;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::{Instant, SystemTime};
 
+use tokio::sync::mpsc;
+
+use crate::admin::{Doors, Facts, MetricsSite, Order};
 use crate::checksum_key;
 use crate::config::Config;
 use crate::drivers;
 use crate::handover::{Front, Kept, Link, Serving};
 use crate::login::LoginBackend;
 use crate::passwords::Grant;
+use crate::privileges;
 use crate::session::{LocalUser, Session};
 use crate::shared::{Settings, Shared};
 use crate::shutdown::Shutdown;
+use crate::status::ProcessStatus;
 use crate::storages::Storages;
-use crate::telemetry::{FrontCounts, Journal, TransferLog, respond, watch_lateness};
+use crate::telemetry::{FrontCounts, Journal, TransferLog, watch_lateness};
 
 pub(crate) use sockets::{listen, listen_everywhere};
 pub use start_error::StartError;
@@ -34,6 +40,8 @@ pub struct PreparedServer {
     listeners: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
     metrics: Option<(TcpListener, SocketAddr)>,
+    admin: Doors,
+    processes: Vec<ProcessStatus>,
     /// The clients that the front process hands over, if this process does not listen.
     serving: Option<Serving>,
 }
@@ -46,6 +54,8 @@ pub struct Server {
     front: Option<Front>,
     addresses: Vec<SocketAddr>,
     metrics_address: Option<SocketAddr>,
+    admin_address: Option<SocketAddr>,
+    orders: mpsc::Receiver<Order>,
 }
 
 impl PreparedServer {
@@ -75,6 +85,9 @@ impl PreparedServer {
     ) -> Result<Self, StartError> {
         let counts = serving.counts;
         let mut server = Self::with(config, backend, addresses, Some(counts))?;
+        server
+            .admin
+            .and_default_socket(&server.shared.settings().config);
         server.serving = Some(serving);
         Ok(server)
     }
@@ -101,8 +114,16 @@ impl PreparedServer {
             listeners,
             addresses: Vec::new(),
             metrics: None,
+            admin: Doors::default(),
+            processes: Vec::new(),
             serving: None,
         })
+    }
+
+    /// Tells the administrator of the other processes of the server.
+    #[must_use]
+    pub(crate) fn beside(self, processes: Vec<ProcessStatus>) -> Self {
+        Self { processes, ..self }
     }
 
     /// Hands all clients over by this link.
@@ -120,6 +141,8 @@ impl PreparedServer {
     ) -> Result<Self, StartError> {
         let registry = drivers::registry();
         let metrics = config.metrics_listen.map(listen_and_tell).transpose()?;
+        let admin = config.admin.listen.map(listen_and_tell).transpose()?;
+        let admin = Doors::prepare(&config.admin, admin)?;
         let storages =
             Storages::open(&config, backend.brokers()).map_err(|error| StartError::Root {
                 root: config.root.clone(),
@@ -155,6 +178,8 @@ impl PreparedServer {
             listeners: Vec::new(),
             addresses,
             metrics,
+            admin,
+            processes: Vec::new(),
             serving: None,
         })
     }
@@ -202,10 +227,17 @@ impl PreparedServer {
         }
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = self.metrics {
-            let shared = Arc::clone(&self.shared);
-            let page = move || shared.journal.metrics.page(&shared.snapshot());
-            tokio::spawn(respond(in_runtime(listener)?, page, shutdown.watch()));
+            MetricsSite::open(listener, &self.shared)?;
         }
+        let admin_address = self.admin.address();
+        let facts = Facts {
+            started: SystemTime::now(),
+            begun: Instant::now(),
+            user: privileges::account(),
+            listening: self.addresses.clone(),
+            processes: self.processes,
+        };
+        let orders = self.admin.open(&self.shared, facts, shutdown.view())?;
         let front = match self.serving {
             Some(serving) => Some(takeover::start(
                 serving,
@@ -220,6 +252,8 @@ impl PreparedServer {
             front,
             addresses: self.addresses,
             metrics_address,
+            admin_address,
+            orders,
         })
     }
 }
@@ -233,6 +267,29 @@ impl Server {
     /// The address of the page of metrics, if it is configured.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
+    }
+
+    /// The address of the administration page, if it is configured.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
+    }
+
+    /// The next order of an administrator; `None` if there cannot be any.
+    pub(crate) async fn next_order(&mut self) -> Option<Order> {
+        self.orders.recv().await
+    }
+
+    /// Stops accepting, and ends sessions that are idle. The server stays, for the transfers and the administrator.
+    pub(crate) fn stop_accepting(&self) {
+        if let Some(front) = &self.front {
+            front.drain();
+        }
+        self.shutdown.drain();
+    }
+
+    /// Notes another level of the log, which a reload replaces.
+    pub(crate) fn note_log_level(&self, level: &str) {
+        self.shared.note_log_level(level);
     }
 
     /// The configuration that new sessions get.
@@ -261,6 +318,7 @@ impl Server {
         settings.start().map_err(StartError::Threads)?;
         self.shared.replace(settings);
         self.shared.take_inventory();
+        self.shared.end_refused();
         match &self.shared.journal.transfer_log {
             Some(log) => {
                 log.reopen(self.shared.backend.logs())

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use gridhaul_storage::StorageError;
 
+use crate::admin::AdminError;
 use crate::checksum_key::ChecksumKeyError;
 use crate::shared::SettingsError;
 
@@ -39,6 +40,9 @@ pub enum StartError {
         /// The underlying OS error.
         error: io::Error,
     },
+    /// The administration interface cannot be used.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Threads(io::Error),

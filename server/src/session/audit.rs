@@ -9,28 +9,10 @@ use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_protocol::reply::Reply;
 
 use super::end::End;
+use super::namespace::FirstHalves;
 use super::parts::Session;
-use super::replies::is_server_fault;
 use super::user::User;
 use crate::telemetry::{Event, FileOperation};
-use gridhaul_storage::StorageError;
-
-/// Why a command failed, in more detail than its reply.
-#[derive(Debug, Clone)]
-pub(super) struct Failure {
-    pub(super) text: String,
-    /// The server is to blame.
-    pub(super) is_fault: bool,
-}
-
-impl From<&StorageError> for Failure {
-    fn from(error: &StorageError) -> Self {
-        Self {
-            text: error.to_string(),
-            is_fault: is_server_fault(error),
-        }
-    }
-}
 
 /// A command that gets a record.
 #[derive(Debug, Default)]
@@ -40,13 +22,6 @@ pub(super) struct Attempt {
     to: Option<String>,
     value: Option<String>,
     is_transfer: bool,
-}
-
-/// The halves of commands that come in two: `RNFR` and `SITE SYMLINKFROM`.
-#[derive(Debug, Default)]
-pub(super) struct FirstHalves {
-    pub(super) renamed: Option<RemotePath>,
-    pub(super) linked: Option<PathArgument>,
 }
 
 impl Attempt {

@@ -108,7 +108,11 @@ impl Conduct {
     /// Counts a session that ended without a login against the client's network.
     pub(super) fn penalize_end(&self, end: &End) {
         let misconduct = match end {
-            End::Shutdown | End::Displaced | End::TryLater(_) | End::NotServed => None,
+            End::Shutdown
+            | End::Administrator
+            | End::Displaced
+            | End::TryLater(_)
+            | End::NotServed => None,
             _ if self.sent_garbage => Some(Misconduct::Garbage),
             End::Idle => Some(Misconduct::Timeout),
             // Refused logins were counted at once.

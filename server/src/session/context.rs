@@ -8,9 +8,11 @@ use gridhaul_shares::Source;
 use rustls::ServerConfig;
 use tokio::time::Instant;
 
-use super::audit::Failure;
 use super::control::Control;
+use super::end::End;
+use super::failure::Failure;
 use crate::config::Config;
+use crate::live::SessionEntry;
 use crate::login::Logins;
 use crate::shared::Settings;
 use crate::shared::Shared;
@@ -24,6 +26,8 @@ pub(super) struct Context {
     /// The server's settings when the session began, or at the last `REIN`.
     pub(super) settings: Settings,
     pub(super) phase: PhaseWatch,
+    /// The session in the table for administrators.
+    pub(super) live: SessionEntry,
     /// The number of the session in the log.
     pub(super) id: u64,
     /// The client's address, as IPv4 if it is an IPv4-mapped one.
@@ -46,6 +50,7 @@ impl Context {
     ) -> Self {
         Self {
             settings: shared.settings(),
+            live: shared.live.session(id, peer),
             shared,
             phase,
             id,
@@ -53,6 +58,14 @@ impl Context {
             local: local.ip().to_canonical(),
             failure: None,
             connected: Instant::now(),
+        }
+    }
+
+    /// Why the session ends after its phase was reached.
+    pub(super) fn end_of_phase(&self) -> End {
+        match self.phase.is_refused() {
+            true => End::Refused,
+            false => End::Shutdown,
         }
     }
 
@@ -70,6 +83,7 @@ impl Context {
     }
 
     pub(super) fn publish(&self, event: &Event<'_>) {
+        self.live.observe(event);
         self.shared.journal.publish(event);
     }
 

@@ -42,6 +42,11 @@ pub(super) enum End {
     Displaced,
     #[error("the server is shutting down")]
     Shutdown,
+    #[error("ended by the administrator")]
+    Administrator,
+    /// A ban list or a rule refuses the client since a reload.
+    #[error("the user is refused since the configuration was read again")]
+    Refused,
     #[error("the control connection failed: {0}")]
     Network(#[from] io::Error),
 }
@@ -71,6 +76,14 @@ impl End {
             Self::Displaced => Some(Reply::new(
                 421,
                 "Service busy: too many clients have not logged in. Please try again later. Closing control connection.",
+            )),
+            Self::Administrator => Some(Reply::new(
+                421,
+                "Session ended by the administrator: closing control connection.",
+            )),
+            Self::Refused => Some(Reply::new(
+                421,
+                "Access was withdrawn: closing control connection.",
             )),
             Self::Shutdown => Some(Reply::new(
                 421,

@@ -29,6 +29,7 @@ mod control;
 mod data;
 mod dispatch;
 mod end;
+mod failure;
 mod features;
 mod files;
 mod foreign;
@@ -46,6 +47,7 @@ mod replies;
 mod run;
 mod security;
 mod transfer;
+mod unfinished;
 mod user;
 
 pub(crate) use control::Stream;

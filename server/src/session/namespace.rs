@@ -1,7 +1,7 @@
 //! Commands that change names, directories and attributes of files.
 
 use gridhaul_protocol::command::{Command, FileMode, SiteCommand, Text};
-use gridhaul_protocol::path::PathArgument;
+use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::time::TimeValue;
 use gridhaul_storage::{FileKind, StorageError};
@@ -9,10 +9,10 @@ use gridhaul_transfer::Relabel;
 use jiff::Timestamp;
 use rustix::io::Errno;
 
-use super::audit::FirstHalves;
 use super::call::Call;
 use super::end::End;
 use super::replies;
+use super::unfinished;
 
 #[derive(Debug)]
 pub(super) enum NamespaceCommand {
@@ -54,11 +54,17 @@ pub(super) enum NamespaceCommand {
     SymlinkTo(PathArgument),
 }
 
+/// The first halves of commands that come in two, `RNFR` and `SITE SYMLINKFROM`, for audit records.
+#[derive(Debug, Default)]
+pub(super) struct FirstHalves {
+    pub(super) renamed: Option<RemotePath>,
+    pub(super) linked: Option<PathArgument>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Namespace {
     /// Why the last `RNFR` failed.
     rename_refusal: Option<StorageError>,
-    /// For audit records.
     pub(super) halves: FirstHalves,
 }
 
@@ -94,8 +100,9 @@ impl Namespace {
                 .await
             }
             NamespaceCommand::RemoveFile(path) => {
-                call.on_path(Some(&path), |files, path| {
-                    files.storage.remove_file(path.as_path())?;
+                let uploads = call.user.uploads;
+                call.on_path(Some(&path), move |files, path| {
+                    unfinished::remove_file(&*files.storage, path.as_path(), uploads)?;
                     Ok(replies::ok())
                 })
                 .await

@@ -155,6 +155,7 @@ impl Session {
             // The login timeout starts again only after a login.
             context.connected = Instant::now();
             conduct.log_out();
+            context.live.log_out();
         }
         security.forget_agreed();
         login.reset();

@@ -30,6 +30,11 @@ pub(crate) fn aborted_early() -> Reply {
     Reply::new(426, "Aborted before it began.")
 }
 
+/// An administrator has ended a transfer that waited.
+pub(crate) fn ended_early() -> Reply {
+    Reply::new(426, "Command failed. : ended by the administrator")
+}
+
 /// Clients ignore unknown replies of 1yz. It shows people and proxies that the connection is alive.
 pub(crate) fn queued(ahead: usize) -> Reply {
     Reply::new(120, format!("Transfer queued; {ahead} ahead."))
@@ -100,6 +105,9 @@ pub(crate) fn wrong_checksum(computed: &str, expected: &str) -> Reply {
 
 /// A transfer of a file failed.
 pub(crate) fn transfer_error(error: &TransferError) -> Reply {
+    if let TransferError::Peer(PeerError::WrongChecksum { computed, expected }) = error {
+        return wrong_checksum(computed, expected);
+    }
     let code = transfer_code(error);
     let (first, details) = match error {
         TransferError::Open { path, error } => (
@@ -267,7 +275,9 @@ fn transfer_code(error: &TransferError) -> u16 {
             CancelReason::Abort
             | CancelReason::ControlChannelLost
             | CancelReason::Stalled
-            | CancelReason::Shutdown,
+            | CancelReason::Shutdown
+            | CancelReason::Administrator
+            | CancelReason::Replaced,
         ) => 426,
         TransferError::Peer(_) => 500,
     }

@@ -1,6 +1,7 @@
 //! The life of a session: greeting, commands, and the end.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -11,10 +12,14 @@ use super::parts::Session;
 use super::security::HANDSHAKE_ABORTED;
 use crate::handover::Handed;
 use crate::shutdown::Phase;
+use crate::status::Activity;
 use crate::telemetry::Event;
 
 /// Replies are collected while more commands wait, up to this number of bytes.
 const UNSENT_BYTES: usize = 16 * 1024;
+
+/// A session that an administrator ends has this time to finish its command, and to send the reply of a transfer.
+const LAST_COMMAND: Duration = Duration::from_secs(5);
 
 impl Session {
     /// Serves the client until the session ends.
@@ -34,21 +39,30 @@ impl Session {
 
     /// Logs in the client that the front process hands over, and serves it until the session ends.
     pub(crate) async fn run_handed(mut self, stream: TcpStream, handed: Handed) {
-        let end = match self.take_over(stream, handed).await {
-            Ok(()) => match self.serve().await {
-                Ok(never) => match never {},
-                Err(end) => end,
-            },
-            Err(end) => end,
+        let expelled = expelled(self.context.live.ended());
+        let end = tokio::select! {
+            Err(end) = self.take_over_and_serve(stream, handed) => end,
+            () = expelled => End::Administrator,
         };
         self.finish(end).await;
     }
 
+    async fn take_over_and_serve(
+        &mut self,
+        stream: TcpStream,
+        handed: Handed,
+    ) -> Result<Infallible, End> {
+        self.take_over(stream, handed).await?;
+        self.serve().await
+    }
+
     async fn run_from_greeting(mut self) {
         let displaced = self.conduct.displaced();
+        let expelled = expelled(self.context.live.ended());
         let end = tokio::select! {
             Err(end) = self.greet_and_serve() => end,
             () = displaced => End::Displaced,
+            () = expelled => End::Administrator,
         };
         self.finish(end).await;
     }
@@ -63,7 +77,9 @@ impl Session {
         loop {
             let request = self.next_request().await?;
             // The state of a command is on the heap while it is carried out, so that idle sessions are small.
+            self.context.live.note(Activity::Command);
             Box::pin(self.execute(request)).await?;
+            self.context.live.note(Activity::Idle);
             if self.control.unsent_bytes() > UNSENT_BYTES {
                 self.control.flush().await?;
             }
@@ -73,6 +89,9 @@ impl Session {
     /// Waits for the next command, and sends the replies to those before it.
     async fn next_request(&mut self) -> Result<Request, End> {
         loop {
+            if self.context.live.is_ended() {
+                return Err(End::Administrator);
+            }
             if let Some(request) = self.control.take() {
                 return Ok(request);
             }
@@ -91,7 +110,8 @@ impl Session {
             };
             tokio::select! {
                 received = self.control.receive() => received?,
-                () = self.context.phase.reached(Phase::Draining) => return Err(End::Shutdown),
+                () = self.context.phase.reached(Phase::Draining) => return Err(self.context.end_of_phase()),
+                () = self.context.live.ended() => return Err(End::Administrator),
                 () = tokio::time::sleep_until(deadline) => return Err(End::Idle),
             }
         }
@@ -149,4 +169,10 @@ impl Session {
             control.close().await;
         }
     }
+}
+
+/// Completes some time after an administrator has ended the session.
+async fn expelled(ended: impl Future<Output = ()>) {
+    ended.await;
+    tokio::time::sleep(LAST_COMMAND).await;
 }

@@ -10,7 +10,7 @@ use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_security::voms::Fqan;
 use gridhaul_shares::Source;
 use gridhaul_storage::StorageError;
-use gridhaul_transfer::NodeSession;
+use gridhaul_transfer::{NodeSession, UploadName};
 use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
@@ -70,6 +70,8 @@ pub(super) struct User {
     pub(super) directory: RemotePath,
     /// Counts the delegated credential while the client is logged in.
     pub(super) _delegated: Option<DelegatedMark>,
+    /// The name of uploads until they are complete.
+    pub(super) uploads: UploadName,
 }
 
 /// A home directory as a path of the session; the root if it cannot be one.

@@ -10,16 +10,20 @@ use gridhaul_shares::Pool;
 use gridhaul_stack::Registry;
 use gridhaul_storage::ChecksumKey;
 use gridhaul_transfer::{DataNode, LocalNode, NodeConfig};
+use tokio::sync::watch;
+use tracing::warn;
 
 use crate::admission::{Connections, Room, Workers};
 use crate::config::{Config, Limits};
 use crate::handover::Link;
 use crate::in_place::InPlace;
+use crate::live::Live;
 use crate::login::LoginBackend;
 use crate::machine;
 use crate::own_addresses::OwnAddresses;
 use crate::passwords::Verifier;
 use crate::security::Inventory;
+use crate::shutdown::Refused;
 use crate::storages::Storages;
 use crate::telemetry::{Journal, Snapshot, log_lines_lost};
 use crate::threads::Threads;
@@ -52,9 +56,13 @@ pub(crate) struct Shared {
     pub(crate) journal: Journal,
     /// When certificates and lists end.
     pub(crate) inventory: Arc<Inventory>,
+    /// Sessions and transfers, for administrators.
+    pub(crate) live: Arc<Live>,
     /// In the front process: the connection to the serving process.
     pub(crate) link: OnceLock<Arc<Link>>,
     pub(crate) host: String,
+    /// Clients that are served and were found to be refused at the last reload.
+    pub(crate) refused: watch::Sender<Refused>,
     sessions: AtomicU64,
 }
 
@@ -100,8 +108,10 @@ impl Shared {
             backend,
             journal,
             inventory: Arc::default(),
+            live: Arc::default(),
             link: OnceLock::new(),
             host: machine::host_name(),
+            refused: watch::Sender::default(),
             sessions: AtomicU64::new(0),
         }
     }
@@ -174,6 +184,28 @@ impl Shared {
             self.inventory
                 .refresh(security, (&host.certificates, &chain));
         }
+    }
+
+    /// Notes another level of the log.
+    pub(crate) fn note_log_level(&self, level: &str) {
+        let mut settings = self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut config = Config::clone(&settings.config);
+        config.log.level = level.to_owned();
+        config.keys.note("log-level", level);
+        settings.config = Arc::new(config);
+    }
+
+    /// Ends the sessions of clients with certificates whom a ban list or a rule refuses now.
+    pub(crate) fn end_refused(&self) {
+        let refused = self.backend.refused();
+        if !refused.is_empty() {
+            let sessions = refused.len();
+            warn!(sessions, "sessions of users who are refused now are ended");
+        }
+        self.refused.send_replace(Arc::new(refused));
     }
 
     /// The present values for the page of metrics.

@@ -68,6 +68,9 @@ pub enum LoggingError {
         /// The underlying OS error.
         error: io::Error,
     },
+    /// The journal has no file.
+    #[error("log-format 'journald' and log-file exclude each other: leave one of them out")]
+    JournalAndFile,
     /// The level is not valid.
     #[error("log-level '{level}': {error}")]
     Level {
@@ -131,6 +134,15 @@ impl Logging {
         log_file.and(audit)
     }
 
+    /// Applies other rules.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be parsed or applied.
+    pub(crate) fn set_level(&self, level: &str) -> Result<(), LoggingError> {
+        Ok(self.filter.reload(rules(level)?)?)
+    }
+
     /// Continues with files that another process has opened, and applies the rules in `log`.
     ///
     /// # Errors
@@ -163,6 +175,7 @@ type Lines = Box<dyn Layer<Registry> + Send + Sync>;
 fn lines(format: LogFormat, file: Option<Arc<AppendFile>>) -> Result<Lines, LoggingError> {
     let is_journal = file.is_none() && journald::is_standard_error();
     match format {
+        LogFormat::Journald if file.is_some() => return Err(LoggingError::JournalAndFile),
         LogFormat::Journald => {
             let journal = Journal::connect();
             let journal = journal.map_err(|(path, error)| LoggingError::Journal { path, error })?;

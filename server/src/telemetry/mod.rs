@@ -25,6 +25,6 @@ pub(crate) use journal::Journal;
 pub(crate) use lateness::watch_lateness;
 pub use logging::LoggingError;
 pub(crate) use logging::{LogFiles, Logging, log_lines_lost};
-pub(crate) use metrics::{ExpirySummary, Snapshot, respond};
+pub(crate) use metrics::{ExpirySummary, Snapshot};
 pub(crate) use repeats::tell;
 pub(crate) use transfer_log::TransferLog;

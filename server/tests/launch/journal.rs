@@ -144,4 +144,11 @@ fn a_journal_that_is_not_there_is_an_error_with_its_path() {
         error.contains("journald") && error.contains("missing"),
         "{error}"
     );
+    let file = root.path().join("log");
+    let error = crate::program::fails(
+        command(&root, &missing)
+            .args(["--log-format", "journald", "--log-file"])
+            .arg(file),
+    );
+    assert!(error.contains("exclude each other"), "{error}");
 }

@@ -12,8 +12,11 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gridhaul-server"));
     for variable in [
+        "CREDENTIALS_DIRECTORY",
         "GLOBUS_TCP_PORT_RANGE",
         "GRIDMAP",
+        "GRIDMAPDIR",
+        "GSI_AUTHZ_CONF",
         "SSH_CONNECTION",
         "X509_CERT_DIR",
         "X509_USER_CERT",

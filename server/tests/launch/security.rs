@@ -30,7 +30,7 @@ impl Site {
         site
     }
 
-    fn install(&self, sample: &str, name: &str) {
+    pub(crate) fn install(&self, sample: &str, name: &str) {
         let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/security/samples");
         fs::copy(samples.join(sample), self.path(name)).expect("copied");
         let mode = if name.ends_with(".key") { 0o600 } else { 0o644 };
@@ -38,11 +38,11 @@ impl Site {
         fs::set_permissions(self.path(name), mode).expect("set");
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).to_str().expect("UTF-8").to_owned()
     }
 

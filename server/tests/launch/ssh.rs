@@ -285,3 +285,36 @@ fn settings_about_logging_in_mean_nothing_to_it() {
     assert!(session.ask("PASS x").starts_with("230 "));
     assert_eq!(session.finish(), "");
 }
+
+#[test]
+fn the_recipe_of_the_documentation_works_when_it_is_pasted() {
+    let page = include_str!("../../../docs/operators/accounts.md");
+    let section = page.split("\n## sshftp\n").nth(1).expect("a section");
+    let recipe = section.split("```sh\n").nth(1).expect("a block");
+    let recipe = recipe.split("```").next().expect("its end");
+    let home = public_directory();
+    let program = Path::new(env!("CARGO_BIN_EXE_gridhaul-server"));
+    let programs = program.parent().expect("absolute").display();
+    let pasted = Command::new("sh")
+        .args(["-c", recipe])
+        .env("HOME", home.path())
+        .env("PATH", format!("{programs}:/usr/bin:/bin"))
+        .output()
+        .expect("started");
+    let said = String::from_utf8_lossy(&pasted.stdout);
+    assert!(
+        said.starts_with("220 ") && said.contains("\n221 "),
+        "{pasted:?}"
+    );
+    // sshd gives the script neither the directory nor the PATH of the person who installed it.
+    let script = home.path().join(".globus/sshftp");
+    let mut session = Session::logged_in_to(
+        Command::new(script)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("SSH_CONNECTION", "127.0.0.1 50000 127.0.0.1 22")
+            .current_dir("/"),
+    );
+    assert!(session.ask("PWD").starts_with("257 "));
+    assert!(session.ask("QUIT").starts_with("221 "));
+}

@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use gridhaul_server::config::Seconds;
+
 use crate::client::{Client, send_block, send_end};
 use crate::served::Served;
 
@@ -168,7 +170,7 @@ fn markers_come_at_the_pace_that_the_client_sets() {
 
 #[test]
 fn a_transfer_that_does_not_move_is_ended() {
-    let served = Served::with(|settings| settings.stall_timeout = Some(1));
+    let served = Served::with(|settings| settings.stall_timeout = Some(Seconds(1)));
     let (mut client, _data) = storing(&served);
     let text = client.expect_reply(426);
     assert!(text.contains("stalled"), "{text}");
@@ -177,7 +179,7 @@ fn a_transfer_that_does_not_move_is_ended() {
 
 #[test]
 fn idle_sessions_are_closed_and_transfers_are_not_idle() {
-    let served = Served::with(|settings| settings.idle_timeout = Some(1));
+    let served = Served::with(|settings| settings.idle_timeout = Some(Seconds(1)));
     let (mut client, data) = storing(&served);
     let mut idle = served.anonymous();
     idle.expect_reply(421);
@@ -260,7 +262,7 @@ fn shutting_down_closes_idle_sessions_and_lets_transfers_finish() {
 
 #[test]
 fn transfers_that_take_too_long_are_cancelled_at_the_end() {
-    let mut served = Served::with(|settings| settings.grace = Some(0));
+    let mut served = Served::with(|settings| settings.grace = Some(Seconds(0)));
     let (mut client, _data) = storing(&served);
     let ended = served.begin_shutdown();
     let text = client.expect_reply(426);

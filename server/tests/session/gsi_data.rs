@@ -10,6 +10,7 @@ use gridhaul_protocol::stack::StackSpec;
 use gridhaul_security::credential::Credential;
 use gridhaul_security::tls::TlsVersions;
 use gridhaul_security::trust::TrustStore;
+use gridhaul_server::config::Seconds;
 use gridhaul_stack::{
     Body, Cancel, Channel, ConnectError, Operation, Received, Registry, SocketOptions, Stack,
 };
@@ -147,7 +148,7 @@ fn data_is_private_with_prot_p_and_prot_s() {
 
 #[test]
 fn somebody_else_gets_no_data() {
-    let served = served_with(|settings| settings.data_timeout = Some(2));
+    let served = served_with(|settings| settings.data_timeout = Some(Seconds(2)));
     served.write("file", "content");
     let mut alice = logged_in(&served, "alice");
     let address = passive(&mut alice);

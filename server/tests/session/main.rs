@@ -21,3 +21,4 @@ mod standard;
 mod tls;
 mod transfers;
 mod trust;
+mod uploads;

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use gridhaul_server::config::Seconds;
 use rustix::net::RecvFlags;
 
 use crate::client::Client;
@@ -105,7 +106,7 @@ fn rein_takes_the_session_back_to_its_beginning() {
 
 #[test]
 fn rein_does_not_give_strangers_more_time() {
-    let served = Served::with(|settings| settings.login_timeout = Some(1));
+    let served = Served::with(|settings| settings.login_timeout = Some(Seconds(1)));
     let mut client = served.greeted();
     let begun = Instant::now();
     // Whether the server waits for a command at that moment or not, the limit comes.

@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 
+use gridhaul_server::config::Seconds;
+
 use crate::client::{receive_blocks, send_block, send_end};
 use crate::served::Served;
 
@@ -187,7 +189,7 @@ fn a_port_where_nobody_listens_is_an_error() {
 
 #[test]
 fn nobody_waits_for_ever_for_a_data_connection() {
-    let served = Served::with(|settings| settings.data_timeout = Some(1));
+    let served = Served::with(|settings| settings.data_timeout = Some(Seconds(1)));
     served.write("file", "x");
     let mut client = served.anonymous();
     client.expect("PASV", 227);

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! PosixStorage ──> open, direct     regular files, read and written
+//!      │     └───> upload           unfinished uploads
 //!      │     └───> list, remove     directories
 //!      └─────────> facts, accounts  metadata
 //! all of them ───> resolve ──> place, rules
@@ -21,6 +22,7 @@ mod remove;
 mod reopen;
 mod resolve;
 mod rules;
+mod upload;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +35,9 @@ pub use self::accounts::group_number;
 use self::facts::{AccessCheck, View};
 use self::list::Listing;
 use self::resolve::{Root, path_of};
-use crate::{DirectoryStream, Metadata, OpenedFile, Storage, StorageError, WriteMode};
+use crate::{
+    DirectoryStream, FileIdentity, Metadata, OpenedFile, Storage, StorageError, WriteMode,
+};
 
 /// How a [`PosixStorage`] behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,6 +159,31 @@ impl Storage for PosixStorage {
     fn open_write_direct(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError> {
         let file = self.open_write(path, mode)?;
         Ok(direct::opened_twice(file, OFlags::WRONLY))
+    }
+
+    fn open_upload(
+        &self,
+        path: &Path,
+        create: bool,
+        direct: bool,
+    ) -> Result<OpenedFile, StorageError> {
+        let root = self.writable("open")?;
+        let (file, size) = upload::open(root, path, self.file_mode, create)?;
+        let file = OpenedFile::new(file, size);
+        if direct {
+            return Ok(direct::opened_twice(file, OFlags::WRONLY));
+        }
+        Ok(file)
+    }
+
+    fn complete_upload(
+        &self,
+        from: &Path,
+        to: &Path,
+        identity: FileIdentity,
+        durable: bool,
+    ) -> Result<(), StorageError> {
+        upload::complete(self.writable("rename")?, from, to, identity, durable)
     }
 
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError> {

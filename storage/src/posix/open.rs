@@ -73,7 +73,7 @@ pub(super) fn existing_or_new(
 }
 
 /// Opens a file that is open with `O_PATH`; `None` if there is no `/proc`, and its name belongs to another file now.
-fn held_file(
+pub(super) fn held_file(
     root: &Root,
     path: &Path,
     held: &OwnedFd,

@@ -180,6 +180,14 @@ impl NewPlace<'_> {
         rustix::fs::symlinkat(target, &self.directory, self.name)
     }
 
+    pub(super) fn directory(&self) -> &OwnedFd {
+        &self.directory
+    }
+
+    pub(super) fn name(&self) -> &OsStr {
+        self.name
+    }
+
     /// Renames an entry of `directory` to this one.
     pub(super) fn rename_from(&self, directory: OwnedFd, name: &OsStr) -> Result<(), Errno> {
         rustix::fs::renameat(directory, name, &self.directory, self.name)

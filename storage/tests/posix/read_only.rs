@@ -1,10 +1,10 @@
 //! Read-only storages.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::time::UNIX_EPOCH;
 
-use gridhaul_storage::{PosixOptions, Storage as _, StorageError, WriteMode};
+use gridhaul_storage::{FileIdentity, PosixOptions, Storage as _, StorageError, WriteMode};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
@@ -22,7 +22,12 @@ fn every_changing_call_is_refused() {
     };
     let storage = open(directory.path(), options).unwrap();
     let before = snapshot(directory.path());
-    let answers: [(&str, Result<(), StorageError>); 16] = [
+    let facts = fs::metadata(directory.path().join("f")).unwrap();
+    let identity = FileIdentity {
+        device: facts.dev(),
+        inode: facts.ino(),
+    };
+    let answers: [(&str, Result<(), StorageError>); 18] = [
         (
             "open",
             storage.open_write(path("f"), WriteMode::Truncate).map(drop),
@@ -34,6 +39,14 @@ fn every_changing_call_is_refused() {
         (
             "open",
             storage.open_write(path("new"), WriteMode::Keep).map(drop),
+        ),
+        (
+            "open",
+            storage.open_upload(path("f"), false, false).map(drop),
+        ),
+        (
+            "rename",
+            storage.complete_upload(path("f"), path("new"), identity, false),
         ),
         ("mkdir", storage.make_directory(path("new"))),
         ("unlink", storage.remove_file(path("f"))),

@@ -7,7 +7,7 @@ use gridhaul_protocol::ranges::RangeSet;
 
 use super::job::Held;
 use crate::error::CancelReason;
-use crate::node::{Progress, RunningTransfer};
+use crate::node::{Progress, RunningTransfer, Survey};
 use crate::running::Running;
 use crate::sync::lock;
 
@@ -37,6 +37,10 @@ impl RunningTransfer for InlineTransfer {
 
     fn progress(&self) -> Progress {
         self.running.progress()
+    }
+
+    fn survey(&self) -> Survey {
+        self.running.survey()
     }
 
     fn take_received(&self) -> RangeSet {

@@ -19,7 +19,7 @@ use crate::channels::{DataChannel, DataChannels, READ_AHEAD_BYTES};
 use crate::checksums::Arrival;
 use crate::context::Context;
 use crate::error::TransferError;
-use crate::node::{Plan, SyncPolicy, Task};
+use crate::node::{Plan, SyncPolicy, Task, UploadName};
 
 /// How long the session's thread waits for a small file: enough for a peer on the same network.
 const TIME_LIMIT: Duration = Duration::from_micros(500);
@@ -51,6 +51,8 @@ impl Job {
         is_small
             && plan.mode == TransferMode::Extended
             && plan.handling.sync == SyncPolicy::None
+            // Such an upload may have to wait for another one of the same name.
+            && (plan.handling.upload == UploadName::Final || is_sent(plan))
             && !plan.handling.ordered
             && !Arrival::needs_thread(&plan.handling.checksums)
             && channels.only_kept().is_some()
@@ -129,6 +131,10 @@ impl Job {
             running.finish();
         }
     }
+}
+
+fn is_sent(plan: &Plan) -> bool {
+    matches!(plan.task, Task::SendFile { .. })
 }
 
 /// Turns a panic into an error of the transfer.

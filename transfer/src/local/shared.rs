@@ -33,6 +33,7 @@ impl NodeShared {
                 config.checksum_key.clone(),
             ),
             data_timeout: config.data_timeout,
+            uploads: Arc::default(),
         };
         Self {
             resources: Arc::new(resources),

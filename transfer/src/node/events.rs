@@ -72,6 +72,19 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// What is known of a transfer while it runs, for administrators.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// The bytes that the transfer is to move, once they are known.
+    pub total_bytes: Option<u64>,
+    /// Data channels so far.
+    pub channels: usize,
+    /// The peers of the data channels, each address once.
+    pub peers: Vec<IpAddr>,
+    /// What the drivers report. Sizes and devices are those of all channels; events are counted for channels that are done.
+    pub details: Details,
+}
+
 /// Bytes moved so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {

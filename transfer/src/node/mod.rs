@@ -25,9 +25,12 @@ use gridhaul_stack::{Cancel, StackError};
 use gridhaul_storage::{FoundChecksum, Storage, StorageError};
 
 pub use account::{AttachError, NodeAccount};
-pub use events::{Event, EventSink, Outcome, Progress, Refusal};
+pub use events::{Event, EventSink, Outcome, Progress, Refusal, Survey};
 pub use load::{NodeLoad, WorkerLoad};
-pub use plan::{Handling, LineIterator, LineSource, OpenLines, Placement, Plan, SyncPolicy, Task};
+pub use plan::{
+    Demands, Handling, LineIterator, LineSource, OpenLines, Placement, Plan, SyncPolicy, Task,
+    UploadName,
+};
 pub use requests::{ChecksumRequest, ConnectRequest, ListenFailure, ListenRequest, Relabel};
 
 use crate::error::CancelReason;
@@ -140,6 +143,9 @@ pub trait RunningTransfer: Send + Sync + fmt::Debug {
 
     /// The bytes moved so far.
     fn progress(&self) -> Progress;
+
+    /// What is known of the transfer so far.
+    fn survey(&self) -> Survey;
 
     /// Whether all data has arrived and is being synced to disk ([`SyncPolicy::Data`]) or hashed. During
     /// that time no byte moves, and a cancellation does not end the sync.

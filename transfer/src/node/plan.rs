@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
@@ -38,6 +39,30 @@ pub struct Handling {
     pub checksums: Vec<ChecksumAlgorithm>,
     /// Also compute those that clients of the node have recently requested for files just stored.
     pub requested_checksums: bool,
+    /// The name of a received file until it is complete.
+    pub upload: UploadName,
+    /// What a received file must be before it is complete. Only with [`UploadName::Temporary`]: otherwise the session checks
+    /// it after the transfer.
+    pub demands: Demands,
+}
+
+/// The name of a received file until it is complete.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UploadName {
+    /// Its final name.
+    #[default]
+    Final,
+    /// A temporary name beside it ([`gridhaul_storage::UploadForm`]).
+    Temporary,
+}
+
+/// What a peer demands of a stored file besides its bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Demands {
+    /// The checksums that it must have, in lower-case hexadecimal.
+    pub checksums: Vec<(ChecksumAlgorithm, String)>,
+    /// The modification time that it gets.
+    pub modified: Option<SystemTime>,
 }
 
 /// How far a received file must be on its way to disk before the client gets 226.

@@ -6,16 +6,21 @@
 //!                └─> blocks      the blocks of one channel
 //!                      └─> gatherer    restores the order of the file, if configured
 //!   all of them write to part (the file), which reserves its blocks with reserve
+//!   upload: the temporary name of the file, if configured
 //! ```
 
 mod blocks;
 mod channels;
 mod completeness;
+mod copy;
+mod demands;
 mod gatherer;
 mod part;
+mod request;
 mod reserve;
 mod stream;
 mod target;
+mod upload;
 
 use std::sync::Arc;
 
@@ -26,24 +31,67 @@ use gridhaul_storage::StoredFile;
 use self::completeness::check_complete;
 use self::gatherer::{Gatherer, Piece};
 use self::part::Part;
-pub(crate) use self::target::{OpenedTarget, Target, open};
+pub(crate) use self::request::Target;
+pub(crate) use self::target::{OpenedTarget, open};
 use crate::channels::DataChannels;
 use crate::context::Context;
-use crate::error::TransferError;
+use crate::error::{PeerError, TransferError};
 use crate::node::Plan;
 
 /// `STOR`, `ESTO A` and `APPE`: receives into `opened`, and checks that it is complete.
 pub(crate) fn file(
     context: &Context,
     plan: &Plan,
-    opened: OpenedTarget,
+    mut opened: OpenedTarget,
     channels: &mut DataChannels,
 ) -> Result<(), TransferError> {
+    let upload = opened.upload.take();
     let received = receive(context, plan, &opened, channels);
     let released = opened.part.release_reserve();
-    let arrived = received?;
-    released?;
-    finish(context, opened, &arrived)
+    let arrived = received.and_then(|arrived| released.map(|()| arrived));
+    let stored = arrived
+        .map_err(Interrupted::from)
+        .and_then(|arrived| finish(context, plan, opened, &arrived));
+    match (stored, upload) {
+        (Ok(Stored::Complete), Some(upload)) => upload.complete(context, plan.handling.sync),
+        (Ok(Stored::Failed), Some(upload)) => {
+            upload.suspend(context);
+            Ok(())
+        }
+        (Ok(_), None) => Ok(()),
+        (Err(interrupted), upload) => {
+            match upload {
+                Some(upload) if interrupted.is_wrong => upload.remove(context),
+                Some(upload) => upload.suspend(context),
+                None => {}
+            }
+            Err(interrupted.error)
+        }
+    }
+}
+
+/// The end of a file that was received without an error of its own.
+enum Stored {
+    /// It is complete, and closed.
+    Complete,
+    /// Another worker has failed, and has recorded the error.
+    Failed,
+}
+
+/// The end of a file with an error.
+struct Interrupted {
+    error: TransferError,
+    /// The content may be wrong, so that a restart must not continue it.
+    is_wrong: bool,
+}
+
+impl From<TransferError> for Interrupted {
+    fn from(error: TransferError) -> Self {
+        Self {
+            is_wrong: matches!(error, TransferError::Peer(PeerError::WrongChecksum { .. })),
+            error,
+        }
+    }
 }
 
 /// Receives until the end of the data; returns the received ranges.
@@ -76,9 +124,10 @@ fn receive(
 /// Checks that the file is complete, computes its checksums, and closes it.
 fn finish(
     context: &Context,
+    plan: &Plan,
     opened: OpenedTarget,
     arrived: &RangeSet,
-) -> Result<(), TransferError> {
+) -> Result<Stored, Interrupted> {
     let OpenedTarget {
         part,
         path,
@@ -92,27 +141,31 @@ fn finish(
     part.lengthen(&present)?;
     if context.running.has_failed() {
         // The received bytes stay in the file; the worker that failed has recorded the error.
-        return Ok(());
+        return Ok(Stored::Failed);
     }
     if let Some(promised) = promised {
-        check_complete(promised, &restart, arrived)?;
+        check_complete(promised, &restart, arrived).map_err(TransferError::from)?;
     }
     let stored = StoredFile {
         storage: &*context.storage,
         path: &path,
     };
     let sums = part.finish_checksums(arrived, writing, &stored);
-    context.running.note_checksums(sums);
+    context.running.note_checksums(sums.clone());
     if context.running.has_failed() {
-        return Ok(());
+        return Ok(Stored::Failed);
     }
     // The workers have finished and dropped their references to the file.
-    match Arc::into_inner(part) {
-        Some(part) => part.close(arrived, &context.running),
-        None => Err(TransferError::Local(
-            "a worker still holds the file".to_owned(),
-        )),
-    }
+    let part = Arc::into_inner(part)
+        .ok_or_else(|| TransferError::Local("a worker still holds the file".to_owned()))?;
+    // After an error of `close` or `fdatasync`, some of the bytes may be lost.
+    part.close(arrived, &context.running)
+        .map_err(|error| Interrupted {
+            error,
+            is_wrong: true,
+        })?;
+    demands::check(context, &plan.handling.demands, &path, &sums)?;
+    Ok(Stored::Complete)
 }
 
 /// The gatherer for the file, which writes to it in order.

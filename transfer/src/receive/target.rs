@@ -8,20 +8,18 @@ use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::{OpenedFile, WriteMode, Writing};
 
 use super::part::Part;
+use super::request::Target;
+use super::upload::Upload;
 use crate::channels::{DataChannels, Role};
 use crate::checksums::Arrival;
 use crate::context::Context;
 use crate::error::TransferError;
-use crate::node::{Placement, Plan};
+use crate::node::{Placement, Plan, UploadName};
 use crate::restart::stream_start;
 
-/// The file to receive, or the part of it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Target<'a> {
-    pub(crate) path: &'a Path,
-    pub(crate) placement: Placement,
-    pub(crate) restart: &'a RangeSet,
-    pub(crate) promised: Option<u64>,
+/// Whether line ends are converted.
+fn is_ascii(plan: &Plan) -> bool {
+    plan.mode == TransferMode::Stream && plan.representation == Representation::Ascii
 }
 
 /// A file that is open to receive.
@@ -29,7 +27,10 @@ pub(crate) struct OpenedTarget {
     /// Invalidates cached checksums of the file. Dropped before the file is closed.
     pub(super) writing: Writing,
     pub(super) part: Arc<Part>,
+    /// The path of the arriving file.
     pub(super) path: PathBuf,
+    /// The upload, if that is a temporary name.
+    pub(super) upload: Option<Upload>,
     /// Where a stream starts, as an offset of the transfer.
     pub(super) start: u64,
     pub(super) ascii: bool,
@@ -46,7 +47,6 @@ pub(crate) fn open(
     target: Target<'_>,
     channels: &DataChannels,
 ) -> Result<OpenedTarget, TransferError> {
-    let ascii = plan.mode == TransferMode::Stream && plan.representation == Representation::Ascii;
     // All checks come before the open, which truncates the file.
     let start = match plan.mode {
         TransferMode::Stream => stream_start(target.restart)?,
@@ -55,24 +55,43 @@ pub(crate) fn open(
             0
         }
     };
-    let fresh = target.placement == Placement::Replace && target.restart.is_empty();
-    let mode = if fresh {
-        WriteMode::Truncate
-    } else {
-        WriteMode::Keep
+    let direct = channels.wants_direct();
+    let upload = match plan.handling.upload {
+        UploadName::Temporary => Upload::open(context, plan, &target, direct)?,
+        UploadName::Final => None,
     };
-    let file = if channels.wants_direct() {
-        context.storage.open_write_direct(target.path, mode)
-    } else {
-        context.storage.open_write(target.path, mode)
+    let (file, upload) = match upload {
+        Some((file, upload)) => (file, Some(upload)),
+        None => (open_in_place(context, &target, direct)?, None),
+    };
+    let path = upload.as_ref().map_or(target.path, Upload::path).to_owned();
+    let place = (path.as_path(), start);
+    match prepare(context, plan, &target, file, place) {
+        Ok(opened) => Ok(OpenedTarget { upload, ..opened }),
+        Err(error) => {
+            if let Some(upload) = upload {
+                upload.suspend(context);
+            }
+            Err(error)
+        }
     }
-    .map_err(|error| TransferError::open(target.path, error))?;
+}
+
+/// Prepares checksums and disk space for an open file.
+fn prepare(
+    context: &Context,
+    plan: &Plan,
+    target: &Target<'_>,
+    file: OpenedFile,
+    (path, start): (&Path, u64),
+) -> Result<OpenedTarget, TransferError> {
+    let (fresh, ascii) = (target.is_fresh(), is_ascii(plan));
     // Writing to a file invalidates its cached checksums.
     let writing = context.resources.checksums.memory().begin_writing(&file)?;
     let arrival = match plan.handling.checksums.as_slice() {
         [] => None,
         algorithms if fresh && !ascii => {
-            let open = || open_again(context, target.path, &writing);
+            let open = || open_again(context, path, &writing);
             Some(Arrival::new(context, algorithms, open)?)
         }
         _ => None,
@@ -81,9 +100,14 @@ pub(crate) fn open(
     // TYPE A changes the number of bytes, so ALLO does not give the size of the file.
     let promised = target.promised.filter(|&bytes| bytes > 0 && !ascii);
     part.reserve(promised)?;
+    // After a restart ALLO may count the whole file or the rest.
+    if let Some(promised) = promised.filter(|_| target.restart.is_empty()) {
+        context.running.note_total(promised);
+    }
     Ok(OpenedTarget {
         part: Arc::new(part),
-        path: target.path.to_owned(),
+        path: path.to_owned(),
+        upload: None,
         writing,
         start,
         ascii,
@@ -92,6 +116,26 @@ pub(crate) fn open(
         // shorter (observed from globus-url-copy 10.12): ALLO is reliable only for a whole file.
         promised: promised.filter(|_| target.placement == Placement::Replace),
     })
+}
+
+/// Opens the file at its final name.
+fn open_in_place(
+    context: &Context,
+    target: &Target<'_>,
+    direct: bool,
+) -> Result<OpenedFile, TransferError> {
+    let path = target.path;
+    let mode = if target.is_fresh() {
+        WriteMode::Truncate
+    } else {
+        WriteMode::Keep
+    };
+    let opened = if direct {
+        context.storage.open_write_direct(path, mode)
+    } else {
+        context.storage.open_write(path, mode)
+    };
+    opened.map_err(|error| TransferError::open(path, error))
 }
 
 /// Opens the arriving file for reading, for the hashes. `None` if the name belongs to another file by now, or the

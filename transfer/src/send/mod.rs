@@ -69,6 +69,12 @@ pub(crate) fn open(
     let length = part
         .length
         .map_or(size - offset, |length| length.min(size - offset));
+    // Converted text has another length.
+    if plan.representation == Representation::Image {
+        let left = part.restart.missing_in(0..length);
+        let left = left.map(|range| range.end - range.start).sum();
+        context.running.note_total(left);
+    }
     Ok(FilePart {
         file,
         offset,

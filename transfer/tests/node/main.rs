@@ -6,3 +6,4 @@ mod handshakes;
 mod inline;
 mod peers;
 mod site;
+mod uploads;

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gridhaul_storage::StorageError;
 use rustix::io::Errno;
@@ -252,10 +252,25 @@ impl Broker {
         self.returned.notify_all();
     }
 
+    /// Whether a message about a call without a process is due: a client can cause many.
+    fn tells_now(&self) -> bool {
+        const INTERVAL: Duration = Duration::from_secs(30);
+
+        let mut state = self.state();
+        let now = Instant::now();
+        let is_due = state
+            .told
+            .is_none_or(|told| now.duration_since(told) >= INTERVAL);
+        if is_due {
+            state.told = Some(now);
+        }
+        is_due
+    }
+
     /// The error of a call when no broker is available.
     fn unavailable(&self, call: &'static str, error: &AccountError) -> StorageError {
         // A file system that hangs was logged when it was detected.
-        if !matches!(error, AccountError::Unresponsive(_)) {
+        if !matches!(error, AccountError::Unresponsive(_)) && self.tells_now() {
             warn!(account = self.request.account, %error, "an account's files cannot be reached");
         }
         let errno = match error {

@@ -50,6 +50,8 @@ struct State {
     /// The number of processes so far. It tells sockets and listings of the present process from those of earlier ones.
     generation: u64,
     home: PathBuf,
+    /// The time of the last message about calls that found no process.
+    told: Option<Instant>,
 }
 
 impl Broker {
@@ -67,6 +69,7 @@ impl Broker {
                 running: None,
                 generation: 0,
                 home: PathBuf::from("/"),
+                told: None,
             }),
             returned: Condvar::new(),
             successor: Mutex::default(),

@@ -45,11 +45,11 @@ impl Session {
         handed: Handed,
     ) -> Result<(), End> {
         // If this fails, there is no channel on which the client would accept a reply.
-        let description = match &handed.protection {
-            HandedProtection::Clear => String::new(),
-            HandedProtection::Gsi(keys) => keys.description().to_owned(),
-            HandedProtection::Tls(keys) => keys.description().to_owned(),
-        };
+        let described = handed.protection.described();
+        let description = described.map_or_else(String::new, |(mechanism, description)| {
+            self.context.live.note_protection(mechanism, description);
+            description.to_owned()
+        });
         let (stream, context) = stream_of(stream, handed.protection)?;
         let is_tls = matches!(stream, Stream::Tls(_));
         self.control = Control::new(stream).with_input(handed.input);
@@ -86,6 +86,8 @@ impl Session {
             .await;
         let claimed = claimed.unwrap_or_else(|| Err("The server failed".to_owned()));
         let claimed = claimed.map_err(|reason| End::Broken(format!("{reason}.")))?;
+        let refused = self.context.shared.refused.subscribe();
+        self.context.phase.end_if_refused(exchange, refused);
         let initiator = Initiator {
             identity: claimed.identity,
             proof: claimed.proof,

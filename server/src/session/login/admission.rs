@@ -37,7 +37,8 @@ pub(crate) async fn admit_by_certificate(
 ) -> Result<Admitted, String> {
     let initiator = Arc::clone(initiator);
     let requested = (name != GLOBUS_MAPPING).then(|| name.to_owned());
-    let work = move || initiator.proof.authorize(requested.as_deref());
+    let address = context.peer;
+    let work = move || initiator.proof.authorize(requested.as_deref(), address);
     let threads = &context.shared.threads;
     let authorized = threads.log_in(&context.source(), work).await;
     let authorized = authorized.ok_or("The server failed.")??;

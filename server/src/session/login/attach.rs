@@ -35,6 +35,7 @@ pub(super) async fn attach(
     let (name, read_only) = (account.name.clone(), account.read_only);
     let local = account.account.clone();
     let source = account.source.clone();
+    let uploads = context.config().upload_name(&account.root);
     let node = Arc::clone(&context.shared.node);
     let threads = &context.shared.threads;
     let attached = threads.attach(&source, move || node.attach(&account));
@@ -60,6 +61,7 @@ pub(super) async fn attach(
         directory: home.clone(),
         home,
         _delegated: delegated,
+        uploads,
     };
     context.publish(&Event::LoggedIn {
         session: context.id,

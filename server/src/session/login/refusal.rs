@@ -7,7 +7,7 @@ use crate::session::security::without_advice;
 pub(crate) struct Refusal {
     /// For the log.
     pub(crate) reason: String,
-    /// After `Login incorrect. : `; empty if there is nothing to add.
+    /// After `Login incorrect. : `; empty without a reason for the client.
     pub(crate) reply: String,
 }
 

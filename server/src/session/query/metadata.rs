@@ -8,15 +8,17 @@ use jiff::Timestamp;
 use crate::session::call::Call;
 use crate::session::end::End;
 use crate::session::listing::{self, Clock, Kind};
+use crate::session::unfinished;
 
-/// `SIZE`: also of directories, as in globus-gridftp-server 13.24.
+/// `SIZE`: also of directories, as in globus-gridftp-server 13.24, and of unfinished uploads.
 pub(super) async fn size(call: &mut Call<'_>, path: &PathArgument) -> Result<Reply, End> {
     if let Err(refusal) = call.negotiated.check_size() {
         return Ok(refusal.reply());
     }
-    call.on_path(Some(path), |files, path| {
-        let found = files.storage.stat(path.as_path())?;
-        Ok(Reply::new(213, found.size.to_string()))
+    let uploads = call.user.uploads;
+    call.on_path(Some(path), move |files, path| {
+        let size = unfinished::size(&*files.storage, path.as_path(), uploads)?;
+        Ok(Reply::new(213, size.to_string()))
     })
     .await
 }

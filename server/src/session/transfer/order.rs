@@ -5,12 +5,13 @@ use gridhaul_protocol::negotiated::{NextTransfer, Terms};
 use gridhaul_protocol::path::RemotePath;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::{ChecksumAlgorithm, StorageError};
-use gridhaul_transfer::{Placement, Plan, Task};
+use gridhaul_transfer::{Placement, Plan, Task, UploadName};
 use jiff::Timestamp;
 
 use super::motion::Motion;
 use crate::session::call::Call;
 use crate::session::listing::{Style, line_source};
+use crate::status::TransferDirection;
 use crate::transfer_verb::TransferVerb;
 
 #[derive(Debug)]
@@ -24,8 +25,8 @@ pub(super) struct Order {
     pub(super) demands: Demands,
 }
 
-/// What a client demands of a stored file besides its bytes.
-#[derive(Debug)]
+/// What a client demands of a stored file besides its bytes. Empty for an upload with a temporary name.
+#[derive(Debug, Default)]
 pub(super) struct Demands {
     /// The checksums that it must have, from `SCKS` and `SITE STORATTR`.
     pub(super) checksums: Vec<(ChecksumAlgorithm, Checksum)>,
@@ -48,6 +49,16 @@ impl Demands {
             modified: pending.attributes.modified,
         }
     }
+
+    fn for_node(self) -> gridhaul_transfer::Demands {
+        let checksums = self.checksums.into_iter();
+        gridhaul_transfer::Demands {
+            checksums: checksums
+                .map(|(algorithm, expected)| (algorithm, expected.as_str().to_owned()))
+                .collect(),
+            modified: self.modified.map(Into::into),
+        }
+    }
 }
 
 impl Order {
@@ -63,12 +74,19 @@ impl Order {
         terms: Terms,
     ) -> Result<Self, StorageError> {
         let (mode, representation) = (terms.mode, terms.representation);
-        let demands = Demands::new(&terms.pending);
+        let mut demands = Demands::new(&terms.pending);
         let (path, task) = task(call, motion, representation, terms.pending)?;
         let mut handling = call.context.config().handling.clone();
         for (algorithm, _) in &demands.checksums {
             if !handling.checksums.contains(algorithm) {
                 handling.checksums.push(*algorithm);
+            }
+        }
+        if matches!(task, Task::ReceiveFile { .. }) {
+            handling.upload = call.user.uploads;
+            if handling.upload == UploadName::Temporary {
+                // The node checks them, before the file gets its final name.
+                handling.demands = std::mem::take(&mut demands).for_node();
             }
         }
         let settings = call.negotiated.settings();
@@ -95,6 +113,14 @@ impl Order {
 
     pub(super) fn receives(&self) -> bool {
         matches!(self.plan.task, Task::ReceiveFile { .. })
+    }
+
+    pub(super) fn direction(&self) -> TransferDirection {
+        match self.plan.task {
+            Task::SendFile { .. } => TransferDirection::Send,
+            Task::ReceiveFile { .. } => TransferDirection::Receive,
+            Task::SendLines(_) => TransferDirection::List,
+        }
     }
 
     pub(super) fn lists(&self) -> bool {

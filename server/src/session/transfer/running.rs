@@ -1,5 +1,6 @@
 //! A transfer under way: its events, its markers, and the commands that the client may send meanwhile.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -13,6 +14,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::order::Order;
 use super::timers::{Due, Timers};
+use crate::live::TransferEntry;
 use crate::session::call::Call;
 use crate::session::end::End;
 use crate::session::replies;
@@ -21,6 +23,8 @@ use crate::shutdown::Phase;
 /// A transfer that a node carries out.
 pub(super) struct Running {
     handle: Arc<dyn RunningTransfer>,
+    /// The transfer in the table for administrators.
+    entry: TransferEntry,
     events: UnboundedReceiver<Event>,
     timers: Timers,
     started: SystemTime,
@@ -42,7 +46,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    pub(super) fn start(call: &Call<'_>, order: &Order) -> Self {
+    pub(super) fn start(call: &Call<'_>, order: &Order, entry: TransferEntry) -> Self {
         let (sender, events) = mpsc::unbounded_channel();
         let plan = order.plan.clone();
         let node = &call.user.node;
@@ -55,10 +59,12 @@ impl Running {
         } else {
             node.transfer(plan, sink)
         };
+        entry.take(&handle);
         let limits = &call.context.config().limits;
         let stall = (limits.stall_timeout, limits.stall_bytes);
         Self {
             handle,
+            entry,
             events,
             timers: Timers::new(call.negotiated.settings(), order.receives(), stall),
             started: SystemTime::now(),
@@ -89,6 +95,8 @@ impl Running {
     /// Follows the transfer to its end, even if the client is gone. `None` if the node ended without an outcome.
     pub(super) async fn follow(&mut self, call: &mut Call<'_>) -> Option<Outcome> {
         let mut cancelled = false;
+        let mut expelled = pin!(call.context.live.ended());
+        let mut is_expelled = false;
         loop {
             tokio::select! {
                 biased;
@@ -107,6 +115,10 @@ impl Running {
                 () = call.context.phase.reached(Phase::Cancelling), if !cancelled => {
                     cancelled = true;
                     self.handle.cancel(CancelReason::Shutdown);
+                }
+                () = &mut expelled, if !is_expelled => {
+                    is_expelled = true;
+                    self.handle.cancel(CancelReason::Administrator);
                 }
             }
             // If the transfer has ended already, its reply goes with the others.
@@ -141,6 +153,7 @@ impl Running {
             Event::Queued { ahead } => self.timers.queue(*ahead),
             Event::Started { reused } => {
                 self.begun = true;
+                self.entry.start();
                 // Commands that came before 150 were pipelined, and are answered in order.
                 self.answers_noop = call.control.next().is_none();
                 self.timers.start();

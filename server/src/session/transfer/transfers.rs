@@ -16,12 +16,14 @@ use super::motion::{Motion, upcoming};
 use super::order::Order;
 use super::running::Running;
 use super::timers::NOTICE_AFTER;
-use crate::session::audit::Failure;
+use crate::live::{NewTransfer, TransferEntry};
 use crate::session::call::Call;
 use crate::session::data::DataPort;
 use crate::session::end::End;
+use crate::session::failure::Failure;
 use crate::session::replies;
 use crate::shutdown::Phase;
+use crate::status::Activity;
 use crate::telemetry::{self, FailureCause};
 use crate::transfer_verb::TransferVerb;
 
@@ -117,18 +119,40 @@ impl Transfers {
         match prepare(call, data_port, verb, &motion).await {
             Ok(order) => {
                 call.control.flush().await?;
-                self.transfer(call, &order).await
+                self.transfer(call, data_port, &order).await
             }
             Err(refusal) => Ok(refusal),
         }
     }
 
-    async fn transfer(&mut self, call: &mut Call<'_>, order: &Order) -> Result<Reply, End> {
-        let Some(permit) = enter(call).await? else {
-            return Ok(replies::aborted_early());
+    /// Adds the transfer to the table for administrators.
+    fn register(&self, call: &Call<'_>, data_port: &DataPort, order: &Order) -> TransferEntry {
+        let live = &call.context.live;
+        let order = NewTransfer {
+            verb: order.verb,
+            direction: order.direction(),
+            path: order.path.to_string(),
+            stack: data_port.stack(call.context).to_string(),
+            task_id: self.task_id.clone(),
+        };
+        live.table().transfer(live.part(), order)
+    }
+
+    async fn transfer(
+        &mut self,
+        call: &mut Call<'_>,
+        data_port: &DataPort,
+        order: &Order,
+    ) -> Result<Reply, End> {
+        call.context.live.note(Activity::Transfer);
+        let entry = self.register(call, data_port, order);
+        let permit = match enter(call, &entry).await? {
+            Some(permit) => permit,
+            None if entry.is_ended() => return Ok(replies::ended_early()),
+            None => return Ok(replies::aborted_early()),
         };
         look_ahead(call);
-        let mut running = Running::start(call, order);
+        let mut running = Running::start(call, order, entry);
         let finished = running.follow(call).await;
         let outcome = finished.as_ref();
         drop(permit);
@@ -249,8 +273,8 @@ fn begin(call: &mut Call<'_>, motion: &Motion) -> Result<Terms, Reply> {
     Ok(terms)
 }
 
-/// Waits until few enough transfers run. `None` if the client sends `ABOR` before.
-async fn enter(call: &mut Call<'_>) -> Result<Option<Grant>, End> {
+/// Waits until few enough transfers run. `None` if the client sends `ABOR` before, or an administrator ends the transfer.
+async fn enter(call: &mut Call<'_>, entry: &TransferEntry) -> Result<Option<Grant>, End> {
     let mut permit = match call.context.shared.transfers.enter(&call.user.source) {
         Allocation::Granted(permit) => return Ok(Some(permit)),
         Allocation::Queued(waiting) => waiting,
@@ -275,7 +299,9 @@ async fn enter(call: &mut Call<'_>) -> Result<Option<Grant>, End> {
                     return Ok(None);
                 }
             }
-            () = call.context.phase.reached(Phase::Draining) => return Err(End::Shutdown),
+            () = call.context.phase.reached(Phase::Draining) => return Err(call.context.end_of_phase()),
+            () = call.context.live.ended() => return Err(End::Administrator),
+            () = entry.ended() => return Ok(None),
         }
     }
 }

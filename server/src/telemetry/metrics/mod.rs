@@ -8,7 +8,6 @@ mod front;
 mod organizations;
 mod present;
 mod process;
-mod responder;
 
 use std::time::SystemTime;
 
@@ -19,7 +18,6 @@ use counters::Counters;
 use front::FrontShare;
 
 pub(crate) use present::{ExpirySummary, Snapshot};
-pub(crate) use responder::respond;
 
 use super::event::Event;
 use super::front_counts::FrontCounts;

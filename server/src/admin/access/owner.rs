@@ -1,0 +1,156 @@
+//! The account of the process at the other end of a TCP connection on this machine.
+//!
+//! The kernel lists all TCP sockets with their accounts in `/proc/net/tcp` and `/proc/net/tcp6` (proc(5)). The socket of
+//! the client is the one whose local address is our peer. A socket that no process holds any more is listed with account
+//! 0, which is root's, and with inode 0 (`sock_i_uid` and `sock_i_ino` in Linux). So an entry counts only while it is
+//! established and has an inode, and only if a second look finds the same.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read as _};
+use std::net::{IpAddr, SocketAddr};
+
+use tokio::sync::Semaphore;
+
+/// Look-ups at a time, because each reads the list of all sockets.
+static LOOKS: Semaphore = Semaphore::const_new(1);
+
+/// Longer lists are not read to the end: the client is not found then.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// The state `ESTABLISHED`.
+const ESTABLISHED: &str = "01";
+
+/// A socket in the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Owner {
+    uid: u32,
+    inode: u64,
+}
+
+/// The account of the socket at `peer` that is connected to `local`. `None` if there is none on this machine.
+pub(super) async fn find(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
+    let _permit = LOOKS.acquire().await.ok()?;
+    let look = move || {
+        let first = look(peer, local)?;
+        let second = look(peer, local)?;
+        (first == second).then_some(first.uid)
+    };
+    tokio::task::spawn_blocking(look).await.ok()?
+}
+
+fn look(peer: SocketAddr, local: SocketAddr) -> Option<Owner> {
+    // A client may use an IPv6 socket for an IPv4 connection.
+    ["/proc/net/tcp", "/proc/net/tcp6"]
+        .into_iter()
+        .find_map(|list| {
+            search(
+                BufReader::new(File::open(list).ok()?.take(MOST_BYTES)),
+                peer,
+                local,
+            )
+            .ok()?
+        })
+}
+
+fn search(
+    list: impl io::BufRead,
+    peer: SocketAddr,
+    local: SocketAddr,
+) -> io::Result<Option<Owner>> {
+    let (from, to) = (spellings(peer), spellings(local));
+    for line in list.lines() {
+        let line = line?;
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let [Some(ours), Some(theirs), Some(state)] = [words.next(), words.next(), words.next()]
+        else {
+            continue;
+        };
+        let is_same = |found: &str, wanted: &[String; 2]| wanted.iter().any(|one| one == found);
+        if state != ESTABLISHED || !is_same(ours, &from) || !is_same(theirs, &to) {
+            continue;
+        }
+        // tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode
+        let uid = words.nth(3).and_then(|word| word.parse().ok());
+        let inode = words.nth(1).and_then(|word| word.parse().ok());
+        if let (Some(uid), Some(inode @ 1..)) = (uid, inode) {
+            return Ok(Some(Owner { uid, inode }));
+        }
+    }
+    Ok(None)
+}
+
+/// The address in the two lists: each four bytes as one number of this machine, in hexadecimal digits.
+fn spellings(address: SocketAddr) -> [String; 2] {
+    let mapped = match address.ip().to_canonical() {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    let octets = mapped.octets();
+    let words = octets.as_chunks::<4>().0.iter();
+    let words: Vec<String> = words
+        .map(|word| format!("{:08X}", u32::from_ne_bytes(*word)))
+        .collect();
+    let port = address.port();
+    // The last word of a mapped address is the IPv4 address. As IPv4 no list has an IPv6 address, whose spelling is longer.
+    let v4 = address.ip().to_canonical().is_ipv4();
+    let short = if v4 { words[3].clone() } else { words.concat() };
+    [
+        format!("{short}:{port:04X}"),
+        format!("{}:{port:04X}", words.concat()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    const LIST: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+        0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 100 1 0 100 0 0 10 0\n\
+        1: 0100007F:9C40 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 101 1 0 20 4 30 10 -1\n\
+        2: 0100007F:1F90 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 102 1 0 20 4 30 10 -1\n\
+        3: 0100007F:9C41 0100007F:1F90 05 00000000:00000000 00:00000000 00000000     0        0 0 1 0 20 4 30 10 -1\n\
+        4: 0100007F:9C42 0100007F:1F90 01 00000000:00000000 00:00000000 00000000     0        0 0 1 0 20 4 30 10 -1\n\
+        garbage\n";
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn the_client_is_found_and_not_our_own_end() {
+        let found = |port: u16| {
+            let (peer, local) = (([127, 0, 0, 1], port).into(), ([127, 0, 0, 1], 8080).into());
+            search(LIST.as_bytes(), peer, local).expect("read")
+        };
+        let alice = Owner {
+            uid: 1000,
+            inode: 101,
+        };
+        assert_eq!(found(40000), Some(alice));
+        assert_eq!(
+            found(40001),
+            None,
+            "closed by its process, listed as root's"
+        );
+        assert_eq!(found(40002), None, "without a process, listed as root's");
+        assert_eq!(found(40003), None);
+    }
+
+    #[tokio::test]
+    async fn the_kernel_lists_a_connection_of_ours() {
+        let ours = rustix::process::getuid().as_raw();
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else {
+                eprintln!("SKIPPED: there is no {address} here");
+                continue;
+            };
+            let local = listener.local_addr().expect("bound");
+            let client = TcpStream::connect(local).expect("connected");
+            let peer = client.local_addr().expect("connected");
+            assert_eq!(find(peer, local).await, Some(ours));
+            let (accepted, _) = listener.accept().expect("accepted");
+            drop(client);
+            assert_eq!(find(peer, local).await, None, "the client has closed it");
+            drop(accepted);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Actions that concern the whole server. The loop that also serves signals carries them out.
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+/// An action, and where its result goes.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// The administrator, for the log.
+    pub(crate) by: String,
+    pub(crate) action: ServerAction,
+    pub(crate) done: oneshot::Sender<Done>,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ServerAction {
+    /// Accept no more connections. A second one ends the server.
+    Drain,
+    /// Read the configuration again.
+    Reload,
+    /// Change the level of the log until the next reload.
+    LogLevel(String),
+}
+
+/// The result of an action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Done {
+    Done,
+    Reloaded(ReloadReport),
+    Failed(String),
+}
+
+/// What a reload has changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReloadReport {
+    /// Keys with a new value in force.
+    pub(crate) applied: Vec<String>,
+    /// Keys with a new value that needs a restart.
+    pub(crate) needs_restart: Vec<String>,
+    pub(crate) errors: Vec<String>,
+}

@@ -1,0 +1,225 @@
+//! The resources of the administration interface.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
+    REFERRER_POLICY, SET_COOKIE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::{Method, StatusCode};
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use super::access::{Access, COOKIE_NAME, Token, Visitor, check_host, check_origin, check_post};
+use super::actions::{Action, failed};
+use super::document::{Facts, status};
+use super::orders::Order;
+use super::{form, page};
+use crate::http::{Answer, Peer, Request, Site, Standing, answer, body, json, text};
+use crate::shared::Shared;
+use crate::shutdown::PhaseView;
+use crate::status::ServerPhase;
+
+const OK: StatusCode = StatusCode::OK;
+
+/// What the page may load, and who may show it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+                      frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+
+/// The pause after a wrong secret. Longer than guessing needs: a secret has at least 16 bytes.
+const WRONG_SECRET: Duration = Duration::from_secs(1);
+
+/// The administration interface of a running server.
+#[derive(Debug)]
+pub(crate) struct AdminSite {
+    pub(super) shared: Arc<Shared>,
+    pub(super) facts: Facts,
+    pub(super) phase: PhaseView,
+    pub(super) orders: mpsc::Sender<Order>,
+    pub(super) access: Access,
+}
+
+impl Site for AdminSite {
+    type Visitor = Visitor;
+
+    fn welcome(&self, peer: Peer, standing: Standing) -> Visitor {
+        Visitor::new(peer, standing)
+    }
+
+    async fn answer(&self, visitor: &Visitor, request: Request) -> Answer {
+        let mut answer = match self.respond(visitor, request).await {
+            Ok(answer) | Err(answer) => answer,
+        };
+        let headers = answer.headers_mut();
+        for (name, value) in [
+            (CONTENT_SECURITY_POLICY, POLICY),
+            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (REFERRER_POLICY, "no-referrer"),
+            (CACHE_CONTROL, "no-store"),
+            (
+                HeaderName::from_static("cross-origin-resource-policy"),
+                "same-origin",
+            ),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        answer
+    }
+}
+
+impl AdminSite {
+    async fn respond(&self, visitor: &Visitor, request: Request) -> Result<Answer, Answer> {
+        if !visitor.is_local() {
+            check_host(request.headers(), &self.access.names)?;
+        }
+        let path = request.uri().path();
+        match Action::of(path) {
+            Some(action) => self.respond_to_action(visitor, action, request).await,
+            None if path == "/login" => self.log_in(visitor, request).await,
+            None if path == "/logout" => self.log_out(visitor, &request).await,
+            None => self.show(visitor, &request).await,
+        }
+    }
+
+    async fn show(&self, visitor: &Visitor, request: &Request) -> Result<Answer, Answer> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Err(not_allowed("GET, HEAD"));
+        }
+        Ok(match request.uri().path() {
+            "/" => self.page(visitor, request).await,
+            "/page.css" => answer(OK, "text/css; charset=utf-8", page::STYLE),
+            "/page.js" => answer(OK, "text/javascript; charset=utf-8", page::SCRIPT),
+            "/status.json" => {
+                check_origin(request.headers())?;
+                self.access.admit(visitor, request.headers()).await?;
+                json(OK, &status(&self.shared, &self.facts, self.phase()))
+            }
+            "/metrics" => metrics(&self.shared),
+            "/healthz" => text(OK, "ok"),
+            "/readyz" => match self.phase() {
+                ServerPhase::Serving => text(OK, "ok"),
+                ServerPhase::Draining => text(StatusCode::SERVICE_UNAVAILABLE, "draining"),
+            },
+            _ => text(StatusCode::NOT_FOUND, "There is nothing here."),
+        })
+    }
+
+    /// The page has no data of the server, so everybody may have it: it shows why the data are refused. Where a secret is
+    /// needed, it begins with the form for that.
+    async fn page(&self, visitor: &Visitor, request: &Request) -> Answer {
+        const HTML: &str = "text/html; charset=utf-8";
+        if self.access.token.is_some()
+            && self.access.admit(visitor, request.headers()).await.is_err()
+        {
+            let mut form = answer(StatusCode::UNAUTHORIZED, HTML, page::LOGIN);
+            let bearer = HeaderValue::from_static("Bearer");
+            form.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+            return form;
+        }
+        answer(OK, HTML, page::INDEX)
+    }
+
+    async fn respond_to_action(
+        &self,
+        visitor: &Visitor,
+        action: Action,
+        request: Request,
+    ) -> Result<Answer, Answer> {
+        if *request.method() != Method::POST {
+            return Err(not_allowed("POST"));
+        }
+        let headers = request.headers();
+        check_origin(headers)?;
+        check_post(headers)?;
+        let admitted = self.access.admit(visitor, headers).await;
+        let by = admitted.inspect_err(|refused| {
+            warn!(client = ?visitor.peer, ?action, status = refused.status().as_u16(), "an action was refused");
+        })?;
+        let body = body(request).await?;
+        Ok(self.act(by, action, &body).await)
+    }
+
+    /// Takes the secret from the form, and gives a cookie for it.
+    async fn log_in(&self, visitor: &Visitor, request: Request) -> Result<Answer, Answer> {
+        if *request.method() != Method::POST {
+            return Err(not_allowed("POST"));
+        }
+        check_origin(request.headers())?;
+        let kind = request.headers().get(CONTENT_TYPE);
+        let is_form = kind.is_some_and(|kind| {
+            kind.as_bytes()
+                .starts_with(b"application/x-www-form-urlencoded")
+        });
+        let Some(token) = self.access.token.as_ref().filter(|_| is_form) else {
+            return Err(failed(
+                StatusCode::BAD_REQUEST,
+                "there is no form for a secret",
+            ));
+        };
+        let body = body(request).await?;
+        let shown = form::value(&body, "token").unwrap_or_default();
+        if !token.is(&shown) {
+            warn!(client = ?visitor.peer, "a wrong secret was shown to the administration");
+            tokio::time::sleep(WRONG_SECRET).await;
+            let html = "text/html; charset=utf-8";
+            return Err(answer(StatusCode::UNAUTHORIZED, html, page::LOGIN));
+        }
+        give_cookie(token, visitor.is_tls())
+    }
+
+    /// Ends the validity of all cookies.
+    async fn log_out(&self, visitor: &Visitor, request: &Request) -> Result<Answer, Answer> {
+        if *request.method() != Method::POST {
+            return Err(not_allowed("POST"));
+        }
+        check_origin(request.headers())?;
+        self.access.admit(visitor, request.headers()).await?;
+        if let Some(token) = &self.access.token {
+            token.forget();
+        }
+        Ok(to_page("Logged out."))
+    }
+
+    fn phase(&self) -> ServerPhase {
+        if self.phase.is_serving() {
+            ServerPhase::Serving
+        } else {
+            ServerPhase::Draining
+        }
+    }
+}
+
+/// Leads to the page, with a cookie that only this site gets and that scripts cannot read.
+fn give_cookie(token: &Token, is_tls: bool) -> Result<Answer, Answer> {
+    let failed = |_| failed(StatusCode::INTERNAL_SERVER_ERROR, "there is no cookie now");
+    let value = token.give().map_err(failed)?;
+    let secure = if is_tls { "; Secure" } else { "" };
+    let cookie = format!("{COOKIE_NAME}={value}; HttpOnly; SameSite=Strict; Path=/{secure}");
+    let mut answer = to_page("Logged in.");
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        answer.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    Ok(answer)
+}
+
+fn to_page(line: &str) -> Answer {
+    let mut answer = text(StatusCode::SEE_OTHER, line);
+    let page = HeaderValue::from_static("/");
+    answer.headers_mut().insert(LOCATION, page);
+    answer
+}
+
+fn not_allowed(methods: &'static str) -> Answer {
+    let line = format!("This takes {methods} only.");
+    let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, &line);
+    let methods = HeaderValue::from_static(methods);
+    answer.headers_mut().insert(ALLOW, methods);
+    answer
+}
+
+/// The page for scrapers.
+pub(super) fn metrics(shared: &Shared) -> Answer {
+    let page = shared.journal.metrics.page(&shared.snapshot());
+    answer(OK, "text/plain; version=0.0.4; charset=utf-8", page)
+}

@@ -1,0 +1,155 @@
+//! The Unix socket of the administration interface.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
+};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::geteuid;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// The directory of the socket of a server that root starts.
+const RUN: &str = "/run/gridhaul";
+
+/// A socket that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminSocketError {
+    /// The system refuses it.
+    #[error("admin-socket {}: {error}", path.display())]
+    System {
+        /// The socket.
+        path: PathBuf,
+        /// The underlying OS error.
+        error: io::Error,
+    },
+    /// Another server listens there.
+    #[error("admin-socket {}: another server listens there; name another path", .0.display())]
+    Taken(PathBuf),
+    /// Something else is there.
+    #[error("admin-socket {}: there is something that is no socket; remove it, or name another path", .0.display())]
+    NoSocket(PathBuf),
+    /// Other users could replace the socket.
+    #[error(
+        "admin-socket {}: other users may write to its directory, and could replace it; name a path in a directory that \
+         only root or the account of the server may write",
+        .0.display()
+    )]
+    OpenDirectory(PathBuf),
+}
+
+/// Where the socket of a server at this port is, unless the configuration tells. `None` if there is no place for it. A
+/// server at a port that the kernel chooses has no such socket.
+pub(crate) fn default_path(port: u16) -> Option<PathBuf> {
+    if port == 0 {
+        return None;
+    }
+    if geteuid().is_root() {
+        return Some(Path::new(RUN).join("admin.sock"));
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let runtime = runtime.filter(|directory| directory.is_absolute());
+    Some(runtime?.join("gridhaul").join(format!("{port}.sock")))
+}
+
+/// Makes the directory of a default path.
+pub(super) fn make_directory(path: &Path) -> io::Result<()> {
+    let Some(directory) = path.parent() else {
+        return Ok(());
+    };
+    match DirBuilder::new().mode(0o750).create(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+/// Listens at a path. A socket that no server listens at is replaced. Only the account of this process can connect.
+///
+/// # Errors
+///
+/// When another server listens there, or the path cannot be used safely.
+pub(super) fn listen(path: &Path) -> Result<UnixListener, AdminSocketError> {
+    let failed = |error: io::Error| AdminSocketError::System {
+        path: path.to_owned(),
+        error,
+    };
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let directory = File::open(parent.unwrap_or(Path::new("."))).map_err(failed)?;
+    let found = directory.metadata().map_err(failed)?;
+    let is_ours = found.uid() == 0 || found.uid() == geteuid().as_raw();
+    let (is_open, is_sticky) = (found.mode() & 0o022 != 0, found.mode() & 0o1000 != 0);
+    if !is_ours || is_open && !is_sticky {
+        return Err(AdminSocketError::OpenDirectory(path.to_owned()));
+    }
+    // Of two servers that start at the same time, the second one sees the socket of the first. The lock ends with this call.
+    flock(&directory, FlockOperation::LockExclusive).map_err(|errno| failed(errno.into()))?;
+    make_room(path)?;
+    let open = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.bind(&SockAddr::unix(path)?)?;
+        // Before it listens nothing can connect.
+        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        socket.listen(64)?;
+        socket.set_nonblocking(true)?;
+        Ok(UnixListener::from(socket))
+    };
+    open().map_err(failed)
+}
+
+/// Removes a socket that no server listens at.
+fn make_room(path: &Path) -> Result<(), AdminSocketError> {
+    let failed = |error| AdminSocketError::System {
+        path: path.to_owned(),
+        error,
+    };
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(failed)?,
+    };
+    if !found.file_type().is_socket() {
+        return Err(AdminSocketError::NoSocket(path.to_owned()));
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(AdminSocketError::Taken(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(failed)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("admin.sock");
+        let first = listen(&path).expect("listens");
+        let mode = fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(matches!(listen(&path), Err(AdminSocketError::Taken(_))));
+        drop(first);
+        listen(&path).expect("the first one has ended");
+    }
+
+    #[test]
+    fn nothing_else_is_replaced_and_other_users_cannot_replace_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("admin.sock");
+        fs::write(&path, "important").expect("written");
+        assert!(matches!(listen(&path), Err(AdminSocketError::NoSocket(_))));
+        assert_eq!(fs::read(&path).expect("still there"), b"important");
+        let open = directory.path().join("open");
+        fs::create_dir(&open).expect("made");
+        fs::set_permissions(&open, Permissions::from_mode(0o777)).expect("ours");
+        let refused = listen(&open.join("admin.sock"));
+        assert!(matches!(refused, Err(AdminSocketError::OpenDirectory(_))));
+    }
+}

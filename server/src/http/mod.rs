@@ -1,0 +1,17 @@
+//! HTTP/1.1 for a few trusted readers: scrapers and administrators.
+//!
+//! hyper speaks the protocol. This module bounds what a client can take: connections at a time, bytes of a head and of a
+//! body, and the time for each. It knows nothing about the server.
+//!
+//! ```text
+//! connections   accepts, and closes the oldest stranger when there are too many
+//!   ├─ patience gives up on clients that do not read
+//!   └─ answers  the responses
+//! ```
+
+mod answers;
+mod connections;
+mod patience;
+
+pub(crate) use answers::{Answer, answer, body, json, text};
+pub(crate) use connections::{Limits, Listener, Peer, Request, Site, Standing, serve};

@@ -1,0 +1,18 @@
+//! The sessions and transfers of the serving process, as administrators see them.
+//!
+//! Each session has an entry from its login to its end, and each transfer one while it waits or runs. The data path does not
+//! know of them: the bytes of a transfer are read from its own counters when somebody looks.
+//!
+//! ```text
+//! table        Live: all entries
+//!   ├─ session   what a session has told in its events
+//!   └─ transfer  the progress of a transfer, and its rate
+//! ```
+
+mod session;
+mod table;
+mod transfer;
+
+pub(crate) use session::SessionEntry;
+pub(crate) use table::Live;
+pub(crate) use transfer::{NewTransfer, TransferEntry};

@@ -1,0 +1,165 @@
+//! Requests to a running server over its Unix socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+
+use crate::admin::default_path;
+use crate::config::{AdminSocket, Config, ConfigErrors, SocketArguments};
+
+/// The time that a server has for an answer. A reload asks other processes.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// Larger answers are not read.
+const MOST_BYTES: usize = 256 << 20;
+
+/// The port of a server without `listen`.
+const PORT: u16 = 2811;
+
+/// Why a command has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum TerminalError {
+    /// The configuration file is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// The server has no socket.
+    #[error(
+        "there is no administration socket: give --socket PATH, as in admin-socket of the server"
+    )]
+    NoSocket,
+    /// The server is not there, or does not let this account in.
+    #[error("cannot reach the server at {}: {error}", path.display())]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// The underlying OS error.
+        error: io::Error,
+    },
+    /// What came back is no answer.
+    #[error("the server gave no answer: {0}")]
+    Answer(String),
+    /// The server refuses.
+    #[error("the server refuses: {0}")]
+    Refused(String),
+    /// No session fits.
+    #[error("there is no such session")]
+    NotFound,
+    /// The new configuration is wrong.
+    #[error("the configuration was not applied as it is")]
+    NotReloaded,
+    /// The terminal cannot be used.
+    #[error("the terminal: {0}")]
+    Terminal(#[from] io::Error),
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub(super) struct Client {
+    path: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+struct Failure {
+    error: String,
+}
+
+impl Client {
+    /// The server of the arguments.
+    pub(super) fn new(arguments: &SocketArguments) -> Result<Self, TerminalError> {
+        let path = match (&arguments.socket, &arguments.config) {
+            (Some(path), _) => Some(path.clone()),
+            (None, Some(file)) => match Config::admin_socket_of(file)? {
+                (AdminSocket::At(path), _) => Some(path),
+                (AdminSocket::Default, port) => default_path(port),
+                (AdminSocket::None, _) => None,
+            },
+            (None, None) => default_path(PORT),
+        };
+        let path = path.ok_or(TerminalError::NoSocket)?;
+        Ok(Self { path })
+    }
+
+    /// The document at a path.
+    pub(super) async fn get(&self, path: &str) -> Result<Bytes, TerminalError> {
+        match self.ask(Method::GET, path, "").await? {
+            (StatusCode::OK, body) => Ok(body),
+            (_, body) => Err(refused(&body)),
+        }
+    }
+
+    /// Carries out an action. The body may also be of an answer that tells what failed.
+    pub(super) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &'static str,
+    ) -> Result<T, TerminalError> {
+        let (_, body) = self.ask(Method::POST, path, body).await?;
+        serde_json::from_slice(&body).map_err(|_| refused(&body))
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: &'static str,
+    ) -> Result<(StatusCode, Bytes), TerminalError> {
+        let answer = ask(&self.path, method, path, body);
+        match tokio::time::timeout(TIME_LIMIT, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(TerminalError::Answer(format!(
+                "{} s have passed",
+                TIME_LIMIT.as_secs()
+            ))),
+        }
+    }
+}
+
+async fn ask(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: &'static str,
+) -> Result<(StatusCode, Bytes), TerminalError> {
+    let stream = UnixStream::connect(socket).await;
+    let stream = stream.map_err(|error| TerminalError::Connect {
+        path: socket.to_owned(),
+        error,
+    })?;
+    let wrong = |error: hyper::Error| TerminalError::Answer(error.to_string());
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(wrong)?;
+    // Its errors are also those of the request.
+    tokio::spawn(async move { drop(connection.await) });
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, "localhost")
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from_static(body.as_bytes())))
+        .map_err(|error| TerminalError::Answer(error.to_string()))?;
+    let answer = sender.send_request(request).await.map_err(wrong)?;
+    let status = answer.status();
+    let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await;
+    let body = body.map_err(|error| TerminalError::Answer(error.to_string()))?;
+    Ok((status, body.to_bytes()))
+}
+
+/// The reason in an answer.
+fn refused(body: &Bytes) -> TerminalError {
+    let reason = match serde_json::from_slice::<Failure>(body) {
+        Ok(Failure { error }) => error,
+        Err(_) => String::from_utf8_lossy(body).trim_end().to_owned(),
+    };
+    TerminalError::Refused(super::words::harmless(&reason))
+}

@@ -1,0 +1,18 @@
+//! The commands that talk to a running server: `status`, `top`, `kick`, `drain`, `reload`.
+//!
+//! ```text
+//! commands        what each command does
+//!   ├─ screen       top: the terminal, and what is typed
+//!   ├─ client       requests over the Unix socket
+//!   └─ tables       the status as text
+//!        └─ words     sizes, times, and names without control characters
+//! ```
+
+mod client;
+mod commands;
+mod screen;
+mod tables;
+mod words;
+
+pub use client::TerminalError;
+pub use commands::{drain, kick, reload, status, top};

@@ -1,0 +1,111 @@
+//! Files of unfinished uploads.
+//!
+//! Their names are predictable, and other accounts may have write permission in the directory. They could make a file or a
+//! link at such a name in advance, to read an upload, or to have it written into another file. So a file is used only if it is
+//! a regular file of this account with a single name. Anything else at the name is removed, and the file is made with
+//! `O_EXCL`.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::failed;
+use super::open::held_file;
+use super::resolve::Root;
+use crate::{FileIdentity, StorageError};
+
+/// How often opening is retried because names change meanwhile.
+const ATTEMPTS: usize = 16;
+
+/// Opens the file of an unfinished upload, and returns its size. Without `create` it must exist.
+pub(super) fn open(
+    root: &Root,
+    path: &Path,
+    mode: Mode,
+    create: bool,
+) -> Result<(OwnedFd, u64), StorageError> {
+    let failed = failed("open");
+    for _ in 0..ATTEMPTS {
+        match root.hold_unfollowed(path) {
+            Ok(held) if is_own(&rustix::fs::fstat(&held).map_err(&failed)?) => {
+                if let Some(opened) = held_file(root, path, &held, OFlags::WRONLY)? {
+                    return Ok(opened);
+                }
+            }
+            Ok(_) if create => {
+                let (directory, name) = root.parent(path).map_err(&failed)?;
+                match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(failed(errno)),
+                }
+            }
+            Err(Errno::NOENT) if create => {
+                match root.create_file("open", path, OFlags::WRONLY, mode) {
+                    Ok(file) => return Ok((file, 0)),
+                    Err(error) if error.errno == Errno::EXIST => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            // A file that cannot be trusted is not the one of an earlier attempt.
+            Ok(_) => return Err(failed(Errno::NOENT)),
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+    Err(failed(Errno::AGAIN))
+}
+
+/// Renames the file `identity` from `from` to `to`; `durable` waits until the new name is on the disk.
+pub(super) fn complete(
+    root: &Root,
+    from: &Path,
+    to: &Path,
+    identity: FileIdentity,
+    durable: bool,
+) -> Result<(), StorageError> {
+    let failed = failed("rename");
+    let (directory, name) = root.parent(from).map_err(&failed)?;
+    if identity_of(&directory, name).map_err(&failed)? != identity {
+        return Err(failed(Errno::STALE));
+    }
+    let place = root.new_place("rename", to)?;
+    place.rename_from(directory, name).map_err(&failed)?;
+    // The name may have changed in between, so that another file was renamed.
+    if identity_of(place.directory(), place.name()).map_err(&failed)? != identity {
+        return Err(failed(Errno::STALE));
+    }
+    if durable {
+        return sync(place.directory());
+    }
+    Ok(())
+}
+
+fn identity_of(directory: impl AsFd, name: &OsStr) -> Result<FileIdentity, Errno> {
+    let facts = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(FileIdentity {
+        device: facts.st_dev,
+        inode: facts.st_ino,
+    })
+}
+
+/// Waits until the entries of a directory are on the disk. Has no effect if the account may not read the directory, or the
+/// file system does not support it.
+fn sync(directory: impl AsFd) -> Result<(), StorageError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = match rustix::fs::openat(directory, c".", flags, Mode::empty()) {
+        Err(Errno::ACCESS) => return Ok(()),
+        directory => directory.map_err(failed("open"))?,
+    };
+    match rustix::io::retry_on_intr(|| rustix::fs::fsync(&directory)) {
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
+        Err(errno) => Err(StorageError::new("fsync", errno)),
+    }
+}
+
+fn is_own(facts: &Stat) -> bool {
+    FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile
+        && facts.st_uid == rustix::process::geteuid().as_raw()
+        && facts.st_nlink == 1
+}

@@ -1,0 +1,128 @@
+//! Files of unfinished uploads: only the account's own, and the rename to the final name.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::process::Command;
+
+use gridhaul_storage::{OpenedFile, Storage as _};
+use rustix::io::Errno;
+
+use crate::{Fixture, errno, is_superuser, path};
+
+const PART: &str = ".f.gridhaul-part";
+
+fn add(file: &OpenedFile, content: &[u8]) {
+    let end = file.size().unwrap();
+    assert_eq!(
+        rustix::io::pwrite(file, content, end).unwrap(),
+        content.len()
+    );
+}
+
+#[test]
+fn an_upload_is_found_again_and_gets_its_final_name() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    let open = |create| storage.open_upload(path(PART), create, false);
+    assert_eq!(errno(open(false)), Some(Errno::NOENT));
+    add(&open(true).unwrap(), b"begin");
+    fs::write(fixture.real("f"), "old").unwrap();
+    for durable in [false, true] {
+        let file = open(true).unwrap();
+        let before = file.size_at_open();
+        assert_eq!(before, if durable { 0 } else { 5 });
+        add(&file, b"end");
+        let identity = file.identity().unwrap();
+        storage
+            .complete_upload(path(PART), path("f"), identity, durable)
+            .unwrap();
+        assert!(!fixture.real(PART).exists());
+        assert_eq!(
+            fs::read(fixture.real("f")).unwrap().len() as u64,
+            before + 3
+        );
+    }
+}
+
+#[test]
+fn another_file_at_the_temporary_name_does_not_get_the_final_one() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    let file = storage.open_upload(path(PART), true, false).unwrap();
+    let identity = file.identity().unwrap();
+    let complete = || storage.complete_upload(path(PART), path("f"), identity, false);
+    fs::rename(fixture.real(PART), fixture.real("moved")).unwrap();
+    assert_eq!(errno(complete()), Some(Errno::NOENT));
+    fs::write(fixture.real(PART), "another").unwrap();
+    assert_eq!(errno(complete()), Some(Errno::STALE));
+    assert!(!fixture.real("f").exists());
+}
+
+/// What another account could prepare in a directory in which it may write.
+#[test]
+fn links_and_files_of_others_are_neither_used_nor_followed() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    fs::write(fixture.real("victim"), "victim").unwrap();
+    let real = fixture.real(PART);
+    let mut preparations: Vec<Box<dyn Fn()>> = vec![
+        Box::new(|| symlink("victim", &real).unwrap()),
+        Box::new(|| symlink("nowhere", &real).unwrap()),
+        Box::new(|| fs::hard_link(fixture.real("victim"), &real).unwrap()),
+        Box::new(|| {
+            let made = Command::new("mkfifo").arg(&real).status().unwrap();
+            assert!(made.success());
+        }),
+    ];
+    if is_superuser() {
+        preparations.push(Box::new(|| {
+            fs::write(&real, "foreign").unwrap();
+            std::os::unix::fs::chown(&real, Some(65_534), Some(65_534)).unwrap();
+        }));
+    }
+    for prepare in preparations {
+        prepare();
+        assert_eq!(
+            errno(storage.open_upload(path(PART), false, false)),
+            Some(Errno::NOENT)
+        );
+        let file = storage.open_upload(path(PART), true, false).unwrap();
+        add(&file, b"content");
+        let found = fs::symlink_metadata(&real).unwrap();
+        assert!(found.is_file() && found.nlink() == 1);
+        assert_eq!(found.uid(), rustix::process::geteuid().as_raw());
+        assert_eq!(fs::read(&real).unwrap(), b"content");
+        assert_eq!(fs::read(fixture.real("victim")).unwrap(), b"victim");
+        fs::remove_file(&real).unwrap();
+    }
+}
+
+#[test]
+fn a_directory_at_either_name_is_an_error() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    fs::create_dir(fixture.real("f")).unwrap();
+    let file = storage.open_upload(path(PART), true, false).unwrap();
+    let identity = file.identity().unwrap();
+    let completed = storage.complete_upload(path(PART), path("f"), identity, false);
+    assert_eq!(errno(completed), Some(Errno::ISDIR));
+    fs::remove_file(fixture.real(PART)).unwrap();
+    fs::create_dir(fixture.real(PART)).unwrap();
+    let opened = storage.open_upload(path(PART), true, false);
+    assert_eq!(errno(opened), Some(Errno::ISDIR));
+}
+
+#[test]
+fn uploads_exclude_each_other_by_a_lock() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    let open = || storage.open_upload(path(PART), true, false).unwrap();
+    let (first, second) = (open(), open());
+    assert!(first.try_lock());
+    assert!(!second.try_lock());
+    let duplicate = first.duplicate().unwrap();
+    drop(first);
+    assert!(!second.try_lock(), "the duplicate keeps it");
+    drop(duplicate);
+    assert!(second.try_lock());
+}

@@ -1,0 +1,154 @@
+//! Uploads under temporary names, through the data node interface.
+
+use std::fs;
+
+use gridhaul_protocol::command::TransferMode;
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_stack::Cancel;
+use gridhaul_storage::ChecksumAlgorithm;
+use gridhaul_transfer::{
+    CancelReason, ChecksumRequest, Handling, Placement, Plan, Task, TransferError, UploadName,
+};
+use proptest::prelude::*;
+
+use crate::site::{Settings, Site, content, image, receive, receive_rest, send, send_rest};
+
+fn atomic(task: Task, mode: TransferMode, channels: u8) -> Plan {
+    Plan {
+        handling: Handling {
+            upload: UploadName::Temporary,
+            checksums: vec![ChecksumAlgorithm::Adler32],
+            ..Handling::default()
+        },
+        ..image(task, mode, channels)
+    }
+}
+
+fn names(site: &Site) -> Vec<String> {
+    let entries = fs::read_dir(site.directory.path()).expect("a directory");
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("an entry").file_name())
+        .map(|name| name.into_string().expect("UTF-8"))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn files_arrive_in_all_modes_with_their_checksums() {
+    for (mode, channels) in [
+        (TransferMode::Stream, 1),
+        (TransferMode::Extended, 1),
+        (TransferMode::Extended, 4),
+    ] {
+        let (from, to) = (
+            Site::new(Settings::default()),
+            Site::new(Settings::default()),
+        );
+        let data = content(1_500_001);
+        from.write("a", &data);
+        to.write("b", b"old");
+        from.connect(to.listen(1));
+        let receiver = to.start(atomic(receive("b"), mode, channels));
+        let sender = from.start(image(send("a"), mode, channels));
+        sender.finish().result.expect("sent");
+        receiver.finish().result.expect("received");
+        assert!(to.read("b") == data, "{mode:?}");
+        assert_eq!(names(&to), ["b"]);
+        let request = ChecksumRequest {
+            path: "b".into(),
+            algorithm: ChecksumAlgorithm::Adler32,
+            offset: 0,
+            length: None,
+        };
+        let found = to.session.checksum(&request, &0.into(), &Cancel::new());
+        assert_eq!(found.expect("there").read_bytes, 0, "it is remembered");
+    }
+}
+
+#[test]
+fn a_failed_upload_without_a_byte_leaves_nothing() {
+    let site = Site::new(Settings::default());
+    site.listen(1);
+    let receiver = site.start(atomic(receive("b"), TransferMode::Stream, 1));
+    receiver.transfer.cancel(CancelReason::Abort);
+    let error = receiver.finish().result.expect_err("aborted");
+    assert!(matches!(error, TransferError::Cancelled(_)), "{error}");
+    assert!(names(&site).is_empty());
+}
+
+#[test]
+fn an_append_to_an_existing_file_is_in_place() {
+    let (from, to) = (
+        Site::new(Settings::default()),
+        Site::new(Settings::default()),
+    );
+    from.write("a", b"end");
+    to.write("b", b"beginning ");
+    let task = Task::ReceiveFile {
+        path: "b".into(),
+        placement: Placement::Append,
+        restart: RangeSet::new(),
+        promised: None,
+    };
+    from.connect(to.listen(1));
+    let receiver = to.start(atomic(task, TransferMode::Extended, 1));
+    let sender = from.start(image(send("a"), TransferMode::Extended, 1));
+    sender.finish().result.expect("sent");
+    receiver.finish().result.expect("received");
+    assert_eq!(to.read("b"), b"beginning end");
+}
+
+/// An attempt of an upload: up to where the sender's file reaches when it fails, in parts of the whole.
+fn attempts() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(0..=100_usize, 0..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// However often an upload fails, in either mode, its restart with what has arrived completes the file, and until then
+    /// the old one is there.
+    #[test]
+    fn restarts_complete_the_file(cuts in attempts(), blocks in any::<bool>(), old in any::<bool>()) {
+        let mode = if blocks { TransferMode::Extended } else { TransferMode::Stream };
+        let (from, to) = (Site::new(Settings::default()), Site::new(Settings::default()));
+        let data = content(200_001);
+        if old {
+            to.write("b", b"old");
+        }
+        let mut present = RangeSet::new();
+        for cut in cuts {
+            // The sender's file is shorter than announced, so the upload fails at its end.
+            let length = (data.len() - 1) * cut / 100;
+            if (length as u64) < present.end() {
+                continue;
+            }
+            from.write("a", &data[..length]);
+            from.connect(to.listen(1));
+            let task = Task::ReceiveFile {
+                path: "b".into(),
+                placement: Placement::Replace,
+                restart: present.clone(),
+                promised: Some(data.len() as u64),
+            };
+            let receiver = to.start(atomic(task, mode, 2));
+            let sender = from.start(image(send_rest("a", present.clone()), mode, 2));
+            sender.finish().result.expect("sent");
+            receiver.finish().result.expect_err("incomplete");
+            present = RangeSet::from(0..length as u64);
+            prop_assert_eq!(to.path("b").exists(), old);
+        }
+        if old {
+            prop_assert_eq!(to.read("b"), b"old");
+        }
+        from.write("a", &data);
+        from.connect(to.listen(1));
+        let receiver = to.start(atomic(receive_rest("b", present.clone()), mode, 2));
+        let sender = from.start(image(send_rest("a", present), mode, 2));
+        sender.finish().result.expect("sent");
+        receiver.finish().result.expect("received");
+        prop_assert!(to.read("b") == data);
+        prop_assert_eq!(names(&to), ["b"]);
+    }
+}
