@@ -96,7 +96,7 @@ pub struct DoctorArguments {
     /// Measure the disk of this directory with a temporary file of at most 256 MiB, for at most 10 s
     #[arg(long, value_name = "DIR")]
     pub disk: Option<PathBuf>,
-    /// Explain the last transfers in this log of the server. Default: log-file
+    /// Explain the last transfers in this log of the server. Default: audit-log, or log-file
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// The arguments of `serve`.

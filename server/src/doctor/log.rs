@@ -77,6 +77,10 @@ impl Fields {
             Self::Json(fields) => match fields.get(name)? {
                 Value::String(text) => Some(text.clone()),
                 Value::Null => None,
+                Value::Array(items) => {
+                    let items: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+                    Some(items.join(" "))
+                }
                 other => Some(other.to_string()),
             },
             Self::Text(fields) => {
@@ -100,6 +104,7 @@ fn fields_of(text: &str) -> Vec<(String, String)> {
     while let Some((name, after)) = rest.split_once('=') {
         let (value, after) = match after.strip_prefix('"') {
             Some(quoted) => unquoted(quoted),
+            None if after.starts_with('[') => list(&after[1..]),
             None => {
                 let end = after.find(' ').unwrap_or(after.len());
                 (after[..end].to_owned(), &after[end..])
@@ -109,6 +114,27 @@ fn fields_of(text: &str) -> Vec<(String, String)> {
         rest = after.trim_start();
     }
     fields
+}
+
+/// The items of a list up to its closing bracket, with spaces between them, and the text after it. Items with other
+/// characters are in quotes.
+fn list(text: &str) -> (String, &str) {
+    let mut items = Vec::new();
+    let mut rest = text;
+    loop {
+        let (item, after) = match rest.strip_prefix('"') {
+            Some(quoted) => unquoted(quoted),
+            None => {
+                let end = rest.find([',', ']']).unwrap_or(rest.len());
+                (rest[..end].to_owned(), &rest[end..])
+            }
+        };
+        items.push(item);
+        match after.strip_prefix(", ") {
+            Some(next) => rest = next,
+            None => return (items.join(" "), after.strip_prefix(']').unwrap_or(after)),
+        }
+    }
 }
 
 /// A value up to its closing quote, and the text after it. A character after a backslash is not the end.
@@ -129,8 +155,19 @@ fn unquoted(text: &str) -> (String, &str) {
 mod tests {
     use super::*;
 
-    const DETAILS: &str =
-        "rtt-us=20000 retransmits=3 busy-us=9000000 receiver-limited-us=100 buffer-limited-us=200";
+    const DETAILS: [&str; 6] = [
+        "device=a \"b]\"",
+        "rtt-us=20000",
+        "retransmits=3",
+        "busy-us=9000000",
+        "receiver-limited-us=100",
+        "buffer-limited-us=200",
+    ];
+
+    /// The list in a line of text; the first item has characters that need quotes.
+    fn in_text() -> String {
+        format!("[{:?}, {}]", DETAILS[0], DETAILS[1..].join(", "))
+    }
 
     fn facts() -> Facts {
         Facts {
@@ -152,11 +189,13 @@ mod tests {
     fn both_formats_have_the_same_facts() {
         let text = format!(
             "2026-11-24T22:00:00Z  INFO gridhaul_server::telemetry::journal: transfer finished session=1 user=\"a\" \
-             verb=\"RETR\" path=\"/x\" bytes=1000 seconds=10.0 channels=2 details=\"{DETAILS}\" refused=0 code=226"
+             verb=\"RETR\" path=\"/x\" bytes=1000 seconds=10.0 channels=2 peers=[127.0.0.1] details={} refused=0 \
+             result=226",
+            in_text()
         );
         let json = format!(
             "{{\"timestamp\":\"x\",\"level\":\"INFO\",\"message\":\"transfer finished\",\"session\":1,\"user\":\"a\",\
-             \"verb\":\"RETR\",\"path\":\"/x\",\"bytes\":1000,\"seconds\":10.0,\"channels\":2,\"details\":\"{DETAILS}\"}}"
+             \"verb\":\"RETR\",\"path\":\"/x\",\"bytes\":1000,\"seconds\":10.0,\"channels\":2,\"details\":{DETAILS:?}}}"
         );
         for line in [text, json] {
             let found = parse(&line).expect(&line);
@@ -172,7 +211,8 @@ mod tests {
     fn a_path_forges_no_field() {
         let path = r#"/x\" bytes=999 details=\"busy-us=1\" "#;
         let line = format!(
-            "t INFO a: transfer finished verb=\"RETR\" path=\"{path}\" bytes=1000 seconds=10 channels=2 details=\"{DETAILS}\""
+            "t INFO a: transfer finished verb=\"RETR\" path=\"{path}\" bytes=1000 seconds=10 channels=2 details={}",
+            in_text()
         );
         let found = parse(&line).expect("parsed");
         assert_eq!(found.facts, facts());

@@ -20,7 +20,8 @@ const TAIL: u64 = 4 << 20;
 const MOST: usize = 100;
 
 pub(super) fn check(report: &mut Report, config: &Config, log: Option<&Path>, limits: &Limits) {
-    let Some(path) = log.or(config.log.file.as_deref()) else {
+    let (audit, file) = (config.log.audit.as_deref(), config.log.file.as_deref());
+    let Some(path) = log.or(audit).or(file) else {
         report.ok(
             ABOUT,
             "the log is on standard error: give --log FILE with lines of it to explain transfers",

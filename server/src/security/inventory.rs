@@ -14,6 +14,7 @@ use gridhaul_security::certificate::Certificate;
 use gridhaul_security::trust::TrustExpiryKind;
 
 use super::Security;
+use crate::status::CredentialState;
 use crate::telemetry::ExpirySummary;
 
 /// What ends.
@@ -27,15 +28,6 @@ pub(crate) enum CredentialKind {
     RevocationList,
     /// The delegated credential of a session that ends first.
     Delegated,
-}
-
-/// How near the end is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CredentialState {
-    Ok,
-    /// It should have been renewed by now.
-    Soon,
-    Expired,
 }
 
 /// A certificate or a list, and its end.
@@ -63,6 +55,16 @@ impl CredentialKind {
             Self::Host => "host",
             Self::Authority => "authority",
             Self::RevocationList => "revocation_list",
+            Self::Delegated => "delegated",
+        }
+    }
+
+    /// In words, for administrators.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host certificate",
+            Self::Authority => "authority",
+            Self::RevocationList => "revocation list",
             Self::Delegated => "delegated",
         }
     }

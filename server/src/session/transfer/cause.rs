@@ -13,16 +13,14 @@ pub(super) fn of_transfer(error: &TransferError) -> FailureCause {
         TransferError::Channel(ChannelError::File(error)) => {
             of_errno(Errno::from_io_error(error).unwrap_or(Errno::IO))
         }
-        TransferError::Local(_) | TransferError::Cancelled(CancelReason::Shutdown) => {
+        TransferError::Local(_)
+        | TransferError::Cancelled(CancelReason::Shutdown | CancelReason::Administrator) => {
             FailureCause::Server
         }
         TransferError::Sequence(_)
         | TransferError::Channel(ChannelError::FileTooShort { .. })
         | TransferError::Cancelled(
-            CancelReason::Abort
-            | CancelReason::ControlChannelLost
-            | CancelReason::Administrator
-            | CancelReason::Replaced,
+            CancelReason::Abort | CancelReason::ControlChannelLost | CancelReason::Replaced,
         ) => FailureCause::Client,
         TransferError::Connect(_)
         | TransferError::NoConnection(_)
