@@ -52,7 +52,8 @@ impl Site for AdminSite {
         for (name, value) in [
             (CONTENT_SECURITY_POLICY, POLICY),
             (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-            (REFERRER_POLICY, "no-referrer"),
+            // Without a referrer the browser would send the form for the secret with `Origin: null` (Fetch 3.2), which is refused.
+            (REFERRER_POLICY, "same-origin"),
             (CACHE_CONTROL, "no-store"),
             (
                 HeaderName::from_static("cross-origin-resource-policy"),
