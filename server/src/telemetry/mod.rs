@@ -23,5 +23,6 @@ pub(crate) use lateness::watch_lateness;
 pub(crate) use logging::Logging;
 pub use logging::LoggingError;
 pub(crate) use metrics::Snapshot;
+pub(crate) use notices::Notices;
 pub(crate) use recent::PROBLEMS;
 pub(crate) use transfer_log::TransferLog;
