@@ -341,6 +341,29 @@ def notices_a_lost_server(page, process):
     page.check(lambda message: "ERR_CONNECTION" in message or "ERR_EMPTY_RESPONSE" in message)
 
 
+def logs_in_with_a_secret(page, secret):
+    """The form takes the secret, and refuses a wrong one."""
+    page.driver.get(page.base)
+    for shown in ["wrong" * 5, secret]:
+        assert not page.all("#transfers"), "the page is shown without the secret"
+        page.until("the form", lambda: page.all("#token"))
+        page.until("its focus", lambda: page.driver.switch_to.active_element.get_attribute("id") == "token")
+        old = page.one("#token")
+        page.press(shown, Keys.ENTER)
+        page.until("the answer", lambda: gone(old))
+    page.until("the first data", lambda: page.text("#phase") == "serving")
+    page.updates(1)
+    page.check(lambda message: "401 (Unauthorized)" in message)
+
+
+def gone(node):
+    try:
+        node.is_enabled()
+    except StaleElementReferenceException:
+        return True
+    return False
+
+
 class Foreign(http.server.BaseHTTPRequestHandler):
     """A page of another origin."""
 
@@ -434,6 +457,7 @@ FUNCTIONS = [
     is_structured,
     acts_on_the_server,
     notices_a_lost_server,
+    logs_in_with_a_secret,
     refuses_other_origins,
     pictures,
 ]

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gridhaul_interop::support::slow::SlowGets;
@@ -29,17 +29,22 @@ struct Site {
 impl Site {
     /// With a transfer of each of these files.
     fn new(paths: &[&str]) -> Self {
+        Self::with(paths, |_| Vec::new())
+    }
+
+    /// With more arguments, which may name files in the directory.
+    fn with(paths: &[&str], arguments: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let place = tempfile::tempdir().unwrap();
         fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
         for path in paths {
             let file = File::create(place.path().join(path.trim_start_matches('/'))).unwrap();
             file.set_len(SIZE).unwrap();
         }
-        let server = Launch::new(Kind::Gridhaul, place.path())
+        let launch = Launch::new(Kind::Gridhaul, place.path())
             .arg("--admin-listen")
-            .arg("127.0.0.1:0")
-            .start()
-            .unwrap();
+            .arg("127.0.0.1:0");
+        let arguments = arguments(place.path()).into_iter();
+        let server = arguments.fold(launch, Launch::arg).start().unwrap();
         let base = server.administration();
         let gets = SlowGets::start(server.address(), paths, PAUSE).unwrap();
         Self {
@@ -115,6 +120,18 @@ fn actions_reach_the_server_and_report_back() {
 fn a_lost_server_is_noticed() {
     let site = Site::new(&PLAIN[..1]);
     site.run("notices_a_lost_server", &[&site.server.pid().to_string()]);
+}
+
+#[test]
+fn the_form_takes_the_secret() {
+    let secret = "correct horse battery staple";
+    let site = Site::with(&PLAIN[..1], |place| {
+        let file = place.join("secret");
+        fs::write(&file, secret).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        vec!["--admin-token".to_owned(), file.display().to_string()]
+    });
+    site.run("logs_in_with_a_secret", &[secret]);
 }
 
 #[test]

@@ -35,8 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map(|number| format!("/data/run3/events-{:05}.root", 40_000 + number * 7))
         .collect();
     for (number, path) in (0..).zip(&paths) {
-        // Different sizes, so that the transfers are not in step.
-        let size = 300_000_000 + 9_000_000 * number;
+        // Large enough for the fastest client, and different, so that the transfers are not in step.
+        let size = 1_500_000_000 + 37_000_000 * number;
         File::create(root.path().join(&path[1..]))?.set_len(size)?;
     }
     let server = Launch::new(Kind::Gridhaul, root.path())

@@ -24,6 +24,7 @@ use crate::config::{AdminSocket, Administration, Config};
 use crate::http::{self, Answer, Limits, Listener, Peer, Request, Site, Standing, text};
 use crate::shared::Shared;
 use crate::shutdown::PhaseView;
+use crate::telemetry::Notices;
 
 /// The limits of administrators, at each listener.
 const ADMINISTRATORS: Limits = Limits {
@@ -157,6 +158,7 @@ impl Doors {
                 subjects: admin.subjects.clone(),
                 names,
             },
+            notices: Notices::default(),
         });
         tokio::spawn(Arc::clone(&shared.live).watch());
         if let Some((listener, _)) = self.tcp {

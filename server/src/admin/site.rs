@@ -1,8 +1,10 @@
 //! The resources of the administration interface.
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use gridhaul_shares::Network;
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
     REFERRER_POLICY, SET_COOKIE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
@@ -18,6 +20,7 @@ use crate::http::{Answer, Peer, Request, Site, Standing, answer, body, json, ref
 use crate::shared::Shared;
 use crate::shutdown::PhaseView;
 use crate::status::ServerPhase;
+use crate::telemetry::Notices;
 
 const OK: StatusCode = StatusCode::OK;
 
@@ -36,6 +39,8 @@ pub(crate) struct AdminSite {
     pub(super) phase: PhaseView,
     pub(super) actions: Actions,
     pub(super) access: Access,
+    /// Bounds the lines in the log about refusals.
+    pub(super) notices: Notices,
 }
 
 impl Site for AdminSite {
@@ -52,7 +57,8 @@ impl Site for AdminSite {
         for (name, value) in [
             (CONTENT_SECURITY_POLICY, POLICY),
             (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-            (REFERRER_POLICY, "no-referrer"),
+            // Without a referrer the browser would send the form for the secret with `Origin: null` (Fetch 3.2), which is refused.
+            (REFERRER_POLICY, "same-origin"),
             (CACHE_CONTROL, "no-store"),
             (
                 HeaderName::from_static("cross-origin-resource-policy"),
@@ -90,7 +96,9 @@ impl AdminSite {
             "/status.json" => {
                 check_origin(request.headers())?;
                 self.access.admit(visitor, request.headers()).await?;
-                json(OK, &status(&self.shared, &self.facts, self.phase()))
+                let document = status(&self.shared, &self.facts, self.phase());
+                debug_assert!(document.is_bounded(), "the lists have limits");
+                json(OK, &document)
             }
             "/metrics" => metrics(&self.shared),
             "/healthz" => text(OK, "ok"),
@@ -134,7 +142,10 @@ impl AdminSite {
         check_post(headers)?;
         let admitted = self.access.admit(visitor, headers).await;
         let by = admitted.inspect_err(|refused| {
-            warn!(client = ?visitor.peer, ?action, status = refused.status().as_u16(), "an action was refused");
+            if let Some(untold) = self.untold(visitor) {
+                let status = refused.status().as_u16();
+                warn!(client = %visitor.peer, ?action, status, untold, "an action was refused");
+            }
         })?;
         let body = body(request).await?;
         Ok(self.actions.act(by, action, &body).await)
@@ -158,7 +169,9 @@ impl AdminSite {
         let body = body(request).await?;
         let shown = form::value(&body, "token").unwrap_or_default();
         if !token.is(&shown) {
-            warn!(client = ?visitor.peer, "a wrong secret was shown to the administration");
+            if let Some(untold) = self.untold(visitor) {
+                warn!(client = %visitor.peer, untold, "a wrong secret was shown to the administration");
+            }
             tokio::time::sleep(WRONG_SECRET).await;
             let html = "text/html; charset=utf-8";
             return Err(Box::new(answer(
@@ -181,6 +194,15 @@ impl AdminSite {
             token.forget();
         }
         Ok(to_page("Logged out."))
+    }
+
+    /// Whether a refusal of this client gets a line in the log; then the number of refusals without a line before.
+    fn untold(&self, visitor: &Visitor) -> Option<u64> {
+        let address = match &visitor.peer {
+            Peer::Tcp { peer, .. } => peer.ip(),
+            Peer::Unix { .. } => Ipv6Addr::LOCALHOST.into(),
+        };
+        self.notices.tell(Network::of(address), Instant::now())
     }
 
     fn phase(&self) -> ServerPhase {

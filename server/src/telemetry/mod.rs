@@ -29,6 +29,7 @@ pub(crate) use lateness::watch_lateness;
 pub use logging::LoggingError;
 pub(crate) use logging::{LogFiles, Logging, log_lines_lost};
 pub(crate) use metrics::{ExpirySummary, Snapshot};
+pub(crate) use notices::Notices;
 pub(crate) use recent::PROBLEMS;
 pub(crate) use repeats::tell;
 pub(crate) use transfer_log::TransferLog;

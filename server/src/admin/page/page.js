@@ -8,6 +8,8 @@ import * as sections from "./sections.js";
 const PERIOD = 2000;
 /** A request that takes longer has failed. */
 const PATIENCE = 10_000;
+/** Results of actions are shown so long. */
+const SHOWN = 60_000;
 /** Data that is older is marked. */
 const STALE = 10_000;
 
@@ -30,6 +32,7 @@ let received = null;
 let failure = null;
 let paused = false;
 let timer = null;
+let told = null;
 let asking = false;
 let levelShown = null;
 let draining = false;
@@ -42,22 +45,20 @@ async function poll() {
     return;
   }
   asking = true;
+  let status = null;
   try {
-    const response = await fetch("/status.json", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
-    if (response.status === 401) {
-      // The cookie has expired: the server answers with the form for the secret.
-      location.reload();
-      return;
-    }
-    if (!response.ok) {
-      throw new Error(`the server answers ${response.status} ${response.statusText}`);
-    }
-    const status = await response.json();
-    received = Date.now();
-    failure = null;
-    show(status);
+    status = await ask();
   } catch (error) {
     failure = describe(error);
+  }
+  if (status) {
+    received = Date.now();
+    failure = null;
+    try {
+      show(status);
+    } catch (error) {
+      failure = `The page cannot show the data: ${visible(error.message)}.`;
+    }
   }
   asking = false;
   showAge();
@@ -66,12 +67,26 @@ async function poll() {
   }
 }
 
+async function ask() {
+  const response = await fetch("/status.json", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+  if (response.status === 401) {
+    // The cookie has expired: the server answers with the form for the secret.
+    location.reload();
+  }
+  if (!response.ok) {
+    const reason = shortened(await response.text(), 400);
+    throw new Error(`The server answers ${response.status} ${response.statusText}: ${reason}`);
+  }
+  return response.json();
+}
+
+/** A sentence about a request that failed. */
 function describe(error) {
   if (error.name === "TimeoutError") {
-    return "it does not answer";
+    return "The server cannot be reached: it does not answer.";
   }
   // The message of a failed connection differs between browsers.
-  return error instanceof TypeError ? "there is no connection" : error.message;
+  return error instanceof TypeError ? "The server cannot be reached: there is no connection." : visible(error.message);
 }
 
 /** How old the data is. This is no live region: it changes every second. */
@@ -85,7 +100,7 @@ function showAge() {
     setText(byId("age"), `${paused ? "Paused. " : ""}Data of ${clock}, ${seconds < 3 ? "current" : `${duration(seconds)} old`}`);
   }
   const shown = received === null ? "There is no data yet." : `The data below is of ${time(new Date(received).toISOString())}.`;
-  const alert = failure === null ? "" : `The server cannot be reached: ${visible(failure)}. ${shown} Trying again.`;
+  const alert = failure === null ? "" : `${failure} ${shown} Trying again.`;
   setText(byId("alert"), alert);
 }
 
@@ -259,14 +274,17 @@ async function act(path, body, what) {
     tell(`${what} failed: ${visible(answer.error.trim() || response.statusText)}`, "bad");
     return null;
   } catch (error) {
-    tell(`${what} failed: ${visible(describe(error))}.`, "bad");
+    tell(`${what} failed. ${describe(error)}`, "bad");
     return null;
   } finally {
     poll();
   }
 }
 
+/** Shows the result of an action for a while, and has it read out. */
 function tell(text, state) {
+  clearTimeout(told);
+  told = setTimeout(() => setText(byId("result"), ""), SHOWN);
   byId("result").className = state;
   setText(byId("result"), `${time(new Date().toISOString())} ${text}`);
 }
