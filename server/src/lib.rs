@@ -64,6 +64,7 @@ mod fuzz_input;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod group_limits;
 mod handover;
 mod helpers;
 mod in_place;

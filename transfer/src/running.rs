@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::{Cancel, Channel, ChannelError, Detail, Details, Movement, Operation};
@@ -33,6 +33,26 @@ pub(crate) struct Running {
     tally: Mutex<Tally>,
     /// All data has arrived and is being synced or hashed.
     settling: AtomicBool,
+    waits: Mutex<Waits>,
+}
+
+/// The time in which the transfer has waited for bandwidth.
+#[derive(Debug, Default)]
+struct Waits {
+    earlier: Duration,
+    since: Option<Instant>,
+}
+
+/// Ends a wait for bandwidth.
+pub(crate) struct Waiting<'a>(&'a Running);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut waits = lock(&self.0.waits);
+        if let Some(since) = waits.since.take() {
+            waits.earlier += since.elapsed();
+        }
+    }
 }
 
 /// Facts about the channels for the transfer log.
@@ -72,6 +92,7 @@ impl Running {
             stripes: (0..stripes).map(|_| Mutex::default()).collect(),
             tally: Mutex::default(),
             settling: AtomicBool::new(false),
+            waits: Mutex::default(),
         })
     }
 
@@ -156,6 +177,12 @@ impl Running {
         self.settling.store(true, Ordering::Release);
     }
 
+    /// Begins a wait for bandwidth. One worker waits at a time.
+    pub(crate) fn wait_for_bandwidth(&self) -> Waiting<'_> {
+        lock(&self.waits).since = Some(Instant::now());
+        Waiting(self)
+    }
+
     /// Records the checksums of the received file.
     pub(crate) fn note_checksums(&self, checksums: Vec<(ChecksumAlgorithm, String)>) {
         lock(&self.tally).checksums = checksums;
@@ -229,6 +256,11 @@ impl RunningTransfer for Running {
 
     fn is_settling(&self) -> bool {
         self.settling.load(Ordering::Acquire)
+    }
+
+    fn waited(&self) -> Duration {
+        let waits = lock(&self.waits);
+        waits.earlier + waits.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     fn take_received(&self) -> RangeSet {

@@ -189,7 +189,7 @@ fn is_root(path: &Path) -> bool {
     path.is_absolute() || path.starts_with("$HOME")
 }
 
-fn identity<'de, D: Deserializer<'de>>(
+pub(super) fn identity<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SubjectPattern>, D::Error> {
     let text = String::deserialize(deserializer)?;
@@ -199,13 +199,13 @@ fn identity<'de, D: Deserializer<'de>>(
 
 /// A case-sensitive pattern for virtual organizations and attributes, with the wildcards of a [`SubjectPattern`].
 #[derive(Debug, Clone)]
-struct Pattern {
+pub(super) struct Pattern {
     text: String,
     matcher: GlobSet,
 }
 
 impl Pattern {
-    fn matches(&self, text: &str) -> bool {
+    pub(super) fn matches(&self, text: &str) -> bool {
         self.matcher.is_match(text)
     }
 }

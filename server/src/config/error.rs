@@ -85,6 +85,9 @@ pub enum ConfigError {
         /// The largest valid value.
         most: u64,
     },
+    /// Two limits have the same name.
+    #[error("two [[limit]] tables have the name '{0}': give one of them another name")]
+    LimitTwice(String),
     /// A list is empty.
     #[error("{0} is empty; leave it out for its default")]
     Empty(&'static str),

@@ -108,6 +108,8 @@ mod tests {
         let pages = [
             include_str!("../../../docs/operators/configuration.md"),
             include_str!("../../../docs/operators/accounts.md"),
+            include_str!("../../../docs/operators/limits.md"),
+            include_str!("../../../docs/operators/uploads.md"),
         ];
         let blocks: Vec<&str> = pages
             .iter()

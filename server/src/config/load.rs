@@ -71,6 +71,8 @@ impl Config {
             encrypt_data: None,
             require_dcau: None,
             delegation_keys: None,
+            // Each session has a process of its own.
+            limit: None,
             ..settings
         })?;
         Ok(Self {

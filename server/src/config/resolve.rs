@@ -10,7 +10,7 @@ use super::error::ConfigError;
 use super::ranges::not_empty;
 use super::settings::Settings;
 use super::values::ArrivalChecksums;
-use super::{accounts, data, limits, security};
+use super::{accounts, data, group_limits, limits, security};
 
 /// The address of a server without `--listen`.
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2811);
@@ -62,6 +62,7 @@ impl Config {
                 },
                 ..Handling::default()
             },
+            group_limits: group_limits::resolve(settings.limit)?,
             atomic_uploads: settings.atomic_uploads.unwrap_or_default(),
             checksum_key: settings.checksum_key,
             metrics_listen: settings.metrics_listen,

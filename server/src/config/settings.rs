@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::authorization::Rule;
 use super::configuration::Config;
+use super::group_limits::GroupLimit;
 use super::max_startups::MaxStartups;
 use super::reload::{Reload, is_gsi_switched, keep, reload};
 use super::tls_range::TlsRange;
@@ -265,6 +266,10 @@ settings! {
     /// Transfers at a time, and fewer if the processors are saturated; further ones wait. Default: 500
     #[arg(long, value_name = "COUNT")]
     max_transfers: usize => live,
+
+    /// Limits of groups of users, in the configuration file only. Default: none
+    #[arg(skip)]
+    limit: Vec<GroupLimit> => live,
 
     /// Worker threads, and so data channels, that send at a time, and as many that receive; further channels wait.
     /// Default: 1024

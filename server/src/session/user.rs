@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 use super::initiator::Initiator;
+use crate::group_limits::Group;
 
 /// Prefix of the name of a new file that the client does not name.
 const NEW_FILE: &[u8] = b"upload";
@@ -40,6 +41,8 @@ pub(super) struct User {
     pub(super) home: RemotePath,
     /// The current directory.
     pub(super) directory: RemotePath,
+    /// The limits that it shares with others.
+    pub(super) groups: Vec<Arc<Group>>,
     /// The name of uploads until they are complete.
     pub(super) uploads: UploadName,
 }

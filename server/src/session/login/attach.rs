@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::admission::Admitted;
+use crate::config::Member;
 use crate::session::context::Context;
 use crate::session::initiator::Initiator;
 use crate::session::user::{User, home_directory};
@@ -30,6 +31,15 @@ pub(super) async fn attach(
     } = admitted;
     let (name, read_only) = (account.name.clone(), account.read_only);
     let source = account.source.clone();
+    let groups = context.shared.group_limits.of(
+        context.config(),
+        &Member {
+            identity: initiator.map(|initiator| &*initiator.identity),
+            attributes: &attributes,
+            user: &name,
+            peer: context.peer,
+        },
+    );
     let uploads = context.config().upload_name(&account.root);
     let node = Arc::clone(&context.shared.node);
     let threads = &context.shared.threads;
@@ -55,6 +65,7 @@ pub(super) async fn attach(
         node,
         directory: home.clone(),
         home,
+        groups,
         uploads,
     })
 }
