@@ -70,6 +70,7 @@ mod fuzz_input;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod group_limits;
 mod handover;
 mod helpers;
 mod http;

@@ -144,6 +144,8 @@ impl Config {
             admin_clients: None,
             admin_subjects: None,
             admin_names: None,
+            // Each session has a process of its own.
+            limit: None,
             ..settings
         };
         let config = given.resolve().checked()?;

@@ -20,6 +20,7 @@ mod examples;
 mod file;
 mod flags;
 mod globus_tls;
+mod group_limits;
 mod keys;
 mod limits;
 mod listen;
@@ -52,6 +53,7 @@ pub use flags::{
     CheckArguments, Command, CommandLine, DoctorArguments, KickArguments, PasswdArguments,
     ServeArguments, SocketArguments, StatusArguments, TopArguments, Whom,
 };
+pub use group_limits::{GroupLimit, Member};
 pub use keys::{KeyInForce, Keys, Reload, Source};
 pub use limits::Limits;
 pub use listen::ListenAddress;

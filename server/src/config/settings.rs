@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::authorization::Rule;
 use super::configuration::Config;
+use super::group_limits::GroupLimit;
 use super::keys::{Keys, Reload};
 use super::listen::ListenAddress;
 use super::log_level::LogLevel;
@@ -112,6 +113,9 @@ settings! {
 
     /// The rules for identities, in the configuration file only. Default: the grid-mapfile decides
     authorize: Vec<Rule> => live,
+
+    /// Limits of groups of users, in the configuration file only. Default: none
+    limit: Vec<GroupLimit> => live,
 
     ["What to serve"]
 

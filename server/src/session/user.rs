@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 use super::initiator::Initiator;
+use crate::group_limits::Group;
 use crate::security::DelegatedMark;
 use crate::telemetry::Client;
 
@@ -68,6 +69,8 @@ pub(super) struct User {
     pub(super) home: RemotePath,
     /// The current directory.
     pub(super) directory: RemotePath,
+    /// The limits that it shares with others.
+    pub(super) groups: Vec<Arc<Group>>,
     /// The name of uploads until they are complete.
     pub(super) uploads: UploadName,
     /// Counts the delegated credential while the client is logged in.

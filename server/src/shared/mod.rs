@@ -15,6 +15,7 @@ use tracing::warn;
 
 use crate::admission::{Connections, Room, Workers};
 use crate::config::{Config, Limits};
+use crate::group_limits::GroupLimits;
 use crate::handover::Link;
 use crate::in_place::InPlace;
 use crate::live::Live;
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     pub(crate) backend: LoginBackend,
     pub(crate) connections: Arc<Connections>,
     pub(crate) transfers: Arc<TransferLimit>,
+    pub(crate) group_limits: GroupLimits,
     pub(crate) in_place: InPlace,
     pub(crate) verifier: Verifier,
     /// Steps of security handshakes.
@@ -95,6 +97,7 @@ impl Shared {
         Self {
             connections: Connections::new(room(limits)),
             transfers: TransferLimit::new(limits.transfers),
+            group_limits: GroupLimits::new(&settings.config),
             in_place: InPlace::default(),
             verifier: Verifier::new(),
             checksums: Pool::new(limits.file_threads.div_ceil(2)),
@@ -164,6 +167,7 @@ impl Shared {
         let limits = &settings.config.limits;
         self.connections.set(room(limits));
         self.transfers.set(limits.transfers);
+        self.group_limits.set(&settings.config);
         self.registry.limit_memory(machine::ring_bytes(limits));
         // The front process has no files.
         if self.link.get().is_none() {

@@ -2,12 +2,14 @@
 
 mod admin;
 mod audit;
+mod client;
 mod contract;
 mod doctor;
 mod faults;
 mod front;
 mod grid;
 mod grid_client;
+mod group_limits;
 mod journal;
 mod logs;
 mod passphrase;

@@ -7,6 +7,7 @@ use gridhaul_transfer::AttachError;
 
 use super::admission::Admitted;
 use super::refusal::Refusal;
+use crate::config::Member;
 use crate::session::context::Context;
 use crate::session::security::ControlSecurity;
 use crate::session::user::{Membership, User, home_directory};
@@ -35,6 +36,15 @@ pub(super) async fn attach(
     let (name, read_only) = (account.name.clone(), account.read_only);
     let local = account.account.clone();
     let source = account.source.clone();
+    let groups = context.shared.group_limits.of(
+        context.config(),
+        &Member {
+            identity: initiator.map(|initiator| &*initiator.identity),
+            attributes: &attributes,
+            user: &name,
+            peer: context.peer,
+        },
+    );
     let uploads = context.config().upload_name(&account.root);
     let node = Arc::clone(&context.shared.node);
     let threads = &context.shared.threads;
@@ -60,6 +70,7 @@ pub(super) async fn attach(
         node,
         directory: home.clone(),
         home,
+        groups,
         uploads,
         _delegated: delegated,
     };

@@ -10,12 +10,14 @@ use gridhaul_shares::{Allocation, Grant};
 use gridhaul_stack::{Details, Movement};
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{LOOK_AHEAD_FILES, Outcome, SequenceError, TransferError};
+use tokio::time::Instant;
 
 use super::completion::{Failed, conclude};
 use super::motion::{Motion, upcoming};
 use super::order::Order;
 use super::running::Running;
 use super::timers::NOTICE_AFTER;
+use crate::group_limits::{self, Entered, Place};
 use crate::live::{NewTransfer, TransferEntry};
 use crate::session::call::Call;
 use crate::session::data::DataPort;
@@ -272,21 +274,87 @@ fn begin(call: &mut Call<'_>, motion: &Motion) -> Result<Terms, Reply> {
     Ok(terms)
 }
 
+/// The right to run a transfer: of the user's groups, and of the server.
+struct Admission {
+    _places: Vec<Place>,
+    _grant: Grant,
+}
+
 /// Waits until few enough transfers run. `None` if the client sends `ABOR` before, or an administrator ends the transfer.
-async fn enter(call: &mut Call<'_>, entry: &TransferEntry) -> Result<Option<Grant>, End> {
-    let mut permit = match call.context.shared.transfers.enter(&call.user.source) {
-        Allocation::Granted(permit) => return Ok(Some(permit)),
-        Allocation::Queued(waiting) => waiting,
+async fn enter(call: &mut Call<'_>, entry: &TransferEntry) -> Result<Option<Admission>, End> {
+    let mut notice = Notice::default();
+    let mut places = Vec::new();
+    // A transfer that waits for its group holds no place of the server.
+    for group in call.user.groups.clone() {
+        let place = match group.places.enter() {
+            Entered::Now(place) => Some(place),
+            Entered::Later(waiting) => match wait((&mut *call, entry), waiting, &mut notice).await?
+            {
+                Some(place) => place,
+                None => return Ok(None),
+            },
+        };
+        places.extend(place);
+    }
+    let grant = match call.context.shared.transfers.enter(&call.user.source) {
+        Allocation::Granted(grant) => grant,
+        Allocation::Queued(waiting) => match wait((&mut *call, entry), waiting, &mut notice).await?
+        {
+            Some(grant) => grant,
+            None => return Ok(None),
+        },
     };
-    let notice = tokio::time::sleep(NOTICE_AFTER);
-    tokio::pin!(notice);
-    let mut noticed = false;
+    Ok(Some(Admission {
+        _places: places,
+        _grant: grant,
+    }))
+}
+
+/// The notice to a client whose transfer is queued for long, once.
+struct Notice {
+    due: Instant,
+    sent: bool,
+}
+
+impl Default for Notice {
+    fn default() -> Self {
+        Self {
+            due: Instant::now() + NOTICE_AFTER,
+            sent: false,
+        }
+    }
+}
+
+/// A place in a queue.
+trait Queued: Future + Unpin {
+    /// The number of transfers before it.
+    fn ahead(&self) -> usize;
+}
+
+impl Queued for gridhaul_shares::Waiting {
+    fn ahead(&self) -> usize {
+        Self::ahead(self)
+    }
+}
+
+impl Queued for group_limits::Waiting {
+    fn ahead(&self) -> usize {
+        Self::ahead(self)
+    }
+}
+
+/// Waits in a queue. `None` as for [`enter`].
+async fn wait<Q: Queued>(
+    (call, entry): (&mut Call<'_>, &TransferEntry),
+    mut queued: Q,
+    notice: &mut Notice,
+) -> Result<Option<Q::Output>, End> {
     loop {
         tokio::select! {
-            permit = &mut permit => return Ok(Some(permit)),
-            () = &mut notice, if !noticed => {
-                noticed = true;
-                call.send(&replies::queued(permit.ahead()));
+            granted = &mut queued => return Ok(Some(granted)),
+            () = tokio::time::sleep_until(notice.due), if !notice.sent => {
+                notice.sent = true;
+                call.send(&replies::queued(queued.ahead()));
                 call.control.flush().await?;
             }
             received = call.control.receive(), if call.control.has_room() => {
