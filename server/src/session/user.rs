@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 use super::initiator::Initiator;
-use crate::group_limits::Group;
+use crate::group_limits::{Group, Place};
 
 /// Prefix of the name of a new file that the client does not name.
 const NEW_FILE: &[u8] = b"upload";
@@ -43,6 +43,8 @@ pub(super) struct User {
     pub(super) directory: RemotePath,
     /// The limits that it shares with others.
     pub(super) groups: Vec<Arc<Group>>,
+    /// Its places among the sessions of the groups.
+    pub(super) _places: Vec<Place>,
     /// The name of uploads until they are complete.
     pub(super) uploads: UploadName,
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::admission::Admitted;
 use crate::config::Member;
+use crate::group_limits;
 use crate::session::context::Context;
 use crate::session::initiator::Initiator;
 use crate::session::user::{User, home_directory};
@@ -40,6 +41,8 @@ pub(super) async fn attach(
             peer: context.peer,
         },
     );
+    let places = group_limits::admit(&groups)
+        .ok_or("Too many sessions of your group are open; try again later.")?;
     let uploads = context.config().upload_name(&account.root);
     let node = Arc::clone(&context.shared.node);
     let threads = &context.shared.threads;
@@ -66,6 +69,7 @@ pub(super) async fn attach(
         directory: home.clone(),
         home,
         groups,
+        _places: places,
         uploads,
     })
 }
