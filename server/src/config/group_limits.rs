@@ -26,6 +26,8 @@ pub struct GroupLimit {
     pub bandwidth: Option<u64>,
     /// Transfers at a time.
     pub transfers: Option<usize>,
+    /// Sessions at a time.
+    pub connections: Option<usize>,
 }
 
 /// A session after login, as limits see it.
@@ -55,6 +57,7 @@ struct Table {
     network: Vec<ExemptBlock>,
     bandwidth: Option<Bytes>,
     max_transfers: Option<usize>,
+    max_connections: Option<usize>,
 }
 
 /// An invalid table.
@@ -62,12 +65,14 @@ struct Table {
 enum LimitError {
     #[error("a limit's name must have 1 to 64 characters, without control characters")]
     Name,
-    #[error("a limit needs bandwidth = BYTES, max-transfers = COUNT, or both")]
+    #[error(
+        "a limit needs at least one of bandwidth = BYTES, max-transfers = COUNT and max-connections = COUNT"
+    )]
     Nothing,
     #[error("a limit's bandwidth must be at least 16K bytes per second")]
     Bandwidth,
-    #[error("a limit's max-transfers must be at least 1")]
-    Transfers,
+    #[error("a limit's max-transfers and max-connections must be at least 1")]
+    Zero,
 }
 
 /// The lowest limit of bandwidth: less than a piece per second would look like a transfer that hangs.
@@ -115,6 +120,7 @@ impl Shown for GroupLimit {
             ("network", network),
             ("bandwidth", self.bandwidth.map(|bytes| bytes.to_string())),
             ("max-transfers", number(self.transfers)),
+            ("max-connections", number(self.connections)),
         ];
         let parts = parts.into_iter();
         let parts = parts.filter_map(|(name, value)| Some(format!(" {name}={}", value?)));
@@ -149,15 +155,16 @@ impl TryFrom<Table> for GroupLimit {
         if !(1..=64).contains(&length) || table.name.chars().any(char::is_control) {
             return Err(LimitError::Name);
         }
-        if table.bandwidth.is_none() && table.max_transfers.is_none() {
+        let counts = [table.max_transfers, table.max_connections];
+        if table.bandwidth.is_none() && counts == [None, None] {
             return Err(LimitError::Nothing);
         }
         let bandwidth = table.bandwidth.map(|Bytes(bytes)| bytes);
         if bandwidth.is_some_and(|bytes| bytes < LEAST_BANDWIDTH) {
             return Err(LimitError::Bandwidth);
         }
-        if table.max_transfers == Some(0) {
-            return Err(LimitError::Transfers);
+        if counts.contains(&Some(0)) {
+            return Err(LimitError::Zero);
         }
         Ok(Self {
             name: table.name,
@@ -168,6 +175,7 @@ impl TryFrom<Table> for GroupLimit {
             network: table.network,
             bandwidth,
             transfers: table.max_transfers,
+            connections: table.max_connections,
         })
     }
 }
@@ -225,7 +233,8 @@ mod tests {
         for (text, words) in [
             ("max-transfers = 1", "missing field `name`"),
             ("name = ''\nmax-transfers = 1", "1 to 64 characters"),
-            ("name = 'x'", "needs bandwidth"),
+            ("name = 'x'", "at least one of bandwidth"),
+            ("name = 'x'\nmax-connections = 0", "at least 1"),
             ("name = 'x'\nmax-transfers = 0", "at least 1"),
             ("name = 'x'\nbandwidth = '1K'", "at least 16K"),
             (

@@ -22,6 +22,7 @@ pub(crate) struct GroupLimits {
 pub(crate) struct Group {
     bandwidth: Arc<BandwidthLimit>,
     pub(crate) places: Arc<Places>,
+    sessions: Arc<Places>,
 }
 
 impl GroupLimits {
@@ -37,18 +38,18 @@ impl GroupLimits {
         groups.retain(|name, group| {
             let stays = config.group_limits.iter().any(|limit| limit.name == *name);
             if !stays {
-                group.set(None, None);
+                group.set(None, None, None);
             }
             stays
         });
         for limit in &config.group_limits {
-            let (rate, most) = (limit.bandwidth, limit.transfers);
             match groups.get(&limit.name) {
-                Some(group) => group.set(rate, most),
+                Some(group) => group.set(limit.bandwidth, limit.transfers, limit.connections),
                 None => {
                     let group = Group {
-                        bandwidth: BandwidthLimit::new(rate),
-                        places: Places::new(most),
+                        bandwidth: BandwidthLimit::new(limit.bandwidth),
+                        places: Places::new(limit.transfers),
+                        sessions: Places::new(limit.connections),
                     };
                     groups.insert(limit.name.clone(), Arc::new(group));
                 }
@@ -75,10 +76,20 @@ impl GroupLimits {
 }
 
 impl Group {
-    fn set(&self, rate: Option<u64>, most: Option<usize>) {
+    fn set(&self, rate: Option<u64>, transfers: Option<usize>, sessions: Option<usize>) {
         self.bandwidth.set(rate);
-        self.places.set(most);
+        self.places.set(transfers);
+        self.sessions.set(sessions);
     }
+}
+
+/// The place of a new session in each of its groups; `None` if one of them has too many sessions.
+pub(crate) fn admit(groups: &[Arc<Group>]) -> Option<Vec<Place>> {
+    let places = groups.iter().map(|group| match group.sessions.enter() {
+        Entered::Now(place) => Some(place),
+        Entered::Later(_) => None,
+    });
+    places.collect()
 }
 
 /// The limits of bandwidth of these groups.

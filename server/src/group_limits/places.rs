@@ -1,4 +1,4 @@
-//! Places for the running transfers of a group, in the order of arrival.
+//! Places for the running transfers or the sessions of a group, in the order of arrival.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
-/// A limit of transfers at a time.
+/// A limit of transfers or sessions at a time.
 #[derive(Debug)]
 pub(crate) struct Places {
     state: Mutex<State>,
@@ -21,10 +21,10 @@ struct State {
     queue: VecDeque<oneshot::Sender<Place>>,
 }
 
-/// A place for a running transfer.
+/// A place for a running transfer or a session.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// `None` after its place was given back without a transfer.
+    /// `None` after it was given back.
     places: Option<Arc<Places>>,
 }
 

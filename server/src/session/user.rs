@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 use super::initiator::Initiator;
-use crate::group_limits::Group;
+use crate::group_limits::{Group, Place};
 use crate::security::DelegatedMark;
 use crate::telemetry::Client;
 
@@ -71,6 +71,8 @@ pub(super) struct User {
     pub(super) directory: RemotePath,
     /// The limits that it shares with others.
     pub(super) groups: Vec<Arc<Group>>,
+    /// Its places among the sessions of the groups.
+    pub(super) _places: Vec<Place>,
     /// The name of uploads until they are complete.
     pub(super) uploads: UploadName,
     /// Counts the delegated credential while the client is logged in.

@@ -159,6 +159,31 @@ fn transfers_beyond_those_of_the_group_wait() {
 }
 
 #[test]
+fn sessions_beyond_those_of_the_group_are_refused() {
+    let served = limited(&["name = 'two'\nuser = 'two*'\nmax-connections = 2"]);
+    let mut first = user(&served, "two1");
+    let _second = user(&served, "two2");
+    let mut third = served.greeted();
+    third.expect("USER two3", 331);
+    let text = third.expect("PASS test@", 530);
+    assert!(text.contains("Too many sessions of your group"), "{text}");
+    drop(user(&served, "other"));
+    first.expect("QUIT", 221);
+    first.expect_end();
+    // The session ends soon after its connection.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let mut next = served.greeted();
+        next.expect("USER two3", 331);
+        next.send("PASS test@");
+        if next.reply().code() == 230 {
+            break;
+        }
+        assert!(Instant::now() < deadline);
+    }
+}
+
+#[test]
 fn a_transfer_that_waits_for_bandwidth_can_be_aborted() {
     let served = limited(&["name = 'all'\nbandwidth = '16K'"]);
     served.write("file", vec![7; 10_000_000]);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_rdma::Rdma;
+use gridhaul_server::config::AtomicRoot;
 use gridhaul_server::passwords::{Grant, set_password};
 use gridhaul_stack::{
     Body, Cancel, Channel, Operation, Received, Registry, SocketOptions, Stack, StackListener,
@@ -139,6 +140,44 @@ fn what_a_driver_tells_is_told() {
     let samples = scrape(&served);
     let choice = "gridhaul_transfer_choices_total{choice=\"provider\",value=\"soft\"}";
     assert_eq!(samples.get(choice), Some(&2.0));
+}
+
+#[test]
+fn limits_of_groups_and_temporary_names_hold_over_rdma() {
+    const RATE: usize = 8_000_000;
+
+    let served = Served::with(|settings| {
+        settings.anonymous_drivers = Some(vec!["rdma".to_owned()]);
+        settings.atomic_uploads = Some(vec![AtomicRoot::Any]);
+        let limit = toml::from_str(&format!("name = 'all'\nbandwidth = {RATE}"));
+        settings.limit = Some(vec![limit.expect("a limit")]);
+    });
+    served.write("file", content());
+    let mut client = served.anonymous();
+    client.expect(&format!("SITE SETNETSTACK {STACK}"), 250);
+    let peer = Peer::new();
+    // Without the 50 ms of the burst.
+    let least = content().len() as f64 / RATE as f64 - 0.06;
+    let begun = Instant::now();
+    let address = passive(&mut client);
+    client.send("RETR file");
+    let channel = peer.connect(address);
+    client.expect_reply(150);
+    assert_eq!(peer.receive(channel), content());
+    client.expect_reply(226);
+    let got = begun.elapsed().as_secs_f64();
+    assert!(got > least, "{got} s");
+    let begun = Instant::now();
+    let address = passive(&mut client);
+    client.send("STOR copy");
+    let channel = peer.connect(address);
+    client.expect_reply(150);
+    assert!(!served.path("copy").exists());
+    peer.send(channel, &content());
+    client.expect_reply(226);
+    assert_eq!(served.read("copy"), content());
+    let put = begun.elapsed().as_secs_f64();
+    assert!(put > least, "{put} s");
 }
 
 #[test]

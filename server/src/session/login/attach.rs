@@ -8,6 +8,7 @@ use gridhaul_transfer::AttachError;
 use super::admission::Admitted;
 use super::refusal::Refusal;
 use crate::config::Member;
+use crate::group_limits;
 use crate::session::context::Context;
 use crate::session::security::ControlSecurity;
 use crate::session::user::{Membership, User, home_directory};
@@ -45,6 +46,8 @@ pub(super) async fn attach(
             peer: context.peer,
         },
     );
+    let places = group_limits::admit(&groups)
+        .ok_or("Too many sessions of your group are open; try again later.")?;
     let uploads = context.config().upload_name(&account.root);
     let node = Arc::clone(&context.shared.node);
     let threads = &context.shared.threads;
@@ -71,6 +74,7 @@ pub(super) async fn attach(
         directory: home.clone(),
         home,
         groups,
+        _places: places,
         uploads,
         _delegated: delegated,
     };
