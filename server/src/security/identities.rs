@@ -29,6 +29,7 @@ use super::gsi_authz::{self, GsiAuthz};
 use super::host::HostCredential;
 use super::keys::LoginKeys;
 use super::pools::Pools;
+use super::reminder::Reminder;
 use super::{Opener, SecurityError};
 
 /// Asks the callout about a client. The claim has no address; the function adds it.
@@ -38,6 +39,7 @@ pub(crate) type AskCallout<'a> = &'a dyn Fn(Claim<'_>) -> Result<Permission, Cal
 #[derive(Debug)]
 pub(crate) struct Identities {
     pools: Arc<Pools>,
+    callout_failures: Reminder,
     host: Arc<HostCredential>,
     gsi: Option<Gsi>,
     keys: Arc<LoginKeys>,
@@ -96,6 +98,7 @@ impl Identities {
         };
         Ok(Some(Arc::new(Self {
             pools,
+            callout_failures: Reminder::default(),
             host,
             gsi,
             keys,
@@ -217,7 +220,7 @@ impl Identities {
         let decided = match callout {
             None => decided,
             Some(_) if matches!(decided, Err(Denied::ByRule { .. })) => decided,
-            Some(callout) => match client.ask(callout)?.account {
+            Some(callout) => match client.ask(callout, &self.callout_failures)?.account {
                 None => decided,
                 Some(account) => gsi.decide_by_rules(client, Map::Named(&account)),
             },
@@ -252,7 +255,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    fn ask(&self, callout: AskCallout<'_>) -> Result<Permission, Denied> {
+    fn ask(&self, callout: AskCallout<'_>, failures: &Reminder) -> Result<Permission, Denied> {
         let attributes = self.memberships.iter();
         let attributes = attributes.flat_map(|membership| &membership.attributes);
         let fqans: Vec<&str> = attributes.map(Fqan::as_str).collect();
@@ -269,10 +272,13 @@ impl Client<'_> {
                 reason,
             },
             CalloutError::Failed(reason) => {
-                error!(
-                    identity = self.identity,
-                    reason, "authz-callout failed: the login is refused"
-                );
+                if let Some(untold) = failures.due() {
+                    let identity = self.identity;
+                    error!(
+                        identity,
+                        reason, untold, "authz-callout failed: the login is refused"
+                    );
+                }
                 Denied::CalloutFailed
             }
         })
@@ -352,9 +358,9 @@ impl Gsi {
         };
         let mut bans = Vec::new();
         for path in &config.ban_lists {
-            let previous =
-                previous.and_then(|gsi| gsi.bans.iter().find(|list| list.path() == path));
-            bans.push(read("ban-list", path, opener, previous)?);
+            let mut known = previous.iter().flat_map(|gsi| &gsi.bans);
+            let known = known.find(|list| list.path() == path);
+            bans.push(read_bans(path, opener, known)?);
         }
         Ok(Self {
             config: config.clone(),
@@ -380,6 +386,26 @@ fn tell(authz: &GsiAuthz) {
             callout = line.text,
             "a callout is ignored (ignore-gsi-authz): users whom it bans may get in"
         ),
+    }
+}
+
+/// Reads a ban list now, even if it was examined a moment ago: a reload ends the sessions of those whom it bans. A list that
+/// has become unusable stays, and refuses all users.
+fn read_bans(
+    path: &Path,
+    opener: &Opener,
+    previous: Option<&Arc<Told<BanListFile>>>,
+) -> Result<Arc<Told<BanListFile>>, SecurityError> {
+    match (Told::open(path, opener), previous) {
+        (Ok(opened), _) => Ok(Arc::new(opened)),
+        (Err(error), None) => Err(SecurityError::File {
+            setting: "ban-list",
+            error,
+        }),
+        (Err(_), Some(previous)) => {
+            previous.current();
+            Ok(Arc::clone(previous))
+        }
     }
 }
 

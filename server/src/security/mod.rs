@@ -15,6 +15,7 @@ mod keys;
 mod opener;
 mod passphrase;
 mod pools;
+mod reminder;
 #[cfg(test)]
 mod tests;
 

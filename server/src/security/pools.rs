@@ -10,6 +10,7 @@ use gridhaul_accounts::{LeaseError, Monitor};
 use tracing::error;
 
 use super::authorization::Denied;
+use super::reminder::Reminder;
 
 /// How long a lease is remembered. Administrators and their programs take leases away, so the directory is examined at each
 /// login. A login needs the lease several times.
@@ -22,6 +23,7 @@ const MOST: usize = 1000;
 #[derive(Debug)]
 pub(super) struct Pools {
     monitor: Option<Arc<Monitor>>,
+    failures: Reminder,
     leases: Mutex<HashMap<(String, String), (Instant, String)>>,
 }
 
@@ -29,6 +31,7 @@ impl Pools {
     pub(super) fn new(monitor: Option<Arc<Monitor>>) -> Self {
         Self {
             monitor,
+            failures: Reminder::default(),
             leases: Mutex::default(),
         }
     }
@@ -50,7 +53,9 @@ impl Pools {
             ));
         };
         let account = monitor.lease(identity, pool).map_err(|failure| {
-            error!(identity, pool, error = %failure, "no account of a pool could be leased");
+            if let Some(untold) = self.failures.due() {
+                error!(identity, pool, error = %failure, untold, "no account of a pool could be leased");
+            }
             // The details are for the administrator.
             denied(match failure {
                 LeaseError::Exhausted => failure.to_string(),

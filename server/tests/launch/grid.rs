@@ -168,6 +168,8 @@ fn callouts_of_globus_gridftp_server_are_not_ignored_without_a_word() {
 
 #[test]
 fn a_ban_counts_without_a_reload_and_a_reload_ends_the_sessions_of_the_banned() {
+    const BANNED: &str = "\"/DC=test/O=Samples/CN=local*\"\n";
+
     let grid = Grid::new();
     grid.write("bans", "# nobody\n");
     let (first, second) = (grid.text("bans"), grid.text("ban_users.db"));
@@ -175,7 +177,7 @@ fn a_ban_counts_without_a_reload_and_a_reload_ends_the_sessions_of_the_banned() 
     let server = grid.serve(&["--ban-list", &first, "--ban-list", &second]);
     let mut session = grid.client(&server);
     assert!(session.log_in().starts_with("230"));
-    grid.write("ban_users.db", "\"/DC=test/O=Samples/CN=local*\"\n");
+    grid.write("ban_users.db", BANNED);
     let refused = grid.log_in_until(&server, "530");
     assert!(refused.contains("banned"), "{refused}");
     assert!(
@@ -183,12 +185,19 @@ fn a_ban_counts_without_a_reload_and_a_reload_ends_the_sessions_of_the_banned() 
         "the session goes on"
     );
     server.signal(Signal::HUP);
-    let log = grid.logged("refused now are ended");
-    assert!(log.contains("sessions=1"), "{log}");
     let last = session.reply().expect("a last reply");
     assert!(last.starts_with("421 Access was withdrawn"), "{last}");
+    let log = grid.logged("refused now are ended");
+    assert!(log.contains("sessions=1"), "{log}");
     grid.write("ban_users.db", "# pardoned\n");
     grid.log_in_until(&server, "230");
+    // A reload reads the list, although it was examined a moment ago.
+    let mut session = grid.client(&server);
+    assert!(session.log_in().starts_with("230"));
+    grid.write("ban_users.db", BANNED);
+    server.signal(Signal::HUP);
+    let last = session.reply().expect("a last reply");
+    assert!(last.starts_with("421 Access was withdrawn"), "{last}");
 }
 
 #[test]
