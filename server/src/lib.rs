@@ -6,6 +6,8 @@
 //!
 //! ```text
 //! main ──▶ doctor, check   serve, ssh  the commands of the program
+//!                   └──┬──┘
+//!                   validate            whether a configuration can take effect
 //!                    │
 //!                  front               the process that listens; clients before login
 //!                    │

@@ -10,15 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use super::pki::Pki;
 use super::process_group::ProcessGroup;
 use super::program::{Kind, ProgramError};
-use super::server::Server;
-
-/// The time limit for a server to start listening.
-const START_LIMIT: Duration = Duration::from_secs(20);
+use super::server::{START_LIMIT, Server};
 
 /// The option of both programs that accepts accounts without a login shell: those of the tests are
 /// Debian's own.
@@ -151,12 +147,10 @@ impl Launch {
             .stdout(Stdio::piped())
             .stderr(File::create(&log)?);
         let mut group = ProcessGroup::start(command)?;
-        let stdout = group.leader().stdout.take();
-        let lines = stdout.map(first_lines);
+        let lines = lines(group.leader().stdout.take());
         let line = lines
-            .as_ref()
-            .and_then(|lines| lines.recv_timeout(START_LIMIT).ok())
-            .ok_or_else(|| LaunchError::silent(&log))?;
+            .recv_timeout(START_LIMIT)
+            .map_err(|_| LaunchError::silent(&log))?;
         let address = self
             .address_in(&line)
             .ok_or(LaunchError::FirstLine { line })?;
@@ -165,9 +159,9 @@ impl Launch {
             root: self.root.clone(),
             address,
             gsi: !self.is_anonymous(),
-            lines: Mutex::new(lines),
             group,
             logs,
+            lines: Mutex::new(lines),
         })
     }
 
@@ -299,23 +293,22 @@ impl LaunchError {
 }
 
 /// The first lines of a server's standard output; the rest is read and dropped.
-fn first_lines(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
-    const LINES: usize = 4;
+fn lines(stdout: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    /// More than our server writes when it starts.
+    const MOST: usize = 20;
 
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        let mut stdout = BufReader::new(stdout);
-        for _ in 0..LINES {
+        let mut stdout = BufReader::new(stdout?);
+        for _ in 0..MOST {
             let mut line = String::new();
-            let read = stdout.by_ref().take(4096).read_line(&mut line);
-            if !read.is_ok_and(|length| length > 0) {
+            let length = stdout.by_ref().take(4096).read_line(&mut line).ok()?;
+            if length == 0 || sender.send(line).is_err() {
                 break;
             }
-            // The server may be gone.
-            let _ = sender.send(line);
         }
         drop(sender);
-        io::copy(&mut stdout, &mut io::sink())
+        io::copy(&mut stdout, &mut io::sink()).ok()
     });
     receiver
 }

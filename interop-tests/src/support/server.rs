@@ -14,6 +14,9 @@ use super::process_group::ProcessGroup;
 use super::program::Kind;
 use super::url;
 
+/// The time limit for a server to start listening, and for each line that it writes then.
+pub(super) const START_LIMIT: Duration = Duration::from_secs(20);
+
 /// A server that runs until it is dropped.
 #[derive(Debug)]
 pub struct Server {
@@ -21,10 +24,10 @@ pub struct Server {
     pub(super) root: PathBuf,
     pub(super) address: SocketAddr,
     pub(super) gsi: bool,
-    /// The lines after the first one of its standard output.
-    pub(super) lines: Mutex<Option<mpsc::Receiver<String>>>,
     pub(super) group: ProcessGroup,
     pub(super) logs: TempDir,
+    /// What it writes to its standard output after the first line.
+    pub(super) lines: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Server {
@@ -38,17 +41,18 @@ impl Server {
         self.address
     }
 
-    /// The address of the page of metrics, which our server prints after the first line; `None` if it has none.
-    ///
-    /// It can be asked for once.
+    /// The address of the page of metrics; `None` if the server has none. It can be asked for once.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        const LIMIT: Duration = Duration::from_secs(20);
+        let url = self.announced("Metrics at http://")?;
+        url.split('/').next()?.parse().ok()
+    }
 
+    /// What follows these words on one of the lines that our server prints after the first one.
+    fn announced(&self, words: &str) -> Option<String> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let lines = lines.as_ref()?;
-        while let Ok(line) = lines.recv_timeout(LIMIT) {
-            if let Some(rest) = line.strip_prefix("Metrics at http://") {
-                return rest.split('/').next()?.parse().ok();
+        while let Ok(line) = lines.recv_timeout(START_LIMIT) {
+            if let Some(rest) = line.strip_prefix(words) {
+                return Some(rest.trim_end().to_owned());
             }
         }
         None
@@ -87,6 +91,16 @@ impl Server {
         } else {
             format!("ftp://{}", self.address)
         }
+    }
+
+    /// The URL of the administration page of our server, which writes it when it starts.
+    ///
+    /// # Panics
+    ///
+    /// When the server was started without `--admin-listen`, or this is called twice.
+    pub fn administration(&self) -> String {
+        self.announced("Administration at ")
+            .expect("the server writes the address of its administration page")
     }
 
     /// The log until now.

@@ -6,9 +6,10 @@ use std::time::{Instant, SystemTime};
 use crate::config::{Reload, Source};
 use crate::shared::Shared;
 use crate::status::{
-    Counts, CredentialStatus, History, KeySource, KeyStatus, ProcessStatus, ServerPhase,
-    ServerStatus, Status, TakesEffect, utc,
+    Counts, CredentialStatus, KeySource, KeyStatus, ProcessStatus, ServerPhase, ServerStatus,
+    Status, TakesEffect, utc,
 };
+use crate::telemetry::PROBLEMS;
 use crate::version::VERSION_NUMBER;
 
 /// What does not change while the server runs.
@@ -28,9 +29,9 @@ pub(super) fn status(shared: &Shared, facts: &Facts, phase: ServerPhase) -> Stat
         counts: counts(shared),
         sessions: shared.live.sessions(),
         transfers: shared.live.transfers(),
-        history: History::default(),
-        refusals: Vec::new(),
-        errors: Vec::new(),
+        history: shared.journal.history.status(),
+        refusals: shared.journal.refusals.list(),
+        errors: PROBLEMS.list(),
         credentials: credentials(shared, SystemTime::now()),
         rdma: Vec::new(),
         configuration: configuration(shared),

@@ -7,7 +7,7 @@ use gridhaul_security::gridmap::{Subject, SubjectPattern};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-use super::keys::Shown;
+use super::shown::Shown;
 
 /// A rule: a condition on identities, and its outcome.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

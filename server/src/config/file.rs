@@ -1,7 +1,8 @@
 //! The configuration file: TOML, with the flags' names as keys. Each key is read on its own, so that one run finds all errors.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -46,12 +47,23 @@ const RULES: &str = "authorize";
 ///
 /// When it cannot be read.
 pub(super) fn read(path: &Path, opener: &dyn OpenFiles) -> Result<FromFile, FileError> {
-    let text = opener.open(path).and_then(io::read_to_string);
+    let text = opener.open(path).and_then(read_bounded);
     let text = text.map_err(|error| FileError {
         path: path.to_owned(),
         error,
     })?;
     Ok(Reader { path, text: &text }.read())
+}
+
+fn read_bounded(file: File) -> io::Result<String> {
+    /// A longer file is another one by mistake, such as a log.
+    const LONGEST: u64 = 1 << 20;
+
+    let text = io::read_to_string(file.take(LONGEST + 1))?;
+    if text.len() as u64 > LONGEST {
+        return Err(io::Error::other("it is longer than 1 MiB"));
+    }
+    Ok(text)
 }
 
 struct Reader<'a> {
@@ -61,13 +73,20 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn read(&self) -> FromFile {
+        /// The next run shows the others, after these are fixed.
+        const MOST: usize = 100;
+
         let mut from = FromFile::default();
-        let (table, errors) = DeTable::parse_recoverable(self.text);
+        let (table, mut errors) = DeTable::parse_recoverable(self.text);
+        errors.truncate(MOST);
         for error in &errors {
             from.problems.push(self.syntax(error));
         }
         let broken: Vec<_> = errors.iter().filter_map(toml::de::Error::span).collect();
         for (key, value) in table.into_inner() {
+            if from.problems.len() >= MOST {
+                break;
+            }
             let line = self.line(&key.span());
             // What stands in for a broken value is no value of the key.
             if broken.iter().any(|span| self.line(span) == line) {
@@ -321,6 +340,21 @@ mod tests {
             assert_eq!(*line, expected_line, "{text}");
             assert!(text.starts_with(words), "{text}");
         }
+    }
+
+    #[test]
+    fn another_file_by_mistake_is_refused_quickly() {
+        let garbage = "2026-11-24T00:00:00Z INFO session opened peer=192.0.2.1\n".repeat(10_000);
+        assert_eq!(problems(&garbage).len(), 100);
+        let mut unknown = String::new();
+        for number in 0..10_000 {
+            unknown.push_str(&format!("key{number} = 1\n"));
+        }
+        assert_eq!(problems(&unknown).len(), 100);
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        file.write_all(&[b'#'; (1 << 20) + 1]).expect("written");
+        let error = read(file.path(), &OwnRights).expect_err("too long");
+        assert!(error.to_string().contains("longer than 1 MiB"), "{error}");
     }
 
     #[test]

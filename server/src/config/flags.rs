@@ -188,6 +188,23 @@ pub struct PasswdArguments {
     pub delete: Option<String>,
 }
 
+/// What the help of an option says of its default.
+pub(super) fn default(command: &clap::Command, name: &str) -> String {
+    let mut arguments = command.get_arguments();
+    let argument = arguments.find(|argument| argument.get_id().as_str() == name);
+    let help = argument
+        .and_then(clap::Arg::get_help)
+        .map(ToString::to_string);
+    let default = help.and_then(|help| {
+        let (_, default) = help.rsplit_once("Default: ")?;
+        Some(default.trim_matches(['.', '`']).to_owned())
+    });
+    let is_switch = argument
+        .and_then(clap::Arg::get_value_names)
+        .is_some_and(|names| names.iter().any(|name| name == "BOOL"));
+    default.unwrap_or_else(|| if is_switch { "false" } else { "none" }.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;

@@ -20,13 +20,18 @@ pub enum ListenAddress {
 }
 
 impl ListenAddress {
-    /// The addresses, where a port alone means all addresses of the machine.
-    pub(super) fn everywhere(self) -> Vec<SocketAddr> {
-        match self {
-            Self::At(address) => vec![address],
-            Self::Localhost(port) => both(port, Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST),
-            Self::Port(port) => both(port, Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED),
+    /// The addresses, where a port alone means all addresses of the machine. Many machines have no IPv6.
+    pub(super) fn everywhere(self, has_ipv6: bool) -> Vec<SocketAddr> {
+        let (port, v4, v6) = match self {
+            Self::At(address) => return vec![address],
+            Self::Localhost(port) => (port, Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST),
+            Self::Port(port) => (port, Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED),
+        };
+        let mut addresses = vec![SocketAddr::from((v4, port))];
+        if has_ipv6 {
+            addresses.push((v6, port).into());
         }
+        addresses
     }
 
     /// The one address of a service that asks for no password. A port alone is on this machine only, so that a short notation
@@ -39,17 +44,9 @@ impl ListenAddress {
     }
 }
 
-/// The address of each family. Many machines have no IPv6.
-fn both(port: u16, v4: Ipv4Addr, v6: Ipv6Addr) -> Vec<SocketAddr> {
-    let mut addresses = vec![SocketAddr::from((v4, port))];
-    if has_ipv6() {
-        addresses.push((v6, port).into());
-    }
-    addresses
-}
-
-/// Tried once: a reload must find the addresses of the start.
-fn has_ipv6() -> bool {
+/// Whether this machine has IPv6. It is tried at the first configuration: a reload must find the addresses of the start, and
+/// some processes of the server may not make sockets any more.
+pub(super) fn has_ipv6() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok())
 }
@@ -115,17 +112,18 @@ mod tests {
 
     #[test]
     fn localhost_and_ports_need_no_name_service() {
-        let all = parsed("localhost:2811").everywhere();
-        assert_eq!(all[0], address("127.0.0.1:2811"));
-        assert!(all[1..].iter().all(|other| *other == address("[::1]:2811")));
+        let localhost = parsed("localhost:2811");
+        let both = [address("127.0.0.1:2811"), address("[::1]:2811")];
+        assert_eq!(localhost.everywhere(true), both);
+        assert_eq!(localhost.everywhere(false), both[..1]);
         for text in ["2811", ":2811", "*:2811"] {
-            let all = parsed(text).everywhere();
-            assert_eq!(all[0], address("0.0.0.0:2811"));
-            assert!(all[1..].iter().all(|other| *other == address("[::]:2811")));
+            let both = [address("0.0.0.0:2811"), address("[::]:2811")];
+            assert_eq!(parsed(text).everywhere(true), both);
+            assert_eq!(parsed(text).everywhere(false), both[..1]);
             assert_eq!(parsed(text).on_this_machine(), address("127.0.0.1:2811"));
         }
         let one = parsed("[2001:db8::1]:2811");
-        assert_eq!(one.everywhere(), [address("[2001:db8::1]:2811")]);
+        assert_eq!(one.everywhere(true), [address("[2001:db8::1]:2811")]);
         assert_eq!(one.on_this_machine(), address("[2001:db8::1]:2811"));
     }
 

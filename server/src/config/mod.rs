@@ -7,6 +7,8 @@
 //!      │  resolve        defaults and checks, in the files named after their parts
 //!   Config               complete and checked; a reload keeps what only a restart can change
 //! ```
+//!
+//! Each step collects problems with their places, so that one run names all of them.
 
 mod accounts;
 mod admin;
@@ -33,6 +35,7 @@ mod resolve;
 mod seconds;
 mod security;
 mod settings;
+mod shown;
 mod similar;
 mod sources;
 mod texts;
@@ -49,13 +52,12 @@ pub use flags::{
     CheckArguments, Command, CommandLine, DoctorArguments, KickArguments, PasswdArguments,
     ServeArguments, SocketArguments, StatusArguments, TopArguments, Whom,
 };
-pub use keys::{KeyInForce, Keys, Source};
+pub use keys::{KeyInForce, Keys, Reload, Source};
 pub use limits::Limits;
 pub use listen::ListenAddress;
 pub use log_level::{LogLevel, LogLevelError};
 pub use max_startups::{MaxStartups, MaxStartupsError};
 pub use places::HostFiles;
-pub use reload::Reload;
 pub use seconds::Seconds;
 pub use security::{Gsi, Security};
 pub use settings::Settings;

@@ -8,7 +8,7 @@ use gridhaul_transfer::Handling;
 use super::configuration::{Anonymous, Config, Log};
 use super::error::ConfigError;
 use super::keys::Keys;
-use super::listen::ListenAddress;
+use super::listen::{ListenAddress, has_ipv6};
 use super::ranges::{not_empty, seconds};
 use super::settings::Settings;
 use super::values::ArrivalChecksums;
@@ -35,12 +35,12 @@ impl Config {
         let admin = admin::resolve(errors, &mut settings);
         let data = data::resolve(errors, &settings);
         let arrival = settings.arrival_checksums.unwrap_or_default();
+        let has_ipv6 = has_ipv6();
         let listen = not_empty(errors, "listen", settings.listen).map_or_else(
             || vec![DEFAULT_LISTEN],
             |listen| {
-                listen
-                    .into_iter()
-                    .flat_map(ListenAddress::everywhere)
+                let all = listen.into_iter();
+                all.flat_map(|address| address.everywhere(has_ipv6))
                     .collect()
             },
         );

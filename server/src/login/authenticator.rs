@@ -31,7 +31,7 @@ pub(crate) struct Authenticator {
     identities: Option<Arc<Identities>>,
     /// Whether a callout must permit logins with certificates.
     needs_callout: bool,
-    /// It is asked with this. `None` in a server inside another program: then nobody logs in if a callout is configured.
+    /// It is asked with this. `None` in a server inside another program, which refuses all certificates if a callout is configured.
     callout: Option<Arc<CalloutClient>>,
 }
 

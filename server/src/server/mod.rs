@@ -26,7 +26,7 @@ use crate::shared::{Settings, Shared};
 use crate::shutdown::Shutdown;
 use crate::status::ProcessStatus;
 use crate::storages::Storages;
-use crate::telemetry::{FrontCounts, Journal, TransferLog, watch_lateness};
+use crate::telemetry::{FrontCounts, Journal, TransferLog, keep_history, watch_lateness};
 
 pub(crate) use sockets::{listen, listen_everywhere};
 pub use start_error::StartError;
@@ -129,7 +129,9 @@ impl PreparedServer {
     /// Hands all clients over by this link.
     #[must_use]
     pub(crate) fn linked_by(self, link: Arc<Link>) -> Self {
-        self.shared.link.get_or_init(|| link);
+        let tell = Arc::clone(self.shared.link.get_or_init(|| link));
+        let journal = &self.shared.journal;
+        journal.forward_refusals(move |refusal| tell.report(refusal));
         self
     }
 
@@ -224,6 +226,8 @@ impl PreparedServer {
         if self.shared.link.get().is_none() {
             let shared = Arc::clone(&self.shared);
             tokio::spawn(expiry::watch_expiry(shared, shutdown.watch()));
+            let processes = self.processes.iter().map(|process| process.pid).collect();
+            keep_history_of(&self.shared, processes);
         }
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = self.metrics {
@@ -256,6 +260,18 @@ impl PreparedServer {
             orders,
         })
     }
+}
+
+/// Takes samples for the history, until the server has ended. `processes` are the other processes of the server.
+fn keep_history_of(shared: &Arc<Shared>, processes: Vec<u32>) {
+    let shared = Arc::downgrade(shared);
+    let record = move || {
+        let shared = shared.upgrade()?;
+        let reading = shared.reading(&processes);
+        shared.journal.history.record(SystemTime::now(), &reading);
+        Some(())
+    };
+    tokio::spawn(keep_history(record));
 }
 
 impl Server {
@@ -317,8 +333,17 @@ impl Server {
         let settings = self.shared.load(config)?;
         settings.start().map_err(StartError::Threads)?;
         self.shared.replace(settings);
-        self.shared.take_inventory();
         self.shared.end_refused();
+        self.shared.take_inventory();
+        self.reopen_transfer_log()
+    }
+
+    /// Opens the transfer log again, after log rotation has renamed it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be opened: then the old one stays in use.
+    pub(crate) fn reopen_transfer_log(&self) -> Result<(), StartError> {
         match &self.shared.journal.transfer_log {
             Some(log) => {
                 log.reopen(self.shared.backend.logs())

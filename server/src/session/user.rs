@@ -68,10 +68,10 @@ pub(super) struct User {
     pub(super) home: RemotePath,
     /// The current directory.
     pub(super) directory: RemotePath,
-    /// Counts the delegated credential while the client is logged in.
-    pub(super) _delegated: Option<DelegatedMark>,
     /// The name of uploads until they are complete.
     pub(super) uploads: UploadName,
+    /// Counts the delegated credential while the client is logged in.
+    pub(super) _delegated: Option<DelegatedMark>,
 }
 
 /// A home directory as a path of the session; the root if it cannot be one.

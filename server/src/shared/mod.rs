@@ -25,7 +25,7 @@ use crate::passwords::Verifier;
 use crate::security::Inventory;
 use crate::shutdown::Refused;
 use crate::storages::Storages;
-use crate::telemetry::{Journal, Snapshot, log_lines_lost};
+use crate::telemetry::{Journal, PROBLEMS, Reading, Snapshot, Totals, log_lines_lost};
 use crate::threads::Threads;
 use crate::transfer_limit::TransferLimit;
 
@@ -54,10 +54,10 @@ pub(crate) struct Shared {
     pub(crate) checksums: Pool,
     pub(crate) threads: Arc<Threads>,
     pub(crate) journal: Journal,
-    /// When certificates and lists end.
-    pub(crate) inventory: Arc<Inventory>,
     /// Sessions and transfers, for administrators.
     pub(crate) live: Arc<Live>,
+    /// When certificates and lists end.
+    pub(crate) inventory: Arc<Inventory>,
     /// In the front process: the connection to the serving process.
     pub(crate) link: OnceLock<Arc<Link>>,
     pub(crate) host: String,
@@ -107,8 +107,8 @@ impl Shared {
             storages,
             backend,
             journal,
-            inventory: Arc::default(),
             live: Arc::default(),
+            inventory: Arc::default(),
             link: OnceLock::new(),
             host: machine::host_name(),
             refused: watch::Sender::default(),
@@ -175,17 +175,6 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
-    /// Takes a new inventory of certificates and lists. Blocks on files, and on the login process.
-    pub(crate) fn take_inventory(&self) {
-        let settings = self.settings();
-        if let Some(host) = &settings.config.security.host {
-            let chain = settings.logins.host_chain();
-            let security = settings.security.as_deref();
-            self.inventory
-                .refresh(security, (&host.certificates, &chain));
-        }
-    }
-
     /// Notes another level of the log.
     pub(crate) fn note_log_level(&self, level: &str) {
         let mut settings = self
@@ -208,6 +197,17 @@ impl Shared {
         self.refused.send_replace(Arc::new(refused));
     }
 
+    /// Takes a new inventory of certificates and lists. Blocks on files, and on the login process.
+    pub(crate) fn take_inventory(&self) {
+        let settings = self.settings();
+        if let Some(host) = &settings.config.security.host {
+            let chain = settings.logins.host_chain();
+            let security = settings.security.as_deref();
+            self.inventory
+                .refresh(security, (&host.certificates, &chain));
+        }
+    }
+
     /// The present values for the page of metrics.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let (transfers_running, transfers_waiting) = self.transfers.count();
@@ -224,6 +224,24 @@ impl Shared {
             expiries: self.inventory.summaries(SystemTime::now()),
             log_lines_lost: log_lines_lost(),
             process: machine::process_facts(),
+        }
+    }
+
+    /// The values for a sample of the history. `processes` are the other processes of the server.
+    pub(crate) fn reading(&self, processes: &[u32]) -> Reading {
+        let all = processes.iter().copied().chain([std::process::id()]);
+        let (transfers, _) = self.transfers.count();
+        let moved = self.live.moved();
+        Reading {
+            totals: Totals {
+                sent_bytes: moved.sent,
+                received_bytes: moved.received,
+                processor_time: all.map(machine::processor_time).sum(),
+                refusals: self.journal.refusals_total(),
+                errors: PROBLEMS.total(),
+            },
+            sessions: self.open_sessions(),
+            transfers,
         }
     }
 }

@@ -22,6 +22,7 @@ use super::append_file::{AppendFile, OpenLogs};
 use super::escape::harmless;
 use super::journald::{self, Journal};
 use super::json_lines::JsonLines;
+use super::recent::{Collect, PROBLEMS};
 use crate::config::{Log, LogFormat};
 
 /// Lines that could not be written.
@@ -107,13 +108,26 @@ impl Logging {
             let is_record = filter_fn(|metadata| metadata.target() == AUDIT);
             layer.with_filter(is_record).boxed()
         });
-        let layers: Vec<_> = std::iter::once(lines).chain(records).collect();
+        let recent = Collect(&PROBLEMS).boxed();
+        let layers: Vec<_> = [lines, recent].into_iter().chain(records).collect();
         tracing_subscriber::registry().with(layers).try_init()?;
         Ok(Self {
             file,
             audit,
             filter: handle,
         })
+    }
+
+    /// Checks whether the log could be written to the journal, if that is configured.
+    ///
+    /// # Errors
+    ///
+    /// The reason if not.
+    pub(crate) fn check_journal(log: &Log) -> Result<(), LoggingError> {
+        match log.format {
+            LogFormat::Journald => journal(log.file.is_some()).map(drop),
+            LogFormat::Auto | LogFormat::Text | LogFormat::Json => Ok(()),
+        }
     }
 
     /// Reopens the files, and applies the rules in `log`.
@@ -169,18 +183,21 @@ impl Logging {
     }
 }
 
+/// The connection to the journal that is configured.
+fn journal(has_file: bool) -> Result<Journal, LoggingError> {
+    if has_file {
+        return Err(LoggingError::JournalAndFile);
+    }
+    Journal::connect().map_err(|(path, error)| LoggingError::Journal { path, error })
+}
+
 type Lines = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// The layer that writes all lines.
 fn lines(format: LogFormat, file: Option<Arc<AppendFile>>) -> Result<Lines, LoggingError> {
     let is_journal = file.is_none() && journald::is_standard_error();
     match format {
-        LogFormat::Journald if file.is_some() => return Err(LoggingError::JournalAndFile),
-        LogFormat::Journald => {
-            let journal = Journal::connect();
-            let journal = journal.map_err(|(path, error)| LoggingError::Journal { path, error })?;
-            return Ok(journal.boxed());
-        }
+        LogFormat::Journald => return Ok(journal(file.is_some())?.boxed()),
         LogFormat::Auto if is_journal => {
             // Without its socket there are lines with priorities.
             if let Ok(journal) = Journal::connect() {

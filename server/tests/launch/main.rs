@@ -1,5 +1,6 @@
 //! The program as people, scripts and test wrappers start it.
 
+mod admin;
 mod audit;
 mod contract;
 mod doctor;
@@ -12,6 +13,7 @@ mod logs;
 mod passphrase;
 mod processes;
 mod program;
+mod recent;
 mod reload;
 mod renewal;
 mod roots;

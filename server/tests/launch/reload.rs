@@ -302,3 +302,32 @@ fn a_deleted_user_is_refused_after_a_reload_though_only_root_may_read_the_files(
     assert!(!lets_in(&server, "ann", "first"));
     assert!(lets_in(&server, "ann", "third"));
 }
+
+#[test]
+fn a_server_that_listens_at_localhost_survives_a_reload_with_another_port() {
+    let site = Site::new();
+    let file = site.private("gridhaul.toml");
+    fs::set_permissions(site.private.path(), Permissions::from_mode(0o755)).expect("ours");
+    let root = text(site.served.path());
+    let write = |listen: &str| {
+        let text = format!("root = {root:?}\nanonymous = true\nlisten = {listen}\n");
+        fs::write(&file, text).expect("written");
+    };
+    write("'127.0.0.1:0'");
+    let mut server = Running::of(program().arg("serve").arg("--config").arg(&file));
+    // Processes that may not make sockets read it too.
+    write("0");
+    server.signal(Signal::HUP);
+    let log = server.log_until("a change of this setting needs a restart");
+    assert!(log.contains("listen"), "{log}");
+    assert!(lets_in(&server, "anonymous", "x"));
+    write("'localhost:0'");
+    server.signal(Signal::HUP);
+    server.log_until("a change of this setting needs a restart");
+    assert!(lets_in(&server, "anonymous", "x"));
+    let (status, log) = server.stop();
+    assert_eq!(status, 0, "{log}");
+    let server = Running::of(program().arg("serve").arg("--config").arg(&file));
+    assert!(server.address.ip().is_loopback());
+    assert!(lets_in(&server, "anonymous", "x"));
+}

@@ -60,8 +60,8 @@ pub(super) async fn attach(
         node,
         directory: home.clone(),
         home,
-        _delegated: delegated,
         uploads,
+        _delegated: delegated,
     };
     context.publish(&Event::LoggedIn {
         session: context.id,

@@ -127,7 +127,6 @@ impl Transfers {
 
     /// Adds the transfer to the table for administrators.
     fn register(&self, call: &Call<'_>, data_port: &DataPort, order: &Order) -> TransferEntry {
-        let live = &call.context.live;
         let order = NewTransfer {
             verb: order.verb,
             direction: order.direction(),
@@ -135,7 +134,7 @@ impl Transfers {
             stack: data_port.stack(call.context).to_string(),
             task_id: self.task_id.clone(),
         };
-        live.table().transfer(live.part(), order)
+        call.context.live.transfer(order)
     }
 
     async fn transfer(
