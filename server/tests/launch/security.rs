@@ -234,3 +234,29 @@ fn a_signal_takes_up_another_map_but_not_gsi_itself() {
     wait_for("setting=\"gsi\"");
     assert!(server.dialogue(&["AUTH GSSAPI"])[1].starts_with("334 "));
 }
+
+#[test]
+fn the_status_has_the_ends_of_certificates() {
+    let site = Site::new();
+    let socket = site.text("admin.sock");
+    let mut flags = site.flags();
+    flags.extend(["--admin-socket".to_owned(), socket.clone()]);
+    let _server = Running::start(site.0.path(), &as_str(&flags));
+    let begun = std::time::Instant::now();
+    loop {
+        let told = program()
+            .args(["status", "--json", "--socket", &socket])
+            .output()
+            .expect("started");
+        let told = String::from_utf8(told.stdout).expect("UTF-8");
+        let text = told.replace(char::is_whitespace, "");
+        // The first inventory is taken while the server begins to serve.
+        if text.contains("\"kind\":\"hostcertificate\"") {
+            assert!(text.contains("\"kind\":\"authority\""), "{told}");
+            assert!(text.contains("host.pem"), "{told}");
+            return;
+        }
+        assert!(begun.elapsed().as_secs() < 30, "{told}");
+        std::thread::yield_now();
+    }
+}
