@@ -4,12 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 
 use super::report::Report;
+use crate::admin;
 use crate::config::{Config, PortRange};
 use crate::server::{StartError, listen};
 
 pub(super) fn check(report: &mut Report, config: &Config) {
     for address in &config.listen {
-        check_listen(report, *address);
+        check_listen(report, "listen", *address);
     }
     if config
         .listen
@@ -21,6 +22,10 @@ pub(super) fn check(report: &mut Report, config: &Config) {
             "only this machine can connect: give --listen [::]:2811 and --listen 0.0.0.0:2811 for all",
         );
     }
+    if let Some(address) = config.admin.listen {
+        check_listen(report, "admin-listen", address);
+        check_administrators(report, config);
+    }
     match config.data.port_range {
         None => report.ok(
             "port-range",
@@ -30,17 +35,41 @@ pub(super) fn check(report: &mut Report, config: &Config) {
     }
 }
 
-fn check_listen(report: &mut Report, address: SocketAddr) {
+/// Tells who may use the administration interface, and reads the files about them.
+fn check_administrators(report: &mut Report, config: &Config) {
+    let admin = &config.admin;
+    match admin::examine(admin) {
+        Err(error) => report.error("admin-listen", error),
+        Ok(()) if admin.token.is_some() => {
+            report.ok(
+                "admin-listen",
+                "administrators show the secret of admin-token",
+            );
+        }
+        Ok(()) if admin.clients.is_some() => {
+            report.ok(
+                "admin-listen",
+                "administrators have certificates of admin-clients",
+            );
+        }
+        Ok(()) => report.ok(
+            "admin-listen",
+            "administrators are root and the account that starts the server, on this machine",
+        ),
+    }
+}
+
+fn check_listen(report: &mut Report, key: &'static str, address: SocketAddr) {
     match listen(address) {
-        Ok(_) => report.ok("listen", format!("{address} is free")),
+        Ok(_) => report.ok(key, format!("{address} is free")),
         // Most likely by this server, and the check is for a new configuration.
         Err(StartError::Listen { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => {
             report.warning(
-                "listen",
+                key,
                 format!("{address} is in use, by a server that runs already or by another program"),
             );
         }
-        Err(error) => report.error("listen", error),
+        Err(error) => report.error(key, error),
     }
 }
 
