@@ -152,6 +152,10 @@ fn every_option_in_the_documentation_exists() {
     for command in ["serve", "check", "doctor", "ssh", "passwd"] {
         known.extend(options(command).into_keys());
     }
+    // These talk to a running server.
+    for command in ["status", "top", "kick", "drain", "reload"] {
+        known.extend(options(command).into_keys());
+    }
     let mut seen = 0;
     let mut check = |page: &Page, text: &str| {
         for option in long_options(text) {

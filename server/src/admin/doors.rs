@@ -57,6 +57,17 @@ pub enum AdminError {
     Socket(#[from] AdminSocketError),
 }
 
+/// Reads the files about administrators, as at the start.
+///
+/// # Errors
+///
+/// When a file cannot be used.
+pub(crate) fn examine(admin: &Administration) -> Result<(), AdminError> {
+    tls::server_config(admin)?;
+    admin.token.as_deref().map(Token::read).transpose()?;
+    Ok(())
+}
+
 /// The listeners, which accept no connections yet.
 #[derive(Debug, Default)]
 pub(crate) struct Doors {

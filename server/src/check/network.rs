@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use super::report::Report;
+use crate::admin;
 use crate::config::{Config, PortRange};
 use crate::server::{StartError, listen};
 use crate::validate::Validated;
@@ -12,7 +13,7 @@ pub(super) fn check(report: &mut Report, validated: &Validated) {
     let config = &validated.config;
     if !validated.is_wrong("listen") {
         for address in &config.listen {
-            check_listen(report, *address);
+            check_listen(report, "listen", *address);
         }
     }
     if config
@@ -25,6 +26,10 @@ pub(super) fn check(report: &mut Report, validated: &Validated) {
             "only this machine can connect: give --listen 2811 for all addresses",
         );
     }
+    if let Some(address) = config.admin.listen {
+        check_listen(report, "admin-listen", address);
+        check_administrators(report, config);
+    }
     match config.data.port_range {
         None => report.ok(
             "port-range",
@@ -34,17 +39,41 @@ pub(super) fn check(report: &mut Report, validated: &Validated) {
     }
 }
 
-fn check_listen(report: &mut Report, address: SocketAddr) {
+/// Tells who may use the administration interface, and reads the files about them.
+fn check_administrators(report: &mut Report, config: &Config) {
+    let admin = &config.admin;
+    match admin::examine(admin) {
+        Err(error) => report.error("admin-listen", error),
+        Ok(()) if admin.token.is_some() => {
+            report.ok(
+                "admin-listen",
+                "administrators show the secret of admin-token",
+            );
+        }
+        Ok(()) if admin.clients.is_some() => {
+            report.ok(
+                "admin-listen",
+                "administrators have certificates of admin-clients",
+            );
+        }
+        Ok(()) => report.ok(
+            "admin-listen",
+            "administrators are root and the account that starts the server, on this machine",
+        ),
+    }
+}
+
+fn check_listen(report: &mut Report, key: &'static str, address: SocketAddr) {
     match listen(address) {
-        Ok(_) => report.ok("listen", format!("{address} is free")),
+        Ok(_) => report.ok(key, format!("{address} is free")),
         // Most likely by this server, and the check is for a new configuration.
         Err(StartError::Listen { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => {
             report.warning(
-                "listen",
+                key,
                 format!("{address} is in use, by a server that runs already or by another program"),
             );
         }
-        Err(error) => report.error("listen", error),
+        Err(error) => report.error(key, error),
     }
 }
 

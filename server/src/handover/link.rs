@@ -80,3 +80,28 @@ impl Link {
         self.served.take_back(session)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gridhaul_accounts::socket::pair;
+
+    use super::*;
+
+    #[test]
+    fn refusals_do_not_pile_up_while_the_serving_process_does_not_read() {
+        let (here, _there) = pair().expect("sockets");
+        let link = Link::start(Arc::new(here)).expect("a thread");
+        let refusal = RefusalStatus {
+            time: String::new(),
+            event: "login failed".to_owned(),
+            peer: "192.0.2.1".to_owned(),
+            user: Some("x".repeat(1000)),
+            identity: None,
+            reason: "y".repeat(1000),
+        };
+        for _ in 0..20_000 {
+            link.report(refusal.clone());
+            assert!(link.outbox.waiting() <= 200, "too many wait");
+        }
+    }
+}
