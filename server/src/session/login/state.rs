@@ -43,7 +43,7 @@ enum State {
     LoggedOut,
     /// `USER` was sent.
     Named(String),
-    LoggedIn(User),
+    LoggedIn(Box<User>),
 }
 
 impl Login {
@@ -173,7 +173,7 @@ impl Login {
     ) -> Result<Reply, Refusal> {
         let user = attach(context, security, admitted).await?;
         let reply = Reply::new(230, format!("User {} logged in.", user.name));
-        self.state = State::LoggedIn(user);
+        self.state = State::LoggedIn(Box::new(user));
         Ok(reply)
     }
 
