@@ -77,7 +77,8 @@ mod refusal;
 pub mod socket;
 
 pub use client::{
-    AccountError, AccountRequest, AccountStorage, Accounts, BrokerLimits, BrokerSource,
+    AccountError, AccountRequest, AccountStorage, Accounts, BrokerCounts, BrokerLimits,
+    BrokerSource,
 };
 pub use listed::{ListedFiles, OpenError, may_be_appended, may_be_opened};
 pub use monitor::{Monitor, MonitorError};

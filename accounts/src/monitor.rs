@@ -261,11 +261,11 @@ fn start(
             (Order::Broker(_), None) => {}
             (Order::Open(place), _) => {
                 let file = listed(&files.read, place);
-                tell_opened(&ours, file.and_then(|file| listed::open(file)));
+                tell_opened(&ours, file.and_then(listed::open));
             }
             (Order::Append(place), _) => {
                 let log = listed(&files.append, place);
-                tell_opened(&ours, log.and_then(|log| listed::open_log(log)));
+                tell_opened(&ours, log.and_then(listed::open_log));
             }
             (Order::Lease { identity, pool }, _) => {
                 let directory = options.and_then(|options| options.gridmapdir.as_deref());

@@ -3,7 +3,7 @@
 //! The directory has an empty file for each account of a pool (`atlas001`). The lease of an identity is a hard link to the file
 //! of its account, whose name is the identity in lower case with every byte except letters and digits as `%xx`. A file with one
 //! link is free. Other programs may lease accounts in the same directory at the same time, so only link(2) and the number of
-//! links decide: whoever makes the second link has the account, and a third link is taken back.
+//! links decide: the program that makes the second link has the account, and a third link is taken back.
 
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;

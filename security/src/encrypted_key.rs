@@ -14,7 +14,6 @@ use der::asn1::ObjectIdentifier;
 use zeroize::Zeroizing;
 
 use crate::asn1::{Element, Elements, is_identifier};
-use crate::key::KeyError;
 
 /// The maximum number of rounds: some seconds. OpenSSL uses 2048 by default.
 const MAX_ROUNDS: u32 = 10_000_000;
@@ -61,6 +60,17 @@ const FUNCTIONS: [(ObjectIdentifier, pbkdf2::Algorithm); 4] = [
     ),
 ];
 
+/// Why a key cannot be decrypted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum DecryptError {
+    /// It is encrypted in another way.
+    Unknown,
+    /// The passphrase is not that of the key.
+    WrongPassphrase,
+    /// The structure is malformed.
+    Malformed(String),
+}
+
 /// How a key is encrypted.
 struct Encryption<'a> {
     function: pbkdf2::Algorithm,
@@ -77,12 +87,12 @@ struct Encryption<'a> {
 /// # Errors
 ///
 /// When the passphrase is wrong, the encryption is not supported, or the key is malformed.
-pub(crate) fn decrypt(der: &[u8], passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+pub(crate) fn decrypt(der: &[u8], passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>, DecryptError> {
     let encryption = Encryption::parse(der)?;
     let mut key = Zeroizing::new(vec![0; encryption.key_bytes]);
     let (salt, rounds) = (encryption.salt, encryption.rounds);
     pbkdf2::derive(encryption.function, rounds, salt, passphrase, &mut key);
-    let wrong = |_| KeyError::WrongPassphrase;
+    let wrong = |_| DecryptError::WrongPassphrase;
     let key = UnboundCipherKey::new(encryption.cipher, &key).map_err(wrong)?;
     let key = PaddedBlockDecryptingKey::cbc_pkcs7(key).map_err(wrong)?;
     let context = DecryptionContext::Iv128(FixedLength::from(&encryption.vector));
@@ -90,13 +100,13 @@ pub(crate) fn decrypt(der: &[u8], passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>
     let length = key.decrypt(&mut text, context).map_err(wrong)?.len();
     text.truncate(length);
     // With a wrong passphrase the padding is right once in 256 times.
-    Elements::only(&text, Tag::Sequence).map_err(|_| KeyError::WrongPassphrase)?;
+    Elements::only(&text, Tag::Sequence).map_err(|_| DecryptError::WrongPassphrase)?;
     Ok(text)
 }
 
 impl<'a> Encryption<'a> {
-    fn parse(der: &'a [u8]) -> Result<Self, KeyError> {
-        let malformed = |error: der::Error| KeyError::Malformed(error.to_string());
+    fn parse(der: &'a [u8]) -> Result<Self, DecryptError> {
+        let malformed = |error: der::Error| DecryptError::Malformed(error.to_string());
         let mut info = Elements::only(der, Tag::Sequence)
             .map_err(malformed)?
             .children();
@@ -117,7 +127,7 @@ impl<'a> Encryption<'a> {
             .and_then(|count| count.small_number());
         let rounds = rounds.map_err(malformed)?;
         let rounds = NonZeroU32::new(rounds).filter(|rounds| rounds.get() <= MAX_ROUNDS);
-        let rounds = rounds.ok_or_else(|| KeyError::UnknownEncryption)?;
+        let rounds = rounds.ok_or(DecryptError::Unknown)?;
         derivation.optional(Tag::Integer).map_err(malformed)?;
         let function = match derivation.optional(Tag::Sequence).map_err(malformed)? {
             // RFC 8018 A.2: hmacWithSHA1 is the default.
@@ -126,14 +136,14 @@ impl<'a> Encryption<'a> {
                 let identifier = identifier(&function)?;
                 let mut known = FUNCTIONS.iter();
                 let known = known.find(|(one, _)| is_identifier(identifier, one));
-                known.ok_or(KeyError::UnknownEncryption)?.1
+                known.ok_or(DecryptError::Unknown)?.1
             }
         };
 
         let name = identifier(&cipher)?;
         let mut known = CIPHERS.iter();
         let known = known.find(|(one, ..)| is_identifier(name, one));
-        let (identifier, algorithm, key_bytes) = known.ok_or(KeyError::UnknownEncryption)?;
+        let (identifier, algorithm, key_bytes) = known.ok_or(DecryptError::Unknown)?;
         let vector = cipher.children();
         let vector = after_identifier(vector, identifier)?;
         let vector = vector.content().try_into();
@@ -143,16 +153,16 @@ impl<'a> Encryption<'a> {
             rounds,
             cipher: algorithm,
             key_bytes: *key_bytes,
-            vector: vector.map_err(|_| KeyError::UnknownEncryption)?,
+            vector: vector.map_err(|_| DecryptError::Unknown)?,
             encrypted,
         })
     }
 }
 
 /// The identifier of an `AlgorithmIdentifier`.
-fn identifier<'a>(algorithm: &Element<'a>) -> Result<&'a [u8], KeyError> {
+fn identifier<'a>(algorithm: &Element<'a>) -> Result<&'a [u8], DecryptError> {
     let found = algorithm.children().expect(Tag::ObjectIdentifier);
-    let found = found.map_err(|error| KeyError::Malformed(error.to_string()))?;
+    let found = found.map_err(|error| DecryptError::Malformed(error.to_string()))?;
     Ok(found.content())
 }
 
@@ -160,22 +170,22 @@ fn identifier<'a>(algorithm: &Element<'a>) -> Result<&'a [u8], KeyError> {
 fn parameters<'a>(
     algorithm: &Element<'a>,
     expected: &ObjectIdentifier,
-) -> Result<Element<'a>, KeyError> {
+) -> Result<Element<'a>, DecryptError> {
     let found = after_identifier(algorithm.children(), expected)?;
     match found.tag() {
         Tag::Sequence => Ok(found),
-        _ => Err(KeyError::UnknownEncryption),
+        _ => Err(DecryptError::Unknown),
     }
 }
 
 fn after_identifier<'a>(
     mut elements: Elements<'a>,
     expected: &ObjectIdentifier,
-) -> Result<Element<'a>, KeyError> {
-    let malformed = |error: der::Error| KeyError::Malformed(error.to_string());
+) -> Result<Element<'a>, DecryptError> {
+    let malformed = |error: der::Error| DecryptError::Malformed(error.to_string());
     let found = elements.expect(Tag::ObjectIdentifier).map_err(malformed)?;
     if !is_identifier(found.content(), expected) {
-        return Err(KeyError::UnknownEncryption);
+        return Err(DecryptError::Unknown);
     }
     elements.next().map_err(malformed)
 }

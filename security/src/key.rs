@@ -15,7 +15,7 @@ use rustls::sign::{Signer, SigningKey};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer};
 use zeroize::Zeroizing;
 
-use crate::encrypted_key;
+use crate::encrypted_key::{self, DecryptError};
 use crate::secret::Secret;
 
 /// A private key for signatures. The cryptographic library stores it, and wipes memory that it frees.
@@ -53,6 +53,16 @@ pub enum KeyError {
     /// The key cannot sign.
     #[error("the private key cannot sign: {0}")]
     Signature(String),
+}
+
+impl From<DecryptError> for KeyError {
+    fn from(error: DecryptError) -> Self {
+        match error {
+            DecryptError::Unknown => Self::UnknownEncryption,
+            DecryptError::WrongPassphrase => Self::WrongPassphrase,
+            DecryptError::Malformed(reason) => Self::Malformed(reason),
+        }
+    }
 }
 
 /// A signature algorithm of X.509.

@@ -286,6 +286,10 @@ fn reload(
     let config = match Config::load_with(arguments, &file) {
         Ok(config) => config.reloaded(&server.config()).0,
         Err(error) => {
+            let running = server.config();
+            if let Err(error) = logging.go_on(&running.log, logs) {
+                error!(%error, "the log of the process that listens was not reloaded");
+            }
             error!(%error, "the process that listens goes on with the configuration from before");
             return;
         }

@@ -5,9 +5,9 @@
 //! bytes of a file. tokio runs control channels, listeners and timers, which are many and mostly idle.
 //!
 //! ```text
-//! main ──▶ check   serve, ssh          the commands of the program
-//!              └─┬──┘
-//!             validate                  whether a configuration can take effect
+//! main ──▶ doctor, check   serve, ssh  the commands of the program
+//!                   └──┬──┘
+//!                   validate            whether a configuration can take effect
 //!                    │
 //!                  front               the process that listens; clients before login
 //!                    │
@@ -62,6 +62,7 @@ pub mod check;
 mod checksum_key;
 pub mod config;
 mod debts;
+pub mod doctor;
 mod drivers;
 mod front;
 #[cfg(any(test, fuzzing))]
@@ -69,6 +70,7 @@ mod fuzz_input;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod group_limits;
 mod handover;
 mod helpers;
 mod http;

@@ -7,11 +7,12 @@ use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use gridhaul_server::bare;
 use gridhaul_server::config::{
-    CheckArguments, Command, CommandLine, PasswdArguments, ServeArguments, flag_example,
+    CheckArguments, Command, CommandLine, DoctorArguments, PasswdArguments, ServeArguments,
+    flag_example,
 };
 use gridhaul_server::passwords::{self, Change, Grant, PasswordsError};
 use gridhaul_server::terminal::TerminalError;
-use gridhaul_server::{check, serve, ssh, terminal};
+use gridhaul_server::{check, doctor, serve, ssh, terminal};
 
 /// The exit status of wrong arguments, as clap has it.
 const USAGE: u8 = 2;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Some(Command::Passwd(arguments)) => passwd(&arguments).map_err(|error| error.to_string()),
         Some(Command::Serve(arguments)) => return run(&arguments),
         Some(Command::Check(arguments)) => check(&arguments),
+        Some(Command::Doctor(arguments)) => doctor(&arguments),
         Some(Command::Ssh(arguments)) => ssh::serve(&arguments).map_err(|error| error.to_string()),
         Some(Command::Status(arguments)) => told(terminal::status(&arguments)),
         Some(Command::Top(arguments)) => told(terminal::top(&arguments)),
@@ -83,6 +85,16 @@ fn check(arguments: &CheckArguments) -> Result<(), String> {
     match check::check(arguments, &mut io::stdout().lock()) {
         Ok(true) => Ok(()),
         Ok(false) => Err("with these errors the server does not work as it is meant to".to_owned()),
+        Err(error) => Err(format!("the report cannot be written: {error}")),
+    }
+}
+
+fn doctor(arguments: &DoctorArguments) -> Result<(), String> {
+    match doctor::doctor(arguments, &mut io::stdout().lock()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(
+            "with these errors the server does not serve its clients as it is meant to".to_owned(),
+        ),
         Err(error) => Err(format!("the report cannot be written: {error}")),
     }
 }

@@ -244,6 +244,9 @@ async fn run(
     logging: &Logging,
     confined: &Confined,
 ) -> Result<(), ServeError> {
+    /// The time in which the administrator who ends the server gets the answer.
+    const LAST_ANSWER: Duration = Duration::from_millis(200);
+
     let mut gone = pin!(helpers::gone(ended));
     let mut drains = 0;
     let ends = loop {
@@ -263,12 +266,13 @@ async fn run(
                     ServerAction::Drain => {
                         server.stop_accepting();
                         drains += 1;
-                        Done::Done
+                        Done::Success
                     }
                 };
                 // An administrator who does not wait gets no result.
                 let _ = done.send(result);
                 if drains > 1 {
+                    tokio::time::sleep(LAST_ANSWER).await;
                     break Ok(());
                 }
             }
@@ -291,7 +295,7 @@ fn set_level(server: &Server, logging: &Logging, level: &str) -> Done {
     match logging.set_level(level) {
         Ok(()) => {
             server.note_log_level(level);
-            Done::Done
+            Done::Success
         }
         Err(error) => Done::Failed(error.to_string()),
     }
@@ -304,12 +308,24 @@ fn reload(
     logging: &Logging,
     confined: &Confined,
 ) -> ReloadReport {
+    let report = reload_all(server, arguments, logging, confined);
+    server.count_reload(report.errors.is_empty());
+    report
+}
+
+fn reload_all(
+    server: &Server,
+    arguments: &ServeArguments,
+    logging: &Logging,
+    confined: &Confined,
+) -> ReloadReport {
     let mut report = ReloadReport::default();
     let running = server.config();
     let validated = Validated::for_reload(arguments, &confined.file).checked();
     let (config, warnings) = match validated {
         Ok(checked) => checked,
         Err(errors) => {
+            reopen_logs(server, logging, confined);
             for error in errors.problems() {
                 error!(%error, "the configuration is wrong; everything stays as it was");
                 report.errors.push(error.to_string());
@@ -355,6 +371,21 @@ fn reload(
 fn tell(warnings: &[Problem]) {
     for problem in warnings {
         warn!(%problem, "a setting may not do what it is meant to");
+    }
+}
+
+/// Opens the logs of all processes again, with the running configuration: a mistake in the new one must not leave rotated logs
+/// in use.
+fn reopen_logs(server: &Server, logging: &Logging, confined: &Confined) {
+    if let Err(error) = logging.reload(&server.config().log, &confined.file) {
+        error!(%error, "the log was not reloaded");
+    }
+    if let Err(error) = server.reopen_transfer_log() {
+        error!(%error, "the transfer log was not reopened");
+    }
+    confined.file.reopen_logs();
+    if let Some(front) = server.front() {
+        front.reload(None, logging.descriptors());
     }
 }
 

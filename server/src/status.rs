@@ -280,6 +280,15 @@ impl Default for History {
     }
 }
 
+impl Status {
+    /// Whether the lists that grow with time are as short as they are meant to be.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.history.samples.len() <= MOST_SAMPLES
+            && self.refusals.len() <= MOST_PROBLEMS
+            && self.errors.len() <= MOST_PROBLEMS
+    }
+}
+
 /// A time as the document has it.
 pub(crate) fn utc(time: SystemTime) -> String {
     match Timestamp::try_from(time) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gridhaul_accounts::{AccountRequest, Accounts, BrokerSource, open_own};
+use gridhaul_accounts::{AccountRequest, Accounts, BrokerCounts, BrokerSource, open_own};
 use gridhaul_storage::{PosixOptions, PosixStorage, Rights, StorageError};
 use gridhaul_transfer::{AccountFiles, AttachError, NodeAccount};
 use rustix::io::Errno;
@@ -78,6 +78,12 @@ impl Storages {
     /// The number of brokers.
     pub(crate) fn brokers(&self) -> usize {
         self.accounts.as_ref().map_or(0, Accounts::running)
+    }
+
+    /// What has happened to brokers since the start.
+    pub(crate) fn broker_counts(&self) -> BrokerCounts {
+        let accounts = self.accounts.as_ref();
+        accounts.map_or_else(BrokerCounts::default, Accounts::counts)
     }
 
     fn get_local(&self, local: &str, account: &NodeAccount) -> Result<AccountFiles, AttachError> {

@@ -11,6 +11,7 @@ use crate::error::TransferError;
 use crate::look_ahead::LookAhead;
 use crate::node::{Event, NodeAccount};
 use crate::running::Running;
+use crate::throttle::Throttle;
 use crate::uploads::Uploads;
 use crate::workers::{Threads, WorkerGroup, WorkerLimit, WorkerPermit};
 
@@ -37,6 +38,8 @@ pub(crate) struct Context {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) look_ahead: Arc<LookAhead>,
     pub(crate) running: Arc<Running>,
+    /// The limits of bandwidth, if there are any.
+    pub(crate) throttle: Option<Arc<Throttle>>,
 }
 
 impl Context {
@@ -54,6 +57,20 @@ impl Context {
     pub(crate) fn buffer(&self) -> Result<Buffer, TransferError> {
         let buffers = &self.resources.buffers;
         buffers.take(&self.account.source, &self.running.cancel)
+    }
+
+    /// Pays for bytes that a worker is about to send, or has received; waits until they fit into the limits of bandwidth.
+    pub(crate) fn pay(&self, bytes: u64) -> Result<(), TransferError> {
+        match &self.throttle {
+            Some(throttle) => throttle.pay(&self.running, bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// How many of `most` bytes a worker may move before it pays.
+    pub(crate) fn piece_bytes(&self, most: u64) -> u64 {
+        let throttle = self.throttle.as_ref();
+        throttle.map_or(most, |throttle| throttle.piece_bytes().min(most))
     }
 
     /// A group for further workers of the transfer.

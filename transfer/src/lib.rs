@@ -131,6 +131,7 @@
 //! ```
 
 mod admission;
+mod bandwidth;
 mod buffers;
 mod channels;
 mod checksums;
@@ -146,10 +147,12 @@ mod restart;
 mod running;
 mod send;
 mod sync;
+mod throttle;
 mod uploads;
 mod workers;
 
 pub use admission::{AddressBlock, AddressBlockError, Admission};
+pub use bandwidth::BandwidthLimit;
 pub use error::{CancelReason, PeerError, SequenceError, TransferError};
 pub use local::{AccountFiles, LocalNode, NodeConfig, OpenStorage};
 pub use look_ahead::LOOK_AHEAD_FILES;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::{Cancel, Channel, ChannelError, Detail, Details, Movement, Operation};
@@ -35,6 +35,26 @@ pub(crate) struct Running {
     settling: AtomicBool,
     /// The bytes that the transfer is to move, if they are known.
     total: OnceLock<u64>,
+    waits: Mutex<Waits>,
+}
+
+/// The time in which the transfer has waited for bandwidth.
+#[derive(Debug, Default)]
+struct Waits {
+    earlier: Duration,
+    since: Option<Instant>,
+}
+
+/// Ends a wait for bandwidth.
+pub(crate) struct Waiting<'a>(&'a Running);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut waits = lock(&self.0.waits);
+        if let Some(since) = waits.since.take() {
+            waits.earlier += since.elapsed();
+        }
+    }
 }
 
 /// Facts about the channels for the transfer log.
@@ -77,6 +97,7 @@ impl Running {
             tally: Mutex::default(),
             settling: AtomicBool::new(false),
             total: OnceLock::new(),
+            waits: Mutex::default(),
         })
     }
 
@@ -165,6 +186,12 @@ impl Running {
     /// Records how many bytes the transfer is to move.
     pub(crate) fn note_total(&self, bytes: u64) {
         let _ = self.total.set(bytes);
+    }
+
+    /// Begins a wait for bandwidth. One worker waits at a time.
+    pub(crate) fn wait_for_bandwidth(&self) -> Waiting<'_> {
+        lock(&self.waits).since = Some(Instant::now());
+        Waiting(self)
     }
 
     /// Records the checksums of the received file.
@@ -256,6 +283,11 @@ impl RunningTransfer for Running {
 
     fn is_settling(&self) -> bool {
         self.settling.load(Ordering::Acquire)
+    }
+
+    fn waited(&self) -> Duration {
+        let waits = lock(&self.waits);
+        waits.earlier + waits.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     fn take_received(&self) -> RangeSet {

@@ -7,6 +7,7 @@
 //! ```
 
 mod broker;
+mod counts;
 mod error;
 pub(crate) mod exchange;
 mod limits;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use tracing::info;
 
+pub use self::counts::BrokerCounts;
 pub use self::error::AccountError;
 pub use self::limits::BrokerLimits;
 pub(crate) use self::limits::brokers_of_account;
@@ -69,6 +71,11 @@ impl Accounts {
     /// The number of brokers that run.
     pub fn running(&self) -> usize {
         self.pool.running()
+    }
+
+    /// What has happened to brokers since the start.
+    pub fn counts(&self) -> BrokerCounts {
+        self.pool.counted()
     }
 
     /// Makes the next login of every account look the account up again.

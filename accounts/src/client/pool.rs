@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tracing::debug;
 
 use super::broker::{Broker, Launcher};
+use super::counts::{BrokerCounts, Counts};
 use super::error::AccountError;
 use super::limits::{BrokerLimits, MOST_FINISHING, brokers_of_account};
 use super::source::{AccountRequest, BrokerSource};
@@ -27,6 +28,7 @@ pub(super) struct BrokerPool {
     table: Mutex<Table>,
     /// Wakes the thread that ends idle brokers.
     changed: Condvar,
+    counts: Counts,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +51,7 @@ impl BrokerPool {
             limits,
             table: Mutex::default(),
             changed: Condvar::new(),
+            counts: Counts::default(),
         }
     }
 
@@ -115,6 +118,11 @@ impl BrokerPool {
         let table = self.table();
         let brokers = table.all.iter().filter_map(Weak::upgrade);
         brokers.filter(|broker| broker.counts()).count()
+    }
+
+    /// What has happened to brokers since the start.
+    pub(super) fn counted(&self) -> BrokerCounts {
+        self.counts.now()
     }
 
     /// Excludes all current brokers from new logins.
@@ -224,6 +232,10 @@ impl Launcher for BrokerPool {
         self.source
             .broker(broker.request())
             .map_err(AccountError::Monitor)
+    }
+
+    fn counts(&self) -> &Counts {
+        &self.counts
     }
 }
 

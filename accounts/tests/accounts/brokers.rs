@@ -242,7 +242,8 @@ fn calls_go_on_while_logins_replace_brokers() {
 
 #[test]
 fn a_broker_that_died_comes_back_with_the_next_call() {
-    let served = Served::new(ALICE);
+    let accounts = accounts(4, Duration::from_secs(600));
+    let served = Served::by(&accounts, ALICE);
     let storage = &served.storage;
     write(storage, path("f"), b"content").unwrap();
     let mut last = storage.broker().unwrap();
@@ -259,6 +260,8 @@ fn a_broker_that_died_comes_back_with_the_next_call() {
         assert_ne!(last, now);
         last = now;
     }
+    let counts = accounts.counts();
+    assert_eq!((counts.started, counts.not_started, counts.died), (5, 0, 4));
 }
 
 #[test]

@@ -26,7 +26,7 @@ mod read_only;
 #[path = "../../../storage/tests/posix/uploads.rs"]
 mod uploads;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 

@@ -319,13 +319,14 @@ impl Channel for SpliceChannel {
     fn info(&self) -> ChannelInfo {
         let last = self.last.as_ref().map(Last::movement);
         let details = self.direct.as_ref().map(Direct::details);
+        let mut info = self.tcp.info();
+        info.details.extend(details.into_iter().flatten());
         ChannelInfo {
             movement: match &self.direct {
                 Some(direct) => direct.movement(last),
                 None => last,
             },
-            details: details.unwrap_or_default(),
-            ..self.tcp.info()
+            ..info
         }
     }
 }

@@ -18,6 +18,7 @@ use rustix::net::{
     shutdown, sockopt,
 };
 
+use crate::facts;
 use crate::settings::stream_socket;
 use crate::socket::{
     ZeroCopyCompletion, has_upper_layer_protocol, next_zerocopy_completion, unacknowledged_bytes,
@@ -258,6 +259,7 @@ impl Channel for TcpChannel {
         };
         ChannelInfo {
             buffer_bytes: size.unwrap_or(0),
+            details: facts::details(self.socket()),
             ..ChannelInfo::default()
         }
     }

@@ -46,6 +46,7 @@
 
 mod channel;
 mod connector;
+mod facts;
 mod listener;
 mod settings;
 mod socket;
@@ -64,6 +65,7 @@ pub use crate::connector::connect;
 pub use crate::listener::TcpListener;
 pub use crate::settings::{OPTIONS, Settings};
 pub use crate::socket::{ZeroCopyCompletion, enable_zerocopy};
+pub use facts::{ConnectionFacts, connection_facts};
 
 /// The driver `tcp`; its options are in the table above.
 #[derive(Debug, Clone, Copy, Default)]

@@ -111,6 +111,30 @@ pub(crate) fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> Result<u64, Errno>
     }
 }
 
+/// The bytes of `struct tcp_info` (linux/tcp.h) up to the times of Linux 4.10.
+pub(crate) const TCP_INFO_BYTES: usize = 192;
+
+/// The state of a connection as the kernel writes it, and how many bytes it has written.
+pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Result<([u8; TCP_INFO_BYTES], usize), Errno> {
+    let mut info = [0_u8; TCP_INFO_BYTES];
+    let mut length = libc::socklen_t::try_from(info.len()).expect("a short structure");
+    // SAFETY: the kernel writes at most `length` bytes, which are those of `info`; the descriptor is open while it is
+    // borrowed.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    match (status, usize::try_from(length)) {
+        (0, Ok(length)) => Ok((info, length)),
+        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
+}
+
 /// Whether the socket has an upper-layer protocol in the kernel (`TCP_ULP` of linux/tcp.h): TLS.
 pub(crate) fn has_upper_layer_protocol(socket: BorrowedFd<'_>) -> bool {
     let mut name = [0_u8; 16];

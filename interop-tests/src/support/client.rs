@@ -17,7 +17,7 @@ use super::process_group::ProcessGroup;
 const OUTPUT_LIMIT: usize = 8 << 20;
 
 /// Debian's package for each program that the table needs.
-const PACKAGES: [(&str, &str); 14] = [
+const PACKAGES: [(&str, &str); 16] = [
     ("globus-url-copy", "globus-gass-copy-progs"),
     ("globus-gridftp-server", "globus-gridftp-server-progs"),
     (
@@ -44,6 +44,8 @@ const PACKAGES: [(&str, &str); 14] = [
         "nordugrid-arc-client nordugrid-arc-plugins-gridftp",
     ),
     ("python3", "python3"),
+    ("chromium", "chromium"),
+    ("chromedriver", "chromium-driver python3-selenium"),
     ("openssl", "openssl"),
     ("grid-proxy-init", "globus-proxy-utils"),
     ("voms-proxy-fake", "voms-clients"),

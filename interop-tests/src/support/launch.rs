@@ -8,17 +8,13 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use super::pki::Pki;
 use super::process_group::ProcessGroup;
 use super::program::{Kind, ProgramError};
-use super::server::Server;
-
-/// The time limit for a server to start listening.
-const START_LIMIT: Duration = Duration::from_secs(20);
+use super::server::{START_LIMIT, Server};
 
 /// The option of both programs that accepts accounts without a login shell: those of the tests are
 /// Debian's own.
@@ -151,10 +147,10 @@ impl Launch {
             .stdout(Stdio::piped())
             .stderr(File::create(&log)?);
         let mut group = ProcessGroup::start(command)?;
-        let stdout = group.leader().stdout.take();
-        let line = stdout
-            .and_then(first_line)
-            .ok_or_else(|| LaunchError::silent(&log))?;
+        let lines = lines(group.leader().stdout.take());
+        let line = lines
+            .recv_timeout(START_LIMIT)
+            .map_err(|_| LaunchError::silent(&log))?;
         let address = self
             .address_in(&line)
             .ok_or(LaunchError::FirstLine { line })?;
@@ -165,6 +161,7 @@ impl Launch {
             gsi: !self.is_anonymous(),
             group,
             logs,
+            lines: Mutex::new(lines),
         })
     }
 
@@ -295,23 +292,25 @@ impl LaunchError {
     }
 }
 
-/// The first line of a server's standard output; the rest is read and dropped.
-fn first_line(stdout: impl Read + Send + 'static) -> Option<String> {
+/// The first lines of a server's standard output; the rest is read and dropped.
+fn lines(stdout: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    /// More than our server writes when it starts.
+    const MOST: usize = 20;
+
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        let mut stdout = BufReader::new(stdout);
-        let mut line = String::new();
-        if stdout
-            .by_ref()
-            .take(4096)
-            .read_line(&mut line)
-            .is_ok_and(|length| length > 0)
-        {
-            let _ = sender.send(line);
+        let mut stdout = BufReader::new(stdout?);
+        for _ in 0..MOST {
+            let mut line = String::new();
+            let length = stdout.by_ref().take(4096).read_line(&mut line).ok()?;
+            if length == 0 || sender.send(line).is_err() {
+                break;
+            }
         }
-        io::copy(&mut stdout, &mut io::sink())
+        drop(sender);
+        io::copy(&mut stdout, &mut io::sink()).ok()
     });
-    receiver.recv_timeout(START_LIMIT).ok()
+    receiver
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod raw;
 mod relay;
 pub mod scratch;
 mod server;
+pub mod slow;
 pub mod url;
 pub mod usage;
 

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -12,6 +13,9 @@ use tempfile::TempDir;
 use super::process_group::ProcessGroup;
 use super::program::Kind;
 use super::url;
+
+/// The time limit for a server to start listening, and for each line that it writes then.
+pub(super) const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// A server that runs until it is dropped.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ pub struct Server {
     pub(super) gsi: bool,
     pub(super) group: ProcessGroup,
     pub(super) logs: TempDir,
+    /// What it writes to its standard output after the first line.
+    pub(super) lines: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Server {
@@ -33,6 +39,23 @@ impl Server {
     /// The address of its control channel.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address of the page of metrics; `None` if the server has none. It can be asked for once.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        let url = self.announced("Metrics at http://")?;
+        url.split('/').next()?.parse().ok()
+    }
+
+    /// What follows these words on one of the lines that our server prints after the first one.
+    fn announced(&self, words: &str) -> Option<String> {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Ok(line) = lines.recv_timeout(START_LIMIT) {
+            if let Some(rest) = line.strip_prefix(words) {
+                return Some(rest.trim_end().to_owned());
+            }
+        }
+        None
     }
 
     /// The directory that it serves.
@@ -68,6 +91,16 @@ impl Server {
         } else {
             format!("ftp://{}", self.address)
         }
+    }
+
+    /// The URL of the administration page of our server, which writes it when it starts.
+    ///
+    /// # Panics
+    ///
+    /// When the server was started without `--admin-listen`, or this is called twice.
+    pub fn administration(&self) -> String {
+        self.announced("Administration at ")
+            .expect("the server writes the address of its administration page")
     }
 
     /// The log until now.

@@ -11,7 +11,8 @@ use super::FileError;
 use super::read::{failed, read};
 use super::watched::{FileStamp, Watched};
 use crate::trust::{
-    Built, FileDefect, LastGood, TrustBuilder, TrustFile, TrustFileKind, TrustProblem, TrustStore,
+    Built, FileDefect, LastGood, TrustBuilder, TrustExpiry, TrustFile, TrustFileKind, TrustProblem,
+    TrustStore,
 };
 
 /// The maximum number of files. IGTF directories have some thousand.
@@ -36,6 +37,7 @@ pub struct TrustDirectory {
 struct Content {
     store: Arc<TrustStore>,
     problems: Vec<TrustProblem>,
+    expiries: Arc<[TrustExpiry]>,
 }
 
 /// The files and their parsed content. An unchanged file is not parsed again, nor is a link to a parsed file.
@@ -86,6 +88,16 @@ impl TrustDirectory {
     /// The unusable files, grave problems first.
     pub fn problems(&self) -> Vec<TrustProblem> {
         self.look(Instant::now()).problems.clone()
+    }
+
+    /// When the authorities and lists in use end. Checks for changes as [`TrustDirectory::current`].
+    pub fn expiries(&self) -> Arc<[TrustExpiry]> {
+        Arc::clone(&self.look(Instant::now()).expiries)
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     fn look(&self, now: Instant) -> Arc<Content> {
@@ -175,11 +187,13 @@ fn read_all(path: &Path, entries: Vec<Entry>, old: &Files, now: Instant) -> (Fil
     let Built {
         store,
         problems,
+        expiries,
         last_good,
     } = builder.build_at(SystemTime::now());
     let content = Content {
         store: Arc::new(store),
         problems,
+        expiries,
     };
     let files = Files {
         entries,

@@ -41,6 +41,13 @@ pub struct Subject {
     spellings: Vec<String>,
 }
 
+/// The pattern as it was written.
+impl fmt::Display for SubjectPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 impl SubjectPattern {
     /// Parses a pattern.
     ///

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::expiry::{self, TrustExpiry};
 use super::file::{FileDefect, TrustFile, TrustFileKind, stem};
 use super::lists::{self, Stems};
 use super::problem::TrustProblem;
@@ -34,6 +35,8 @@ pub struct Built {
     pub store: TrustStore,
     /// The problems, serious ones first.
     pub problems: Vec<TrustProblem>,
+    /// When the authorities and lists in use end.
+    pub expiries: Arc<[TrustExpiry]>,
     /// The input for the next build.
     pub last_good: LastGood,
 }
@@ -225,6 +228,7 @@ impl Building {
         self.problems
             .sort_by(|one, other| (!one.is_grave, &one.file).cmp(&(!other.is_grave, &other.file)));
         Built {
+            expiries: expiry::of(&self.directory, &self.good),
             store: TrustStore {
                 directory: Arc::new(self.directory),
                 extra_anchors: Arc::default(),

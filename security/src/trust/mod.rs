@@ -32,6 +32,7 @@ mod authorities;
 mod builder;
 mod constraints;
 mod error;
+mod expiry;
 mod file;
 mod lists;
 mod problem;
@@ -44,6 +45,7 @@ mod test_world;
 
 pub use builder::{Built, LastGood, TrustBuilder};
 pub use error::ChainError;
+pub use expiry::{TrustExpiry, TrustExpiryKind};
 pub(crate) use file::{FileDefect, TrustFile, TrustFileKind};
 pub use problem::TrustProblem;
 pub use revocation::RevocationList;

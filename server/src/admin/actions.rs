@@ -1,15 +1,17 @@
 //! The actions: `POST /api/...`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
 use super::orders::{Done, Order, ReloadReport, ServerAction};
-use super::site::AdminSite;
 use crate::http::{self, Answer};
+use crate::live::Live;
 
 /// The body of `/api/log-level`.
 #[derive(Debug, Deserialize)]
@@ -49,10 +51,17 @@ impl Action {
     }
 }
 
-impl AdminSite {
+/// Carries out actions.
+#[derive(Debug)]
+pub(super) struct Actions {
+    pub(super) live: Arc<Live>,
+    pub(super) orders: mpsc::Sender<Order>,
+}
+
+impl Actions {
     /// Carries out an action of an administrator.
     pub(super) async fn act(&self, by: String, action: Action, body: &Bytes) -> Answer {
-        let live = &self.shared.live;
+        let live = &self.live;
         match action {
             Action::EndSession(session) => {
                 let found = live.end_session(session);
@@ -90,7 +99,7 @@ impl AdminSite {
             return gone();
         }
         match result.await {
-            Ok(Done::Done) => http::json(StatusCode::OK, &json!({ "ok": true })),
+            Ok(Done::Success) => http::json(StatusCode::OK, &json!({ "ok": true })),
             Ok(Done::Reloaded(report)) => {
                 let ok = report.errors.is_empty();
                 let status = if ok {

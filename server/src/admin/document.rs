@@ -6,9 +6,10 @@ use std::time::{Instant, SystemTime};
 use crate::config::{Reload, Source};
 use crate::shared::Shared;
 use crate::status::{
-    Counts, History, KeySource, KeyStatus, ProcessStatus, ServerPhase, ServerStatus, Status,
-    TakesEffect, utc,
+    Counts, CredentialStatus, KeySource, KeyStatus, ProcessStatus, ServerPhase, ServerStatus,
+    Status, TakesEffect, utc,
 };
+use crate::telemetry::PROBLEMS;
 use crate::version::VERSION_NUMBER;
 
 /// What does not change while the server runs.
@@ -28,10 +29,10 @@ pub(super) fn status(shared: &Shared, facts: &Facts, phase: ServerPhase) -> Stat
         counts: counts(shared),
         sessions: shared.live.sessions(),
         transfers: shared.live.transfers(),
-        history: History::default(),
-        refusals: Vec::new(),
-        errors: Vec::new(),
-        credentials: Vec::new(),
+        history: shared.journal.history.status(),
+        refusals: shared.journal.refusals.list(),
+        errors: PROBLEMS.list(),
+        credentials: credentials(shared, SystemTime::now()),
         rdma: Vec::new(),
         configuration: configuration(shared),
         nodes: Vec::new(),
@@ -51,6 +52,34 @@ fn server(shared: &Shared, facts: &Facts, phase: ServerPhase) -> ServerStatus {
         log_level: shared.settings().config.log.level.clone(),
         processes: facts.processes.clone(),
     }
+}
+
+/// What ends, the soonest first.
+fn credentials(shared: &Shared, now: SystemTime) -> Vec<CredentialStatus> {
+    /// A trust directory may have more files than a page shows.
+    const MOST: usize = 1000;
+    const DAY: f64 = 24.0 * 3600.0;
+
+    let mut entries = shared.inventory.entries();
+    entries.sort_by_key(|entry| entry.expires);
+    let credentials = entries
+        .into_iter()
+        .take(MOST)
+        .map(|entry| CredentialStatus {
+            kind: entry.kind.name().to_owned(),
+            file: entry
+                .file
+                .as_ref()
+                .map_or_else(String::new, |file| file.display().to_string()),
+            expires: utc(entry.expires),
+            days_left: match entry.expires.duration_since(now) {
+                Ok(left) => left.as_secs_f64() / DAY,
+                Err(past) => -past.duration().as_secs_f64() / DAY,
+            },
+            state: entry.state(now),
+            name: entry.name,
+        });
+    credentials.collect()
 }
 
 fn configuration(shared: &Shared) -> Vec<KeyStatus> {

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::access::{Access, AdminTokenError, Token};
+use super::actions::Actions;
 use super::document::Facts;
 use super::orders::Order;
 use super::site::{AdminSite, metrics};
@@ -23,6 +24,7 @@ use crate::config::{AdminSocket, Administration, Config};
 use crate::http::{self, Answer, Limits, Listener, Peer, Request, Site, Standing, text};
 use crate::shared::Shared;
 use crate::shutdown::PhaseView;
+use crate::telemetry::Notices;
 
 /// The limits of administrators, at each listener.
 const ADMINISTRATORS: Limits = Limits {
@@ -145,7 +147,10 @@ impl Doors {
             shared: Arc::clone(shared),
             facts,
             phase,
-            orders,
+            actions: Actions {
+                live: Arc::clone(&shared.live),
+                orders,
+            },
             access: Access {
                 accounts: self.accounts,
                 token: self.token,
@@ -153,6 +158,7 @@ impl Doors {
                 subjects: admin.subjects.clone(),
                 names,
             },
+            notices: Notices::default(),
         });
         tokio::spawn(Arc::clone(&shared.live).watch());
         if let Some((listener, _)) = self.tcp {

@@ -26,7 +26,7 @@ pub(crate) enum ServerAction {
 /// The result of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Done {
-    Done,
+    Success,
     Reloaded(ReloadReport),
     Failed(String),
 }

@@ -1,25 +1,26 @@
 //! The resources of the administration interface.
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use gridhaul_shares::Network;
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
     REFERRER_POLICY, SET_COOKIE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, StatusCode};
-use tokio::sync::mpsc;
 use tracing::warn;
 
 use super::access::{Access, COOKIE_NAME, Token, Visitor, check_host, check_origin, check_post};
-use super::actions::{Action, failed};
+use super::actions::{Action, Actions, failed};
 use super::document::{Facts, status};
-use super::orders::Order;
 use super::{form, page};
-use crate::http::{Answer, Peer, Request, Site, Standing, answer, body, json, text};
+use crate::http::{Answer, Peer, Request, Site, Standing, answer, body, json, refusal, text};
 use crate::shared::Shared;
 use crate::shutdown::PhaseView;
 use crate::status::ServerPhase;
+use crate::telemetry::Notices;
 
 const OK: StatusCode = StatusCode::OK;
 
@@ -36,8 +37,10 @@ pub(crate) struct AdminSite {
     pub(super) shared: Arc<Shared>,
     pub(super) facts: Facts,
     pub(super) phase: PhaseView,
-    pub(super) orders: mpsc::Sender<Order>,
+    pub(super) actions: Actions,
     pub(super) access: Access,
+    /// Bounds the lines in the log about refusals.
+    pub(super) notices: Notices,
 }
 
 impl Site for AdminSite {
@@ -48,14 +51,14 @@ impl Site for AdminSite {
     }
 
     async fn answer(&self, visitor: &Visitor, request: Request) -> Answer {
-        let mut answer = match self.respond(visitor, request).await {
-            Ok(answer) | Err(answer) => answer,
-        };
+        let answer = self.respond(visitor, request).await;
+        let mut answer = answer.unwrap_or_else(|refused| *refused);
         let headers = answer.headers_mut();
         for (name, value) in [
             (CONTENT_SECURITY_POLICY, POLICY),
             (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-            (REFERRER_POLICY, "no-referrer"),
+            // Without a referrer the browser would send the form for the secret with `Origin: null` (Fetch 3.2), which is refused.
+            (REFERRER_POLICY, "same-origin"),
             (CACHE_CONTROL, "no-store"),
             (
                 HeaderName::from_static("cross-origin-resource-policy"),
@@ -69,7 +72,7 @@ impl Site for AdminSite {
 }
 
 impl AdminSite {
-    async fn respond(&self, visitor: &Visitor, request: Request) -> Result<Answer, Answer> {
+    async fn respond(&self, visitor: &Visitor, request: Request) -> Result<Answer, Box<Answer>> {
         if !visitor.is_local() {
             check_host(request.headers(), &self.access.names)?;
         }
@@ -82,7 +85,7 @@ impl AdminSite {
         }
     }
 
-    async fn show(&self, visitor: &Visitor, request: &Request) -> Result<Answer, Answer> {
+    async fn show(&self, visitor: &Visitor, request: &Request) -> Result<Answer, Box<Answer>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Err(not_allowed("GET, HEAD"));
         }
@@ -93,7 +96,9 @@ impl AdminSite {
             "/status.json" => {
                 check_origin(request.headers())?;
                 self.access.admit(visitor, request.headers()).await?;
-                json(OK, &status(&self.shared, &self.facts, self.phase()))
+                let document = status(&self.shared, &self.facts, self.phase());
+                debug_assert!(document.is_bounded(), "the lists have limits");
+                json(OK, &document)
             }
             "/metrics" => metrics(&self.shared),
             "/healthz" => text(OK, "ok"),
@@ -101,11 +106,14 @@ impl AdminSite {
                 ServerPhase::Serving => text(OK, "ok"),
                 ServerPhase::Draining => text(StatusCode::SERVICE_UNAVAILABLE, "draining"),
             },
-            _ => text(StatusCode::NOT_FOUND, "There is nothing here."),
+            path => match page::module(path) {
+                Some(module) => answer(OK, "text/javascript; charset=utf-8", module),
+                None => text(StatusCode::NOT_FOUND, "There is nothing here."),
+            },
         })
     }
 
-    /// The page has no data of the server, so everybody may have it: it shows why the data are refused. Where a secret is
+    /// The page has no data of the server, so each client may have it: it shows why the data are refused. Where a secret is
     /// needed, it begins with the form for that.
     async fn page(&self, visitor: &Visitor, request: &Request) -> Answer {
         const HTML: &str = "text/html; charset=utf-8";
@@ -125,7 +133,7 @@ impl AdminSite {
         visitor: &Visitor,
         action: Action,
         request: Request,
-    ) -> Result<Answer, Answer> {
+    ) -> Result<Answer, Box<Answer>> {
         if *request.method() != Method::POST {
             return Err(not_allowed("POST"));
         }
@@ -134,14 +142,17 @@ impl AdminSite {
         check_post(headers)?;
         let admitted = self.access.admit(visitor, headers).await;
         let by = admitted.inspect_err(|refused| {
-            warn!(client = ?visitor.peer, ?action, status = refused.status().as_u16(), "an action was refused");
+            if let Some(untold) = self.untold(visitor) {
+                let status = refused.status().as_u16();
+                warn!(client = %visitor.peer, ?action, status, untold, "an action was refused");
+            }
         })?;
         let body = body(request).await?;
-        Ok(self.act(by, action, &body).await)
+        Ok(self.actions.act(by, action, &body).await)
     }
 
     /// Takes the secret from the form, and gives a cookie for it.
-    async fn log_in(&self, visitor: &Visitor, request: Request) -> Result<Answer, Answer> {
+    async fn log_in(&self, visitor: &Visitor, request: Request) -> Result<Answer, Box<Answer>> {
         if *request.method() != Method::POST {
             return Err(not_allowed("POST"));
         }
@@ -152,24 +163,28 @@ impl AdminSite {
                 .starts_with(b"application/x-www-form-urlencoded")
         });
         let Some(token) = self.access.token.as_ref().filter(|_| is_form) else {
-            return Err(failed(
-                StatusCode::BAD_REQUEST,
-                "there is no form for a secret",
-            ));
+            let error = "there is no form for a secret";
+            return Err(Box::new(failed(StatusCode::BAD_REQUEST, error)));
         };
         let body = body(request).await?;
         let shown = form::value(&body, "token").unwrap_or_default();
         if !token.is(&shown) {
-            warn!(client = ?visitor.peer, "a wrong secret was shown to the administration");
+            if let Some(untold) = self.untold(visitor) {
+                warn!(client = %visitor.peer, untold, "a wrong secret was shown to the administration");
+            }
             tokio::time::sleep(WRONG_SECRET).await;
             let html = "text/html; charset=utf-8";
-            return Err(answer(StatusCode::UNAUTHORIZED, html, page::LOGIN));
+            return Err(Box::new(answer(
+                StatusCode::UNAUTHORIZED,
+                html,
+                page::LOGIN,
+            )));
         }
         give_cookie(token, visitor.is_tls())
     }
 
     /// Ends the validity of all cookies.
-    async fn log_out(&self, visitor: &Visitor, request: &Request) -> Result<Answer, Answer> {
+    async fn log_out(&self, visitor: &Visitor, request: &Request) -> Result<Answer, Box<Answer>> {
         if *request.method() != Method::POST {
             return Err(not_allowed("POST"));
         }
@@ -179,6 +194,15 @@ impl AdminSite {
             token.forget();
         }
         Ok(to_page("Logged out."))
+    }
+
+    /// Whether a refusal of this client gets a line in the log; then the number of refusals without a line before.
+    fn untold(&self, visitor: &Visitor) -> Option<u64> {
+        let address = match &visitor.peer {
+            Peer::Tcp { peer, .. } => peer.ip(),
+            Peer::Unix { .. } => Ipv6Addr::LOCALHOST.into(),
+        };
+        self.notices.tell(Network::of(address), Instant::now())
     }
 
     fn phase(&self) -> ServerPhase {
@@ -191,8 +215,8 @@ impl AdminSite {
 }
 
 /// Leads to the page, with a cookie that only this site gets and that scripts cannot read.
-fn give_cookie(token: &Token, is_tls: bool) -> Result<Answer, Answer> {
-    let failed = |_| failed(StatusCode::INTERNAL_SERVER_ERROR, "there is no cookie now");
+fn give_cookie(token: &Token, is_tls: bool) -> Result<Answer, Box<Answer>> {
+    let failed = |_| refusal(StatusCode::INTERNAL_SERVER_ERROR, "There is no cookie now.");
     let value = token.give().map_err(failed)?;
     let secure = if is_tls { "; Secure" } else { "" };
     let cookie = format!("{COOKIE_NAME}={value}; HttpOnly; SameSite=Strict; Path=/{secure}");
@@ -210,9 +234,9 @@ fn to_page(line: &str) -> Answer {
     answer
 }
 
-fn not_allowed(methods: &'static str) -> Answer {
+fn not_allowed(methods: &'static str) -> Box<Answer> {
     let line = format!("This takes {methods} only.");
-    let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, &line);
+    let mut answer = refusal(StatusCode::METHOD_NOT_ALLOWED, &line);
     let methods = HeaderValue::from_static(methods);
     answer.headers_mut().insert(ALLOW, methods);
     answer

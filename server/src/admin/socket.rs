@@ -79,7 +79,7 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, AdminSocketError> {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
-    let directory = File::open(parent.unwrap_or(Path::new("."))).map_err(failed)?;
+    let directory = File::open(parent.unwrap_or_else(|| Path::new("."))).map_err(failed)?;
     let found = directory.metadata().map_err(failed)?;
     let is_ours = found.uid() == 0 || found.uid() == geteuid().as_raw();
     let (is_open, is_sticky) = (found.mode() & 0o022 != 0, found.mode() & 0o1000 != 0);

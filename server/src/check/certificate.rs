@@ -90,7 +90,7 @@ fn check_passphrase(report: &mut Report, files: &HostFiles, user: &str) {
 }
 
 /// Clients compare the name in the URL with the DNS names, or with the CN if there are none.
-fn check_names(report: &mut Report, leaf: &Certificate, host: &str) {
+pub(crate) fn check_names(report: &mut Report, leaf: &Certificate, host: &str) {
     let names = leaf.dns_names();
     if names.is_empty() {
         let name = leaf.subject().first_common_name().unwrap_or_default();
@@ -129,7 +129,7 @@ fn covers(name: &str, host: &str) -> bool {
 }
 
 /// The verdict on a validity period, with a text that follows a subject (`the certificate ...`).
-pub(super) fn lifetime(validity: Validity, now: SystemTime) -> (Verdict, String) {
+pub(crate) fn lifetime(validity: Validity, now: SystemTime) -> (Verdict, String) {
     let Validity {
         not_before,
         not_after,
@@ -165,7 +165,7 @@ pub(super) fn lifetime(validity: Validity, now: SystemTime) -> (Verdict, String)
 }
 
 /// A time in UTC, to the second.
-pub(super) fn time(time: SystemTime) -> String {
+pub(crate) fn time(time: SystemTime) -> String {
     Timestamp::try_from(time).map_or_else(
         |_| "a time beyond the calendar".to_owned(),
         |time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),

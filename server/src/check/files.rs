@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::report::Report;
 use crate::privileges;
+use crate::telemetry::Logging;
 use crate::validate::Validated;
 
 pub(super) fn check(report: &mut Report, validated: &Validated) {
@@ -36,6 +37,9 @@ pub(super) fn check(report: &mut Report, validated: &Validated) {
             report.ok(about, format!("{} can be written", path.display()));
             check_rotation(report, about, path, &config.user);
         }
+    }
+    if let Err(error) = Logging::check_journal(&config.log) {
+        report.error("log-format", error);
     }
     if privileges::is_root() && !validated.is_wrong("user") {
         report.ok("user", format!("the server will run as {}", config.user));

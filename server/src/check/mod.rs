@@ -4,14 +4,14 @@
 //! code. Each finding is one line: the problem, and how to fix it.
 
 mod authorization;
-mod certificate;
+pub(crate) mod certificate;
 mod files;
 mod identities;
 mod kernel;
 mod machine;
 mod network;
 mod rdma;
-mod report;
+pub(crate) mod report;
 mod sandbox;
 mod trust;
 

@@ -8,7 +8,7 @@ use crate::config::Problem;
 
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// No problem.
     Ok,
     /// The server works, but not for all users, or not for long.
@@ -19,7 +19,7 @@ pub(super) enum Verdict {
 
 /// The findings.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     findings: Vec<Finding>,
 }
 
@@ -33,20 +33,20 @@ struct Finding {
 }
 
 impl Report {
-    pub(super) fn ok(&mut self, about: &'static str, text: impl Display) {
+    pub(crate) fn ok(&mut self, about: &'static str, text: impl Display) {
         self.add(Verdict::Ok, about, text);
     }
 
-    pub(super) fn warning(&mut self, about: &'static str, text: impl Display) {
+    pub(crate) fn warning(&mut self, about: &'static str, text: impl Display) {
         self.add(Verdict::Warning, about, text);
     }
 
-    pub(super) fn error(&mut self, about: &'static str, text: impl Display) {
+    pub(crate) fn error(&mut self, about: &'static str, text: impl Display) {
         self.add(Verdict::Error, about, text);
     }
 
     /// A finding of a driver. If a driver does not work, others do.
-    pub(super) fn finding(&mut self, finding: gridhaul_stack::Finding) {
+    pub(crate) fn finding(&mut self, finding: gridhaul_stack::Finding) {
         let verdict = if finding.is_good {
             Verdict::Ok
         } else {
@@ -55,7 +55,7 @@ impl Report {
         self.add(verdict, finding.about, finding.text);
     }
 
-    pub(super) fn add(&mut self, verdict: Verdict, about: &'static str, text: impl Display) {
+    pub(crate) fn add(&mut self, verdict: Verdict, about: &'static str, text: impl Display) {
         self.findings.push(Finding {
             verdict,
             about: Cow::Borrowed(about),
@@ -76,7 +76,7 @@ impl Report {
     }
 
     /// Adds problems of parts of a file that works otherwise.
-    pub(super) fn problems(
+    pub(crate) fn problems(
         &mut self,
         verdict: Verdict,
         about: &'static str,
@@ -95,7 +95,7 @@ impl Report {
         }
     }
 
-    pub(super) fn count(&self, verdict: Verdict) -> usize {
+    pub(crate) fn count(&self, verdict: Verdict) -> usize {
         let findings = self.findings.iter();
         findings
             .filter(|finding| finding.verdict == verdict)
@@ -103,7 +103,7 @@ impl Report {
     }
 
     /// One line for each finding, and one that sums them up.
-    pub(super) fn write(&self, output: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn write(&self, output: &mut impl Write) -> io::Result<()> {
         for Finding {
             verdict,
             about,
@@ -126,7 +126,7 @@ impl Report {
 }
 
 /// `1 error`, `2 errors`.
-pub(super) fn counted(count: usize, what: &str) -> String {
+pub(crate) fn counted(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
 }

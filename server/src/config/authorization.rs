@@ -1,5 +1,6 @@
 //! `[[authorize]]`: the rules of the configuration file for identities.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -7,7 +8,7 @@ use gridhaul_security::gridmap::{Subject, SubjectPattern};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-use super::keys::Shown;
+use super::shown::Shown;
 
 /// A rule: a condition on identities, and its outcome.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -197,13 +198,18 @@ impl TryFrom<Table> for Rule {
     }
 }
 
-/// The outcome, and the conditions on memberships.
+/// The conditions and the outcome.
 impl Shown for Rule {
     fn shown(&self) -> String {
-        let conditions = [("vo", &self.vo), ("fqan", &self.fqan)].into_iter();
-        let mut text: String = conditions
-            .filter_map(|(name, pattern)| Some(format!("{name}={} ", pattern.as_ref()?.text)))
-            .collect();
+        let mut text = String::new();
+        if let Some(identity) = &self.identity {
+            text.push_str(&format!("identity={identity} "));
+        }
+        for (name, pattern) in [("vo", &self.vo), ("fqan", &self.fqan)] {
+            if let Some(pattern) = pattern {
+                text.push_str(&format!("{name}={pattern} "));
+            }
+        }
         text.push_str(match &self.outcome {
             Outcome::Deny => "deny",
             Outcome::Grant { account: None, .. } => "map",
@@ -212,6 +218,17 @@ impl Shown for Rule {
                 ..
             } => account,
         });
+        if let Outcome::Grant {
+            root, read_only, ..
+        } = &self.outcome
+        {
+            if let Some(root) = root {
+                text.push_str(&format!(" root={}", root.display()));
+            }
+            if *read_only {
+                text.push_str(" read-only");
+            }
+        }
         text
     }
 }
@@ -225,7 +242,7 @@ fn is_root(path: &Path) -> bool {
     path.is_absolute() || path.starts_with("$HOME")
 }
 
-fn identity<'de, D: Deserializer<'de>>(
+pub(super) fn identity<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SubjectPattern>, D::Error> {
     let text = String::deserialize(deserializer)?;
@@ -235,13 +252,20 @@ fn identity<'de, D: Deserializer<'de>>(
 
 /// A case-sensitive pattern for virtual organizations and attributes, with the wildcards of a [`SubjectPattern`].
 #[derive(Debug, Clone)]
-struct Pattern {
+pub(super) struct Pattern {
     text: String,
     matcher: GlobSet,
 }
 
+/// The pattern as it was written.
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 impl Pattern {
-    fn matches(&self, text: &str) -> bool {
+    pub(super) fn matches(&self, text: &str) -> bool {
         self.matcher.is_match(text)
     }
 }

@@ -9,6 +9,7 @@ use gridhaul_transfer::{Handling, UploadName};
 use super::accounts::LocalAccounts;
 use super::admin::Administration;
 use super::data::DataConnections;
+use super::group_limits::GroupLimit;
 use super::keys::Keys;
 use super::limits::Limits;
 use super::security::Security;
@@ -51,6 +52,8 @@ pub struct Config {
     pub transfer_log: Option<PathBuf>,
     /// How transfers treat files.
     pub handling: Handling,
+    /// The limits of groups of users.
+    pub group_limits: Vec<GroupLimit>,
     /// The roots beneath which uploads have temporary names until they are complete.
     pub atomic_uploads: Vec<AtomicRoot>,
     /// The file with the key of stored checksums, if checksums are stored.

@@ -84,6 +84,9 @@ pub(super) enum ConfigError {
         /// The largest valid value.
         most: u64,
     },
+    /// Two limits have the same name.
+    #[error("two [[limit]] tables have the name '{0}': give one of them another name")]
+    LimitTwice(String),
     /// A list is empty.
     #[error("{0} is empty; leave it out for its default")]
     Empty(&'static str),
@@ -111,6 +114,7 @@ impl ConfigError {
             Self::NoVomsdir => Some("authorize"),
             Self::SshIsClear => Some("encrypt-data"),
             Self::Banner => Some("banner"),
+            Self::LimitTwice(_) => Some("limit"),
             Self::OpenAdministration(_) => Some("admin-listen"),
             Self::NobodyCanLogIn
             | Self::File(_)

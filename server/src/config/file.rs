@@ -113,7 +113,7 @@ impl Reader<'_> {
         if !Settings::is_key(key) {
             let hint = match value.get_ref() {
                 DeValue::Table(_) => {
-                    "; keys are not in tables, except for [[authorize]]".to_owned()
+                    "; keys are not in tables, except for [[authorize]] and [[limit]]".to_owned()
                 }
                 _ => similar(key, Settings::keys()),
             };
@@ -382,6 +382,8 @@ mod tests {
         let pages = [
             include_str!("../../../docs/operators/configuration.md"),
             include_str!("../../../docs/operators/accounts.md"),
+            include_str!("../../../docs/operators/limits.md"),
+            include_str!("../../../docs/operators/uploads.md"),
         ];
         let blocks: Vec<&str> = pages
             .iter()

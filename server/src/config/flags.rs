@@ -41,6 +41,11 @@ pub enum Command {
     /// Takes the flags of `serve`, and its file, and starts nothing. Each finding is a line that begins with ok, warning or
     /// error; if there is an error, the exit status is 1.
     Check(Box<CheckArguments>),
+    /// Examine the running server as its clients see it: names, ports, path, clock, speeds, and what limits transfers
+    ///
+    /// Takes the flags of `serve`, and its file, as the server runs with them. Each finding is a line that begins with ok,
+    /// warning or error; if there is an error, the exit status is 1.
+    Doctor(Box<DoctorArguments>),
     /// Show what a running server does
     Status(StatusArguments),
     /// Show the sessions and transfers of a running server, again and again; q ends it
@@ -74,6 +79,26 @@ pub struct CheckArguments {
     /// Check only what data channels over RDMA need: devices, libraries, memory
     #[arg(long, help_heading = "What to check")]
     pub rdma: bool,
+    /// The arguments of `serve`.
+    #[command(flatten)]
+    pub serve: ServeArguments,
+}
+
+/// The arguments of `doctor`.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub struct DoctorArguments {
+    /// Examine the path to this host: its distance and its packet size. Default port: 2811
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub peer: Option<String>,
+    /// Compare the TCP buffers with a round-trip time of this many milliseconds
+    #[arg(long, value_name = "MILLISECONDS")]
+    pub rtt: Option<f64>,
+    /// Measure the disk of this directory with a temporary file of at most 256 MiB, for at most 10 s
+    #[arg(long, value_name = "DIR")]
+    pub disk: Option<PathBuf>,
+    /// Explain the last transfers in this log of the server. Default: audit-log, or log-file
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
     /// The arguments of `serve`.
     #[command(flatten)]
     pub serve: ServeArguments,
@@ -161,6 +186,23 @@ pub struct PasswdArguments {
     /// Delete a user
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     pub delete: Option<String>,
+}
+
+/// What the help of an option says of its default.
+pub(super) fn default(command: &clap::Command, name: &str) -> String {
+    let mut arguments = command.get_arguments();
+    let argument = arguments.find(|argument| argument.get_id().as_str() == name);
+    let help = argument
+        .and_then(clap::Arg::get_help)
+        .map(ToString::to_string);
+    let default = help.and_then(|help| {
+        let (_, default) = help.rsplit_once("Default: ")?;
+        Some(default.trim_matches(['.', '`']).to_owned())
+    });
+    let is_switch = argument
+        .and_then(clap::Arg::get_value_names)
+        .is_some_and(|names| names.iter().any(|name| name == "BOOL"));
+    default.unwrap_or_else(|| if is_switch { "false" } else { "none" }.to_owned())
 }
 
 #[cfg(test)]

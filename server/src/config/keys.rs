@@ -1,22 +1,13 @@
 //! The keys of the configuration in force, as administrators see them.
 
-use std::net::IpAddr;
-use std::path::PathBuf;
-
-use clap::CommandFactory;
-use gridhaul_security::tls::TlsVersions;
-
-use super::flags::CommandLine;
-use super::listen::ListenAddress;
-use super::log_level::LogLevel;
-use super::max_startups::MaxStartups;
-use super::reload::Reload;
-use super::seconds::Seconds;
-use super::tls_range::TlsRange;
-use super::values::{
-    ArrivalChecksums, AtomicRoot, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode,
-    KeyKind, LogFormat, PortRange, SyncFiles,
-};
+/// When a change of a setting takes effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reload {
+    /// With SIGHUP, for new sessions.
+    Live,
+    /// With a restart.
+    Restart,
+}
 
 /// All keys, in the order of the table of settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,16 +38,17 @@ pub enum Source {
 }
 
 impl Keys {
-    /// The keys of settings, each with the text of its value on the command line and in the file.
+    /// The keys of settings, each with the text of its value on the command line and in the file. `default` has the words
+    /// for others.
     pub(super) fn new(
         settings: impl IntoIterator<Item = (&'static str, Reload, Option<String>, Option<String>)>,
+        default: &dyn Fn(&str) -> String,
     ) -> Self {
-        let command = CommandLine::command();
         let entries = settings.into_iter().map(|(name, reload, flag, file)| {
             let (source, value) = match (flag, file) {
                 (Some(value), _) => (Source::Flag, value),
                 (None, Some(value)) => (Source::File, value),
-                (None, None) => (Source::Default, default(&command, name)),
+                (None, None) => (Source::Default, default(name)),
             };
             KeyInForce {
                 key: name.replace('_', "-"),
@@ -100,163 +92,6 @@ impl Keys {
     }
 }
 
-/// What the help of an option says of its default.
-fn default(command: &clap::Command, name: &str) -> String {
-    let mut arguments = command.get_arguments();
-    let argument = arguments.find(|argument| argument.get_id().as_str() == name);
-    let help = argument
-        .and_then(clap::Arg::get_help)
-        .map(ToString::to_string);
-    let default = help.and_then(|help| {
-        let (_, default) = help.rsplit_once("Default: ")?;
-        Some(default.trim_matches(['.', '`']).to_owned())
-    });
-    let is_switch = argument
-        .and_then(clap::Arg::get_value_names)
-        .is_some_and(|names| names.iter().any(|name| name == "BOOL"));
-    default.unwrap_or_else(|| if is_switch { "false" } else { "none" }.to_owned())
-}
-
-/// The text of a value, as in the file.
-pub(super) trait Shown {
-    fn shown(&self) -> String;
-}
-
-macro_rules! shown_as_displayed {
-    ($($kind:ty),*) => {$(
-        impl Shown for $kind {
-            fn shown(&self) -> String {
-                self.to_string()
-            }
-        }
-    )*};
-}
-
-shown_as_displayed!(
-    String,
-    IpAddr,
-    ListenAddress,
-    bool,
-    u32,
-    usize,
-    FileMode,
-    PortRange,
-    Seconds
-);
-
-impl Shown for PathBuf {
-    fn shown(&self) -> String {
-        self.display().to_string()
-    }
-}
-
-impl Shown for Bytes {
-    fn shown(&self) -> String {
-        self.0.to_string()
-    }
-}
-
-impl<T: Shown> Shown for Vec<T> {
-    fn shown(&self) -> String {
-        let values: Vec<String> = self.iter().map(Shown::shown).collect();
-        values.join(",")
-    }
-}
-
-impl Shown for DataHosts {
-    fn shown(&self) -> String {
-        match self {
-            Self::Any => "any".to_owned(),
-            Self::Block(block) => block.to_string(),
-        }
-    }
-}
-
-impl Shown for ExemptBlock {
-    fn shown(&self) -> String {
-        self.0.to_string()
-    }
-}
-
-impl Shown for ClientOptions {
-    fn shown(&self) -> String {
-        self.0.to_string()
-    }
-}
-
-impl Shown for ArrivalChecksums {
-    fn shown(&self) -> String {
-        match self {
-            Self::Asked => "asked".to_owned(),
-            Self::Named(names) if names.is_empty() => "none".to_owned(),
-            Self::Named(names) => {
-                let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-                names.join(",")
-            }
-        }
-    }
-}
-
-impl Shown for SyncFiles {
-    fn shown(&self) -> String {
-        format!("{:?}", self.0).to_ascii_lowercase()
-    }
-}
-
-impl Shown for MaxStartups {
-    fn shown(&self) -> String {
-        format!("{}:{}:{}", self.start, self.rate, self.full)
-    }
-}
-
-impl Shown for TlsRange {
-    fn shown(&self) -> String {
-        let versions = match self.0 {
-            TlsVersions::Only12 => "1.2",
-            TlsVersions::Only13 => "1.3",
-            TlsVersions::From12To13 => "1.2-1.3",
-        };
-        versions.to_owned()
-    }
-}
-
-impl Shown for LogFormat {
-    fn shown(&self) -> String {
-        format!("{self:?}").to_ascii_lowercase()
-    }
-}
-
-impl Shown for LogLevel {
-    fn shown(&self) -> String {
-        self.0.clone()
-    }
-}
-
-impl Shown for Callout {
-    fn shown(&self) -> String {
-        let path = self.path().display();
-        match self {
-            Self::Program(_) => path.to_string(),
-            Self::Socket(_) => format!("unix:{path}"),
-        }
-    }
-}
-
-impl Shown for AtomicRoot {
-    fn shown(&self) -> String {
-        match self {
-            Self::Any => "*".to_owned(),
-            Self::Root(path) => path.shown(),
-        }
-    }
-}
-
-impl Shown for KeyKind {
-    fn shown(&self) -> String {
-        format!("{self:?}").to_ascii_lowercase()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,8 +116,7 @@ mod tests {
         };
         let keys = keys(
             "anonymous = true\nidle-timeout = 7\nport-range = '50000-51000'\nstall-bytes = '64K'\n\
-             data-hosts = ['any', '192.0.2.0/24']\nclient-options = ['rdma:qps<=8']\nsync-files = 'data'\n\
-             [[authorize]]\nidentity = '*'\nmap = true\n",
+             data-hosts = ['any', '192.0.2.0/24']\nclient-options = ['rdma:qps<=8']\nsync-files = 'data'\n",
             flags,
         );
         assert_eq!(keys.all().len(), Settings::ALL.len());
@@ -293,7 +127,6 @@ mod tests {
             ("stall-bytes", "65536", Source::File),
             ("data-hosts", "any,192.0.2.0/24", Source::File),
             ("sync-files", "data", Source::File),
-            ("authorize", "map", Source::File),
             ("login-timeout", "120", Source::Default),
             ("gsi", "false", Source::Default),
             ("user", "nobody", Source::Default),

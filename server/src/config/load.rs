@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use clap::CommandFactory as _;
 use gridhaul_security::files::{OpenFiles, OwnRights};
 
 use super::admin::{AdminSocket, Administration};
 use super::configuration::Config;
 use super::error::ConfigError;
 use super::file::{self, FromFile};
-use super::flags::ServeArguments;
+use super::flags::{CommandLine, ServeArguments, default};
 use super::keys::Keys;
 use super::problem::Problem;
 use super::resolve::DEFAULT_LISTEN;
@@ -144,6 +145,8 @@ impl Config {
             admin_clients: None,
             admin_subjects: None,
             admin_names: None,
+            // Each session has a process of its own.
+            limit: None,
             ..settings
         };
         let config = given.resolve().checked()?;
@@ -171,6 +174,7 @@ struct Given {
 impl Given {
     fn new(arguments: &ServeArguments, opener: &dyn OpenFiles) -> Self {
         let mut problems = Vec::new();
+        let command = CommandLine::command();
         let read = match &arguments.config {
             Some(path) => file::read(path, opener),
             None => Ok(FromFile::default()),
@@ -187,7 +191,9 @@ impl Given {
         problems.extend(from_file.problems);
         sources.lines = from_file.lines;
         Self {
-            keys: arguments.settings.in_force(&from_file.settings),
+            keys: arguments
+                .settings
+                .in_force(&from_file.settings, &|name| default(&command, name)),
             settings: arguments.settings.clone().or(from_file.settings),
             sources,
             problems,

@@ -20,6 +20,7 @@ mod examples;
 mod file;
 mod flags;
 mod globus_tls;
+mod group_limits;
 mod keys;
 mod limits;
 mod listen;
@@ -35,6 +36,7 @@ mod resolve;
 mod seconds;
 mod security;
 mod settings;
+mod shown;
 mod similar;
 mod sources;
 mod texts;
@@ -48,16 +50,16 @@ pub use configuration::{Anonymous, Config, Log};
 pub use data::DataConnections;
 pub use examples::flag_example;
 pub use flags::{
-    CheckArguments, Command, CommandLine, KickArguments, PasswdArguments, ServeArguments,
-    SocketArguments, StatusArguments, TopArguments, Whom,
+    CheckArguments, Command, CommandLine, DoctorArguments, KickArguments, PasswdArguments,
+    ServeArguments, SocketArguments, StatusArguments, TopArguments, Whom,
 };
-pub use keys::{KeyInForce, Keys, Source};
+pub use group_limits::{GroupLimit, Member};
+pub use keys::{KeyInForce, Keys, Reload, Source};
 pub use limits::Limits;
 pub use listen::ListenAddress;
 pub use log_level::{LogLevel, LogLevelError};
 pub use max_startups::{MaxStartups, MaxStartupsError};
 pub use places::HostFiles;
-pub use reload::Reload;
 pub use seconds::Seconds;
 pub use security::{Gsi, Security};
 pub use settings::Settings;

@@ -2,15 +2,6 @@
 
 use super::configuration::Config;
 
-/// When a change of a setting takes effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reload {
-    /// With SIGHUP, for new sessions.
-    Live,
-    /// With a restart.
-    Restart,
-}
-
 /// The [`Reload`] of a word in the table of settings.
 macro_rules! reload {
     (live) => {

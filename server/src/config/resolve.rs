@@ -12,7 +12,7 @@ use super::listen::{ListenAddress, has_ipv6};
 use super::ranges::{not_empty, seconds};
 use super::settings::Settings;
 use super::values::ArrivalChecksums;
-use super::{accounts, admin, data, limits, security};
+use super::{accounts, admin, data, group_limits, limits, security};
 
 /// The address of a server without `--listen`.
 pub(super) const DEFAULT_LISTEN: SocketAddr =
@@ -70,6 +70,7 @@ impl Config {
                 },
                 ..Handling::default()
             },
+            group_limits: group_limits::resolve(errors, settings.limit),
             atomic_uploads: settings.atomic_uploads.unwrap_or_default(),
             checksum_key: settings.checksum_key,
             metrics_listen: settings.metrics_listen.map(ListenAddress::on_this_machine),

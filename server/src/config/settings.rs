@@ -8,12 +8,14 @@ use serde::Deserialize;
 
 use super::authorization::Rule;
 use super::configuration::Config;
-use super::keys::{Keys, Shown};
+use super::group_limits::GroupLimit;
+use super::keys::{Keys, Reload};
 use super::listen::ListenAddress;
 use super::log_level::LogLevel;
 use super::max_startups::MaxStartups;
-use super::reload::{Reload, is_gsi_switched, keep, reload};
+use super::reload::{is_gsi_switched, keep, reload};
 use super::seconds::Seconds;
+use super::shown::Shown;
 use super::texts::list;
 use super::tls_range::TlsRange;
 use super::values::{
@@ -61,9 +63,10 @@ macro_rules! settings {
                 given
             }
 
-            /// The keys with their values: those of these flags, and of the file.
-            pub(super) fn in_force(&self, file: &Self) -> Keys {
-                Keys::new([
+            /// The keys with their values: those of these flags, and of the file. `default` has
+            /// the words for the default of a setting.
+            pub(super) fn in_force(&self, file: &Self, default: &dyn Fn(&str) -> String) -> Keys {
+                let keys = [
                     $((
                         stringify!($file_name),
                         Reload::Live,
@@ -76,7 +79,8 @@ macro_rules! settings {
                         self.$name.as_ref().map(Shown::shown),
                         file.$name.as_ref().map(Shown::shown),
                     ),)*)*
-                ])
+                ];
+                Keys::new(keys, default)
             }
 
             /// Every setting by the name of its field, and when a change of it takes effect.
@@ -109,6 +113,9 @@ settings! {
 
     /// The rules for identities, in the configuration file only. Default: the grid-mapfile decides
     authorize: Vec<Rule> => live,
+
+    /// Limits of groups of users, in the configuration file only. Default: none
+    limit: Vec<GroupLimit> => live,
 
     ["What to serve"]
 

@@ -10,6 +10,7 @@ use tracing::error;
 
 use super::messages::{Handed, ToFront, ToServing};
 use super::outbox::{Outbox, follow};
+use crate::status::RefusalStatus;
 use crate::telemetry::{FrontCounts, LogFiles, tell};
 
 /// The socket to the front process, before this process has threads.
@@ -43,7 +44,7 @@ impl Serving {
     }
 
     /// Lets the front process accept connections, and passes each client that it hands over to `take`, with its connection.
-    /// `most` returns the present limit of connections.
+    /// `most` returns the present limit of connections. `refused` gets the refusals of the front process.
     ///
     /// # Errors
     ///
@@ -52,6 +53,7 @@ impl Serving {
         self,
         most: impl Fn() -> usize + Send + 'static,
         take: impl Fn(Handed, Vec<OwnedFd>, Guest) + Send + 'static,
+        refused: impl Fn(RefusalStatus) + Send + 'static,
     ) -> io::Result<Front> {
         // A message that is lost on the way back closes its connection: the client is gone.
         let outbox = Outbox::start(Arc::clone(&self.socket), |_| {})?;
@@ -59,29 +61,29 @@ impl Serving {
         let outbox_of_guests = outbox.clone();
         let receive = move || {
             let guests = Guests::default();
-            follow(
-                &self.socket,
-                |ToServing::Handed(handed), descriptors| match guests.admit(
-                    handed.session,
-                    most(),
-                    &outbox_of_guests,
-                ) {
-                    Some(guest) => take(*handed, descriptors, guest),
-                    None => {
-                        if let Some(untold) = tell("guests") {
-                            error!(
-                                untold,
-                                "the process that listens has handed over a client that it cannot have"
-                            );
-                        }
+            follow(&self.socket, |message, descriptors| match message {
+                ToServing::Handed(handed) => {
+                    match guests.admit(handed.session, most(), &outbox_of_guests) {
+                        Some(guest) => take(*handed, descriptors, guest),
+                        None => tell_unadmitted(),
                     }
-                },
-            );
+                }
+                ToServing::Refused(refusal) => refused(*refusal),
+            });
         };
         thread::Builder::new()
             .name("gridhaul-link".to_owned())
             .spawn(receive)?;
         Ok(Front { outbox })
+    }
+}
+
+fn tell_unadmitted() {
+    if let Some(untold) = tell("guests") {
+        error!(
+            untold,
+            "the process that listens has handed over a client that it cannot have"
+        );
     }
 }
 

@@ -9,6 +9,7 @@ use super::messages::{Handed, ToServing};
 use super::outbox::Outbox;
 use crate::admission::Place;
 use crate::login::Proof;
+use crate::status::RefusalStatus;
 
 /// The state of a client that is being served, which stays in the front process.
 #[derive(Debug)]
@@ -61,6 +62,17 @@ impl Link {
         let message = ToServing::Handed(Box::new(handed));
         self.outbox
             .send_session(session, &message, vec![connection]);
+    }
+
+    /// Tells administrators of a refusal. While the serving process does not read, refusals are only in the log.
+    pub(crate) fn report(&self, refusal: RefusalStatus) {
+        /// As many as the serving process keeps.
+        const MOST_WAITING: usize = 200;
+
+        if self.outbox.waiting() < MOST_WAITING {
+            let message = ToServing::Refused(Box::new(refusal));
+            self.outbox.send(&message, Vec::new());
+        }
     }
 
     /// Removes the state of a client that is not served any more.

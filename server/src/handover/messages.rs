@@ -4,11 +4,15 @@ use gridhaul_security::context::MessageKeys;
 use gridhaul_security::tls::ConnectionKeys;
 use serde::{Deserialize, Serialize};
 
+use crate::status::RefusalStatus;
+
 /// From the front process. The serving process derives no rights from it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToServing {
     /// A client that may log in, with its connection.
     Handed(Box<Handed>),
+    /// A client that was refused, for administrators.
+    Refused(Box<RefusalStatus>),
 }
 
 /// From the serving process.

@@ -2,7 +2,8 @@
 //!
 //! The front process hands over each client that may log in: the connection, the keys of its protection, and its input after
 //! the login ([`Handed`]). The serving process derives no rights from these messages: it asks the login process for the
-//! identity of the client, once for each client. `REIN` returns a connection.
+//! identity of the client, once for each client. `REIN` returns a connection. The front process also reports clients that it has
+//! refused, for administrators.
 //!
 //! ```text
 //! front process                                serving process

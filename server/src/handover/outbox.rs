@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -24,7 +25,11 @@ use crate::wire::{receive_message, send_message};
 
 /// Sends messages in order, from a thread.
 #[derive(Clone)]
-pub(super) struct Outbox(mpsc::Sender<Message>);
+pub(super) struct Outbox {
+    messages: mpsc::Sender<Message>,
+    /// The number of messages that wait to be sent.
+    waiting: Arc<AtomicUsize>,
+}
 
 struct Message {
     /// The session that the message hands over, if it does.
@@ -40,6 +45,8 @@ impl Outbox {
         lost: impl Fn(u64) + Send + 'static,
     ) -> io::Result<Self> {
         let (outbox, messages) = mpsc::channel::<Message>();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let still_waiting = Arc::clone(&waiting);
         let send = move || {
             for message in messages {
                 let descriptors: Vec<_> = message.descriptors.iter().map(|fd| fd.as_fd()).collect();
@@ -50,12 +57,21 @@ impl Outbox {
                     }
                     message.session.into_iter().for_each(&lost);
                 }
+                still_waiting.fetch_sub(1, Ordering::Relaxed);
             }
         };
         thread::Builder::new()
             .name("gridhaul-link".to_owned())
             .spawn(send)?;
-        Ok(Self(outbox))
+        Ok(Self {
+            messages: outbox,
+            waiting,
+        })
+    }
+
+    /// The number of messages that wait to be sent.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     pub(super) fn send(&self, message: &impl Serialize, descriptors: Vec<OwnedFd>) {
@@ -81,8 +97,9 @@ impl Outbox {
             error!("a message to the other process cannot be encoded");
             return;
         };
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         // The thread ends with the process only.
-        let _ = self.0.send(Message {
+        let _ = self.messages.send(Message {
             session,
             bytes,
             descriptors,

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-use super::connections::Request;
+/// A request whose body has not been read.
+pub(crate) type Request = hyper::Request<Incoming>;
 
 /// A response.
 pub(crate) type Answer = Response<Full<Bytes>>;
@@ -45,21 +47,26 @@ pub(crate) fn json(status: StatusCode, document: &impl Serialize) -> Answer {
     }
 }
 
+/// A response that refuses, with a line of text. Boxed, because errors are returned through many calls.
+pub(crate) fn refusal(status: StatusCode, line: &str) -> Box<Answer> {
+    Box::new(text(status, line))
+}
+
 /// The body of a request, if it is small and arrives in time.
 ///
 /// # Errors
 ///
 /// The response that says what is wrong.
-pub(crate) async fn body(request: Request) -> Result<Bytes, Answer> {
+pub(crate) async fn body(request: Request) -> Result<Bytes, Box<Answer>> {
     let body = Limited::new(request.into_body(), BODY_BYTES).collect();
     match tokio::time::timeout(BODY_TIME, body).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(text(
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(refusal(
             StatusCode::PAYLOAD_TOO_LARGE,
             &format!("A body has at most {BODY_BYTES} bytes."),
         )),
-        Ok(Err(error)) => Err(text(StatusCode::BAD_REQUEST, &error.to_string())),
-        Err(_) => Err(text(
+        Ok(Err(error)) => Err(refusal(StatusCode::BAD_REQUEST, &error.to_string())),
+        Err(_) => Err(refusal(
             StatusCode::REQUEST_TIMEOUT,
             "The body did not arrive in time.",
         )),

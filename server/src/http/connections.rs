@@ -1,13 +1,13 @@
 //! Accepts connections, within limits, and passes their requests to a site.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,11 +20,8 @@ use tracing::warn;
 
 use crate::telemetry::tell;
 
-use super::answers::Answer;
+use super::answers::{Answer, Request};
 use super::patience::Patient;
-
-/// A request whose body has not been read.
-pub(crate) type Request = hyper::Request<Incoming>;
 
 /// The time in which a client must send the head of a request, also of the next one on the same connection, and complete a
 /// handshake.
@@ -66,6 +63,15 @@ pub(crate) enum Peer {
     Unix { uid: u32 },
 }
 
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { peer, .. } => peer.fmt(f),
+            Self::Unix { uid } => write!(f, "account {uid}"),
+        }
+    }
+}
+
 /// Whether the site knows who is at the other end. Strangers make room when there are too many connections.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Standing(Arc<AtomicBool>);
@@ -102,7 +108,9 @@ pub(crate) async fn serve<S: Site>(listener: Listener, site: Arc<S>, limits: Lim
     let mut room = Room::default();
     loop {
         let begun = match accept(&listener).await {
-            Ok(Accepted::Tcp(stream, peer, local, tls)) => {
+            // The client has disconnected already.
+            Ok(None) => continue,
+            Ok(Some(Accepted::Tcp(stream, peer, local, tls))) => {
                 let site = Arc::clone(&site);
                 room.begin(limits.connections, move |standing| async move {
                     let (peer, is_tls) = ((peer, local), tls.is_some());
@@ -126,7 +134,7 @@ pub(crate) async fn serve<S: Site>(listener: Listener, site: Arc<S>, limits: Lim
                     }
                 })
             }
-            Ok(Accepted::Unix(stream, uid)) => {
+            Ok(Some(Accepted::Unix(stream, uid))) => {
                 let site = Arc::clone(&site);
                 room.begin(limits.connections, move |standing| {
                     converse(stream, site, Peer::Unix { uid }, standing, limits)
@@ -157,20 +165,21 @@ enum Accepted {
     Unix(tokio::net::UnixStream, u32),
 }
 
-async fn accept(listener: &Listener) -> io::Result<Accepted> {
+/// The next connection; `None` if it is gone.
+async fn accept(listener: &Listener) -> io::Result<Option<Accepted>> {
     let (listener, tls) = match listener {
         Listener::Tcp(listener) => (listener, None),
         Listener::Tls(listener, tls) => (listener, Some(TlsAcceptor::from(Arc::clone(tls)))),
         Listener::Unix(listener) => {
             let (stream, _) = listener.accept().await?;
-            let uid = stream.peer_cred()?.uid();
-            return Ok(Accepted::Unix(stream, uid));
+            let uid = stream.peer_cred().map(|peer| peer.uid());
+            return Ok(uid.ok().map(|uid| Accepted::Unix(stream, uid)));
         }
     };
     let (stream, peer) = listener.accept().await?;
-    let local = stream.local_addr()?;
-    stream.set_nodelay(true)?;
-    Ok(Accepted::Tcp(stream, peer, local, tls))
+    let local = stream.set_nodelay(true).and_then(|()| stream.local_addr());
+    let local = local.ok();
+    Ok(local.map(|local| Accepted::Tcp(stream, peer, local, tls)))
 }
 
 fn tcp(

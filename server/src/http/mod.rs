@@ -1,7 +1,7 @@
 //! HTTP/1.1 for a few trusted readers: scrapers and administrators.
 //!
 //! hyper speaks the protocol. This module bounds what a client can take: connections at a time, bytes of a head and of a
-//! body, and the time for each. It knows nothing about the server.
+//! body, and the time for each. It is the same for every site.
 //!
 //! ```text
 //! connections   accepts, and closes the oldest stranger when there are too many
@@ -13,5 +13,5 @@ mod answers;
 mod connections;
 mod patience;
 
-pub(crate) use answers::{Answer, answer, body, json, text};
-pub(crate) use connections::{Limits, Listener, Peer, Request, Site, Standing, serve};
+pub(crate) use answers::{Answer, Request, answer, body, json, refusal, text};
+pub(crate) use connections::{Limits, Listener, Peer, Site, Standing, serve};

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant, SystemTime};
 use gridhaul_security::voms::Fqan;
 use tokio::sync::SetOnce;
 
-use super::table::Live;
 use crate::status::{Activity, SessionStatus, utc};
 use crate::telemetry::Event;
 
@@ -45,22 +44,9 @@ pub(super) struct Told {
     read_only: bool,
 }
 
-/// Keeps a session in the table.
-#[derive(Debug)]
-pub(crate) struct SessionEntry {
-    part: Arc<SessionPart>,
-    table: Arc<Live>,
-}
-
-impl Drop for SessionEntry {
-    fn drop(&mut self) {
-        self.table.remove_session(self.part.id);
-    }
-}
-
-impl SessionEntry {
-    pub(super) fn new(table: &Arc<Live>, id: u64, peer: SocketAddr) -> Self {
-        let part = Arc::new(SessionPart {
+impl SessionPart {
+    pub(super) fn new(id: u64, peer: SocketAddr) -> Self {
+        Self {
             id,
             peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
             started: SystemTime::now(),
@@ -69,19 +55,7 @@ impl SessionEntry {
             activity: AtomicU8::new(IDLE),
             changed: AtomicU64::new(0),
             ended: SetOnce::new(),
-        });
-        Self {
-            part,
-            table: Arc::clone(table),
         }
-    }
-
-    pub(crate) fn part(&self) -> &Arc<SessionPart> {
-        &self.part
-    }
-
-    pub(crate) fn table(&self) -> &Arc<Live> {
-        &self.table
     }
 
     /// Notes what an event of the session tells.
@@ -94,7 +68,7 @@ impl SessionEntry {
                 ..
             } => {
                 self.note_protection(mechanism, protection);
-                self.part.told().identity = identity.map(kept);
+                self.told().identity = identity.map(kept);
             }
             Event::LoggedIn {
                 user,
@@ -103,25 +77,25 @@ impl SessionEntry {
                 read_only,
                 ..
             } => {
-                let mut told = self.part.told();
+                let mut told = self.told();
                 told.user = kept(user);
                 told.identity = client.identity.map(kept);
                 told.attributes = attributes.iter().take(ATTRIBUTES).map(attribute).collect();
                 told.read_only = read_only;
             }
-            Event::ClientInfo { info, .. } => self.part.told().client = Some(kept(info)),
+            Event::ClientInfo { info, .. } => self.told().client = Some(kept(info)),
             _ => {}
         }
     }
 
     /// Notes what protects the control channel.
     pub(crate) fn note_protection(&self, mechanism: &str, description: &str) {
-        self.part.told().protection = Some(kept(&format!("{mechanism} {description}")));
+        self.told().protection = Some(kept(&format!("{mechanism} {description}")));
     }
 
     /// `REIN`: the session has no user any more.
     pub(crate) fn log_out(&self) {
-        let mut told = self.part.told();
+        let mut told = self.told();
         let protection = told.protection.take();
         *told = Told {
             protection,
@@ -136,19 +110,19 @@ impl SessionEntry {
             Activity::Command => COMMAND,
             Activity::Transfer => TRANSFER,
         };
-        self.part.activity.store(number, Ordering::Relaxed);
-        let now = u64::try_from(self.part.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.part.changed.store(now, Ordering::Relaxed);
+        self.activity.store(number, Ordering::Relaxed);
+        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.changed.store(now, Ordering::Relaxed);
     }
 
     /// Whether an administrator has ended the session.
     pub(crate) fn is_ended(&self) -> bool {
-        self.part.ended.initialized()
+        self.ended.initialized()
     }
 
     /// Waits until an administrator ends the session.
-    pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
-        let part = Arc::clone(&self.part);
+    pub(crate) fn ended(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
+        let part = Arc::clone(self);
         async move {
             part.ended.wait().await;
         }

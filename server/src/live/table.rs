@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::session::{SessionEntry, SessionPart};
-use super::transfer::{NewTransfer, TransferEntry, TransferPart};
-use crate::status::{SessionStatus, TransferStatus};
+use super::session::SessionPart;
+use super::transfer::{NewTransfer, TransferPart};
+use crate::status::{SessionStatus, TransferDirection, TransferStatus};
 
 /// The interval of the samples that rates are computed from.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -18,35 +19,96 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Live {
     sessions: Mutex<BTreeMap<u64, Arc<SessionPart>>>,
     transfers: Mutex<BTreeMap<u64, Arc<TransferPart>>>,
+    /// The bytes of transfers that have left the table. Changed only while `transfers` is locked.
+    moved: Mutex<Moved>,
     numbers: AtomicU64,
+}
+
+/// Bytes of transfers since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    /// Of files and listings.
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+}
+
+/// Keeps a session in the table.
+#[derive(Debug)]
+pub(crate) struct SessionEntry {
+    part: Arc<SessionPart>,
+    table: Arc<Live>,
+}
+
+/// Keeps a transfer in the table.
+#[derive(Debug)]
+pub(crate) struct TransferEntry {
+    part: Arc<TransferPart>,
+    table: Arc<Live>,
+}
+
+impl Drop for SessionEntry {
+    fn drop(&mut self) {
+        lock(&self.table.sessions).remove(&self.part.id);
+    }
+}
+
+impl Drop for TransferEntry {
+    fn drop(&mut self) {
+        let mut transfers = lock(&self.table.transfers);
+        if let Some(part) = transfers.remove(&self.part.id) {
+            lock(&self.table.moved).add(&part);
+        }
+    }
+}
+
+impl Deref for SessionEntry {
+    type Target = Arc<SessionPart>;
+
+    fn deref(&self) -> &Arc<SessionPart> {
+        &self.part
+    }
+}
+
+impl Deref for TransferEntry {
+    type Target = TransferPart;
+
+    fn deref(&self) -> &TransferPart {
+        &self.part
+    }
+}
+
+impl SessionEntry {
+    /// Adds a transfer of the session.
+    pub(crate) fn transfer(&self, order: NewTransfer) -> TransferEntry {
+        let table = &self.table;
+        let id = table.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let part = Arc::new(TransferPart::new(id, &self.part, order));
+        lock(&table.transfers).insert(id, Arc::clone(&part));
+        TransferEntry {
+            part,
+            table: Arc::clone(table),
+        }
+    }
 }
 
 impl Live {
     /// Adds a session.
     pub(crate) fn session(self: &Arc<Self>, id: u64, peer: SocketAddr) -> SessionEntry {
-        let entry = SessionEntry::new(self, id, peer);
-        lock(&self.sessions).insert(id, Arc::clone(entry.part()));
-        entry
+        let part = Arc::new(SessionPart::new(id, peer));
+        lock(&self.sessions).insert(id, Arc::clone(&part));
+        SessionEntry {
+            part,
+            table: Arc::clone(self),
+        }
     }
 
-    /// Adds a transfer of a session.
-    pub(crate) fn transfer(
-        self: &Arc<Self>,
-        session: &Arc<SessionPart>,
-        order: NewTransfer,
-    ) -> TransferEntry {
-        let id = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        let (entry, part) = TransferEntry::new(self, id, session, order);
-        lock(&self.transfers).insert(id, part);
-        entry
-    }
-
-    pub(super) fn remove_session(&self, id: u64) {
-        lock(&self.sessions).remove(&id);
-    }
-
-    pub(super) fn remove_transfer(&self, id: u64) {
-        lock(&self.transfers).remove(&id);
+    /// The bytes that transfers have moved, in progress or not.
+    pub(crate) fn moved(&self) -> Moved {
+        // Under the lock, a transfer that ends now is counted once.
+        let transfers = lock(&self.transfers);
+        let mut moved = *lock(&self.moved);
+        transfers.values().for_each(|part| moved.add(part));
+        moved
     }
 
     /// The sessions, in the order of their numbers.
@@ -87,6 +149,15 @@ impl Live {
     }
 }
 
+impl Moved {
+    fn add(&mut self, part: &TransferPart) {
+        match part.direction() {
+            TransferDirection::Send | TransferDirection::List => self.sent += part.bytes(),
+            TransferDirection::Receive => self.received += part.bytes(),
+        }
+    }
+}
+
 /// The entries, so that the lock is held only for the copy.
 fn all<T>(table: &Mutex<BTreeMap<u64, Arc<T>>>) -> Vec<Arc<T>> {
     lock(table).values().cloned().collect()
@@ -103,7 +174,7 @@ mod tests {
     use gridhaul_transfer::{CancelReason, Progress, RunningTransfer, Survey};
 
     use super::*;
-    use crate::status::{Activity, TransferDirection, TransferState};
+    use crate::status::{Activity, TransferState};
     use crate::transfer_verb::TransferVerb;
 
     #[derive(Debug, Default)]
@@ -156,7 +227,7 @@ mod tests {
     fn entries_leave_the_table_with_their_owners() {
         let live = Arc::new(Live::default());
         let session = live.session(7, peer());
-        let transfer = live.transfer(session.part(), order());
+        let transfer = session.transfer(order());
         let sessions = live.sessions();
         assert_eq!(sessions.len(), 1);
         assert_eq!(sessions[0].peer, "192.0.2.1:40000");
@@ -168,11 +239,38 @@ mod tests {
         assert!(!live.end_session(7) && !live.end_transfer(1));
     }
 
+    #[test]
+    fn bytes_are_counted_while_a_transfer_runs_and_stay_when_it_has_left() {
+        let live = Arc::new(Live::default());
+        let session = live.session(7, peer());
+        let begin = |direction, bytes| {
+            let order = NewTransfer {
+                direction,
+                ..order()
+            };
+            let entry = session.transfer(order);
+            let fake = Arc::new(Fake::default());
+            fake.bytes.store(bytes, Ordering::Relaxed);
+            let handle: Arc<dyn RunningTransfer> = fake.clone();
+            entry.take(&handle);
+            (entry, fake)
+        };
+        let moved = |sent, received| Moved { sent, received };
+        let (sending, fake) = begin(TransferDirection::Send, 500);
+        let (receiving, _) = begin(TransferDirection::Receive, 30);
+        let (listing, _) = begin(TransferDirection::List, 2);
+        assert_eq!(live.moved(), moved(502, 30));
+        fake.bytes.store(700, Ordering::Relaxed);
+        assert_eq!(live.moved(), moved(702, 30));
+        drop((sending, receiving, listing));
+        assert_eq!(live.moved(), moved(702, 30));
+    }
+
     #[tokio::test]
     async fn a_transfer_tells_its_progress_and_is_ended() {
         let live = Arc::new(Live::default());
         let session = live.session(7, peer());
-        let entry = live.transfer(session.part(), order());
+        let entry = session.transfer(order());
         assert_eq!(live.transfers()[0].state, TransferState::Waiting);
         let fake = Arc::new(Fake::default());
         let handle: Arc<dyn RunningTransfer> = fake.clone();
@@ -197,7 +295,7 @@ mod tests {
     async fn a_transfer_that_was_ended_while_it_waited_does_not_begin() {
         let live = Arc::new(Live::default());
         let session = live.session(7, peer());
-        let entry = live.transfer(session.part(), order());
+        let entry = session.transfer(order());
         assert!(live.end_transfer(1));
         let fake = Arc::new(Fake::default());
         let handle: Arc<dyn RunningTransfer> = fake.clone();

@@ -11,7 +11,6 @@ use gridhaul_transfer::{CancelReason, RunningTransfer, Survey};
 use tokio::sync::SetOnce;
 
 use super::session::SessionPart;
-use super::table::Live;
 use crate::status::{DetailStatus, TransferDirection, TransferState, TransferStatus, utc};
 use crate::transfer_verb::TransferVerb;
 
@@ -32,7 +31,7 @@ pub(crate) struct NewTransfer {
 }
 
 /// What is known of a transfer.
-pub(super) struct TransferPart {
+pub(crate) struct TransferPart {
     pub(super) id: u64,
     session: Arc<SessionPart>,
     order: NewTransfer,
@@ -46,27 +45,9 @@ pub(super) struct TransferPart {
     ended: SetOnce<()>,
 }
 
-/// Keeps a transfer in the table.
-#[derive(Debug)]
-pub(crate) struct TransferEntry {
-    part: Arc<TransferPart>,
-    table: Arc<Live>,
-}
-
-impl Drop for TransferEntry {
-    fn drop(&mut self) {
-        self.table.remove_transfer(self.part.id);
-    }
-}
-
-impl TransferEntry {
-    pub(super) fn new(
-        table: &Arc<Live>,
-        id: u64,
-        session: &Arc<SessionPart>,
-        order: NewTransfer,
-    ) -> (Self, Arc<TransferPart>) {
-        let part = Arc::new(TransferPart {
+impl TransferPart {
+    pub(super) fn new(id: u64, session: &Arc<SessionPart>, order: NewTransfer) -> Self {
+        Self {
             id,
             session: Arc::clone(session),
             order,
@@ -76,17 +57,12 @@ impl TransferEntry {
             handle: OnceLock::new(),
             samples: Mutex::default(),
             ended: SetOnce::new(),
-        });
-        let entry = Self {
-            part: Arc::clone(&part),
-            table: Arc::clone(table),
-        };
-        (entry, part)
+        }
     }
 
     /// The node has begun the transfer, or has put it into its queue.
     pub(crate) fn take(&self, handle: &Arc<dyn RunningTransfer>) {
-        let _ = self.part.handle.set(Arc::clone(handle));
+        let _ = self.handle.set(Arc::clone(handle));
         if self.is_ended() {
             handle.cancel(CancelReason::Administrator);
         }
@@ -94,17 +70,17 @@ impl TransferEntry {
 
     /// Files and channels are ready.
     pub(crate) fn start(&self) {
-        self.part.is_running.store(true, Ordering::Relaxed);
+        self.is_running.store(true, Ordering::Relaxed);
     }
 
     /// Whether an administrator has ended the transfer.
     pub(crate) fn is_ended(&self) -> bool {
-        self.part.ended.initialized()
+        self.ended.initialized()
     }
 
     /// Waits until an administrator ends the transfer.
     pub(crate) async fn ended(&self) {
-        self.part.ended.wait().await;
+        self.ended.wait().await;
     }
 }
 
@@ -169,7 +145,12 @@ impl TransferPart {
         }
     }
 
-    fn bytes(&self) -> u64 {
+    pub(super) fn direction(&self) -> TransferDirection {
+        self.order.direction
+    }
+
+    /// The bytes moved so far.
+    pub(super) fn bytes(&self) -> u64 {
         let handle = self.handle.get();
         handle.map_or(0, |handle| handle.progress().stripes.iter().sum())
     }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use gridhaul_security::certificate::Certificate;
 use gridhaul_security::context::{Context, MessageKeys, MessageProtection, Step};
 use gridhaul_security::credential::Credential;
 use gridhaul_security::trust::Peer;
@@ -30,7 +31,7 @@ pub(crate) struct Authenticator {
     identities: Option<Arc<Identities>>,
     /// Whether a callout must permit logins with certificates.
     needs_callout: bool,
-    /// It is asked with this. `None` in a server inside another program: then nobody logs in if a callout is configured.
+    /// It is asked with this. `None` in a server inside another program, which refuses all certificates if a callout is configured.
     callout: Option<Arc<CalloutClient>>,
 }
 
@@ -269,6 +270,11 @@ impl Logins for Arc<Authenticator> {
 
     fn grants(&self) -> Vec<Grant> {
         self.passwords.grants().cloned().collect()
+    }
+
+    fn host_chain(&self) -> Vec<Certificate> {
+        let host = self.host();
+        host.map_or(Vec::new(), |host| host.chain().to_vec())
     }
 
     fn host_tls(&self) -> Option<Arc<ServerConfig>> {

@@ -46,6 +46,7 @@ pub(crate) struct LoginClient {
 #[derive(Debug)]
 struct HostTls {
     host: u64,
+    chain: Vec<CertificateDer<'static>>,
     config: Arc<ServerConfig>,
     looked: Instant,
 }
@@ -203,6 +204,16 @@ impl Logins for Arc<LoginClient> {
         }
     }
 
+    fn host_chain(&self) -> Vec<Certificate> {
+        // Asks, if it is time to.
+        self.host_tls();
+        let held = lock(&self.host);
+        let chain = held.as_ref().map_or(&[][..], |held| &held.chain);
+        let parsed = chain.iter().map(|der| Certificate::from_der(der));
+        // The login process has parsed them too.
+        parsed.filter_map(Result::ok).collect()
+    }
+
     fn host_tls(&self) -> Option<Arc<ServerConfig>> {
         let mut held = lock(&self.host);
         if let Some(held) = held
@@ -236,10 +247,11 @@ impl Logins for Arc<LoginClient> {
                         host,
                     }),
                 };
-                let chain = chain.into_iter().map(CertificateDer::from).collect();
-                let config = Arc::new(server_config(chain, Arc::new(key)).ok()?);
+                let chain: Vec<_> = chain.into_iter().map(CertificateDer::from).collect();
+                let config = Arc::new(server_config(chain.clone(), Arc::new(key)).ok()?);
                 *held = Some(HostTls {
                     host,
+                    chain,
                     config: Arc::clone(&config),
                     looked: Instant::now(),
                 });

@@ -19,6 +19,12 @@ impl ConfigurationFile {
     pub(crate) fn new(client: Arc<LoginClient>) -> Self {
         Self(client)
     }
+
+    /// Makes the login process reopen its logs. It tries to read its configuration again first.
+    pub(crate) fn reopen_logs(&self) {
+        // The caller has found that the configuration is wrong, and so does the login process.
+        let _ = self.0.reload();
+    }
 }
 
 impl OpenFiles for ConfigurationFile {

@@ -32,6 +32,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use gridhaul_accounts::BrokerSource;
+use gridhaul_security::certificate::Certificate;
 use gridhaul_security::context::MessageProtection;
 use gridhaul_security::credential::Credential;
 use rustls::ServerConfig;
@@ -72,6 +73,9 @@ pub(crate) trait Logins: CheckPassword + Send + Sync + fmt::Debug {
 
     /// The grants of all users with passwords, in no order.
     fn grants(&self) -> Vec<Grant>;
+
+    /// The host's certificates as they are now, the leaf first; empty without any.
+    fn host_chain(&self) -> Vec<Certificate>;
 
     /// The TLS configuration for `AUTH TLS`; `None` without a certificate.
     fn host_tls(&self) -> Option<Arc<ServerConfig>>;

@@ -365,9 +365,16 @@ impl<'a> LoginService<'a> {
         let sources = self.sources.as_ref();
         let sources = sources.ok_or("this process does not read its configuration again")?;
         let running = self.state();
-        let config = Config::load_with(sources.arguments, &sources.opener)
-            .map_err(|error| error.to_string())?;
-        let (config, _) = config.reloaded(&running.config);
+        let config = match Config::load_with(sources.arguments, &sources.opener) {
+            Ok(config) => config.reloaded(&running.config).0,
+            Err(error) => {
+                // A rotated log must not stay in use because of a mistake in the configuration.
+                if let Err(error) = sources.logging.reload(&running.config.log, &sources.opener) {
+                    error!(%error, "the login process's log was not reloaded");
+                }
+                return Err(error.to_string());
+            }
+        };
         let file = sources.arguments.config.as_deref();
         sandbox::warn_of_new_logins(&sources.confinement, &config, file);
         if let Err(error) = sources.logging.reload(&config.log, &sources.opener) {

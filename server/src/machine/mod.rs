@@ -1,10 +1,17 @@
-//! The machine that the server runs on: its name, its memory, and how many descriptors the process may have.
+//! The machine that the server runs on: its name, its memory, how many descriptors the process may have, and the processor
+//! time of processes.
 
+mod clock;
 mod descriptors;
 mod memory;
+mod process_facts;
+mod processor_time;
 
+pub(crate) use clock::{ClockState, clock_state};
 pub(crate) use descriptors::raise_descriptor_limit;
 pub(crate) use memory::{buffer_bytes, memory_limit, ring_bytes};
+pub(crate) use process_facts::{ProcessFacts, process_facts};
+pub(crate) use processor_time::processor_time;
 
 /// The name of this machine.
 pub(crate) fn host_name() -> String {

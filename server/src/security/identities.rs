@@ -2,7 +2,7 @@
 //!
 //! The files change while the server runs. They are examined when they are needed, at most once a second, so that a new
 //! certificate, revocation list or grid-mapfile counts for the next login without a signal. If a certificate, a trust directory
-//! or a vomsdir becomes unusable, its last content stays in use. An unusable grid-mapfile maps nobody, and an unusable ban list
+//! or a vomsdir becomes unusable, its last content stays in use. An unusable grid-mapfile gives no accounts, and an unusable ban list
 //! refuses all users with certificates.
 
 use std::io;

@@ -10,6 +10,7 @@ mod gsi_authz;
 mod handshakes;
 mod host;
 mod identities;
+mod inventory;
 mod keys;
 mod opener;
 mod passphrase;
@@ -37,6 +38,7 @@ pub(crate) use handshakes::{HandshakePermit, HandshakeRefusal};
 pub use host::HostError;
 pub(crate) use host::{chain, server_config};
 pub(crate) use identities::{AskCallout, Identities};
+pub(crate) use inventory::{DelegatedMark, Inventory};
 pub(crate) use opener::Opener;
 pub(crate) use passphrase::Passphrase;
 

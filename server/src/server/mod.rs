@@ -1,6 +1,7 @@
 //! A server: how it starts, reloads and ends.
 
 mod accept;
+mod expiry;
 mod sockets;
 mod start_error;
 mod takeover;
@@ -25,7 +26,7 @@ use crate::shared::{Settings, Shared};
 use crate::shutdown::Shutdown;
 use crate::status::ProcessStatus;
 use crate::storages::Storages;
-use crate::telemetry::{FrontCounts, Journal, TransferLog, watch_lateness};
+use crate::telemetry::{FrontCounts, Journal, TransferLog, keep_history, watch_lateness};
 
 pub(crate) use sockets::{listen, listen_everywhere};
 pub use start_error::StartError;
@@ -128,7 +129,9 @@ impl PreparedServer {
     /// Hands all clients over by this link.
     #[must_use]
     pub(crate) fn linked_by(self, link: Arc<Link>) -> Self {
-        self.shared.link.get_or_init(|| link);
+        let tell = Arc::clone(self.shared.link.get_or_init(|| link));
+        let journal = &self.shared.journal;
+        journal.forward_refusals(move |refusal| tell.report(refusal));
         self
     }
 
@@ -219,6 +222,13 @@ impl PreparedServer {
             let is_loaded = || transfers.may_be_too_many();
             watch_lateness(is_loaded, |late| transfers.note_lateness(late), phase).await;
         });
+        // The front process neither reads the files nor answers scrapers.
+        if self.shared.link.get().is_none() {
+            let shared = Arc::clone(&self.shared);
+            tokio::spawn(expiry::watch_expiry(shared, shutdown.watch()));
+            let processes = self.processes.iter().map(|process| process.pid).collect();
+            keep_history_of(&self.shared, processes);
+        }
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = self.metrics {
             MetricsSite::open(listener, &self.shared)?;
@@ -250,6 +260,18 @@ impl PreparedServer {
             orders,
         })
     }
+}
+
+/// Takes samples for the history, until the server has ended. `processes` are the other processes of the server.
+fn keep_history_of(shared: &Arc<Shared>, processes: Vec<u32>) {
+    let shared = Arc::downgrade(shared);
+    let record = move || {
+        let shared = shared.upgrade()?;
+        let reading = shared.reading(&processes);
+        shared.journal.history.record(SystemTime::now(), &reading);
+        Some(())
+    };
+    tokio::spawn(keep_history(record));
 }
 
 impl Server {
@@ -312,6 +334,16 @@ impl Server {
         settings.start().map_err(StartError::Threads)?;
         self.shared.replace(settings);
         self.shared.end_refused();
+        self.shared.take_inventory();
+        self.reopen_transfer_log()
+    }
+
+    /// Opens the transfer log again, after log rotation has renamed it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be opened: then the old one stays in use.
+    pub(crate) fn reopen_transfer_log(&self) -> Result<(), StartError> {
         match &self.shared.journal.transfer_log {
             Some(log) => {
                 log.reopen(self.shared.backend.logs())
@@ -322,6 +354,11 @@ impl Server {
             }
             None => Ok(()),
         }
+    }
+
+    /// Counts a reload, for the metrics.
+    pub(crate) fn count_reload(&self, is_good: bool) {
+        self.shared.journal.metrics.count_reload(is_good);
     }
 
     /// The connection to the front process, if there is one.

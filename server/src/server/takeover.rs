@@ -25,14 +25,16 @@ pub(super) fn start(
 ) -> io::Result<Front> {
     let (runtime, limited) = (Handle::current(), Arc::clone(shared));
     let most = move || limited.settings().config.limits.connections;
-    let shared = Arc::clone(shared);
-    serving.start(most, move |handed, descriptors, guest| {
+    let (serves, tells) = (Arc::clone(shared), Arc::clone(shared));
+    let take = move |handed, descriptors, guest| {
         // A server that is shutting down accepts no more clients.
         if let Some(phase) = shutdown.watch() {
             let _inside = runtime.enter();
-            take_over(&shared, phase, handed, descriptors, guest);
+            take_over(&serves, phase, handed, descriptors, guest);
         }
-    })
+    };
+    let refused = move |refusal| tells.journal.refusals.add(refusal);
+    serving.start(most, take, refused)
 }
 
 /// Starts the session of a client. Must be called in a runtime.

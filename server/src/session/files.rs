@@ -73,6 +73,19 @@ impl Call<'_> {
         progress: Option<Progress>,
         work: impl FnOnce(&Files, P) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<Result<T, StorageError>, End> {
+        let done = self.run(ready, progress, work).await?;
+        if let Err(error) = &done {
+            self.context.failure = Some(error.into());
+        }
+        Ok(done)
+    }
+
+    async fn run<P: Send + 'static, T: Send + 'static>(
+        &mut self,
+        ready: impl Future<Output = P>,
+        progress: Option<Progress>,
+        work: impl FnOnce(&Files, P) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<Result<T, StorageError>, End> {
         let cancel = Cancel::new();
         let node = Arc::clone(&self.user.node);
         let files = Files {

@@ -15,6 +15,8 @@ use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 use super::initiator::Initiator;
+use crate::group_limits::Group;
+use crate::security::DelegatedMark;
 use crate::telemetry::Client;
 
 /// Prefix of the name of a new file that the client does not name.
@@ -67,8 +69,12 @@ pub(super) struct User {
     pub(super) home: RemotePath,
     /// The current directory.
     pub(super) directory: RemotePath,
+    /// The limits that it shares with others.
+    pub(super) groups: Vec<Arc<Group>>,
     /// The name of uploads until they are complete.
     pub(super) uploads: UploadName,
+    /// Counts the delegated credential while the client is logged in.
+    pub(super) _delegated: Option<DelegatedMark>,
 }
 
 /// A home directory as a path of the session; the root if it cannot be one.

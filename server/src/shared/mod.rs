@@ -4,6 +4,7 @@ mod settings;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use gridhaul_shares::Pool;
 use gridhaul_stack::Registry;
@@ -14,6 +15,7 @@ use tracing::warn;
 
 use crate::admission::{Connections, Room, Workers};
 use crate::config::{Config, Limits};
+use crate::group_limits::GroupLimits;
 use crate::handover::Link;
 use crate::in_place::InPlace;
 use crate::live::Live;
@@ -21,9 +23,10 @@ use crate::login::LoginBackend;
 use crate::machine;
 use crate::own_addresses::OwnAddresses;
 use crate::passwords::Verifier;
+use crate::security::Inventory;
 use crate::shutdown::Refused;
 use crate::storages::Storages;
-use crate::telemetry::{Journal, Snapshot};
+use crate::telemetry::{Journal, PROBLEMS, Reading, Snapshot, Totals, log_lines_lost};
 use crate::threads::Threads;
 use crate::transfer_limit::TransferLimit;
 
@@ -44,6 +47,7 @@ pub(crate) struct Shared {
     pub(crate) backend: LoginBackend,
     pub(crate) connections: Arc<Connections>,
     pub(crate) transfers: Arc<TransferLimit>,
+    pub(crate) group_limits: GroupLimits,
     pub(crate) in_place: InPlace,
     pub(crate) verifier: Verifier,
     /// Steps of security handshakes.
@@ -54,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) journal: Journal,
     /// Sessions and transfers, for administrators.
     pub(crate) live: Arc<Live>,
+    /// When certificates and lists end.
+    pub(crate) inventory: Arc<Inventory>,
     /// In the front process: the connection to the serving process.
     pub(crate) link: OnceLock<Arc<Link>>,
     pub(crate) host: String,
@@ -91,6 +97,7 @@ impl Shared {
         Self {
             connections: Connections::new(room(limits)),
             transfers: TransferLimit::new(limits.transfers),
+            group_limits: GroupLimits::new(&settings.config),
             in_place: InPlace::default(),
             verifier: Verifier::new(),
             checksums: Pool::new(limits.file_threads.div_ceil(2)),
@@ -104,6 +111,7 @@ impl Shared {
             backend,
             journal,
             live: Arc::default(),
+            inventory: Arc::default(),
             link: OnceLock::new(),
             host: machine::host_name(),
             refused: watch::Sender::default(),
@@ -159,6 +167,7 @@ impl Shared {
         let limits = &settings.config.limits;
         self.connections.set(room(limits));
         self.transfers.set(limits.transfers);
+        self.group_limits.set(&settings.config);
         self.registry.limit_memory(machine::ring_bytes(limits));
         // The front process has no files.
         if self.link.get().is_none() {
@@ -192,6 +201,17 @@ impl Shared {
         self.refused.send_replace(Arc::new(refused));
     }
 
+    /// Takes a new inventory of certificates and lists. Blocks on files, and on the login process.
+    pub(crate) fn take_inventory(&self) {
+        let settings = self.settings();
+        if let Some(host) = &settings.config.security.host {
+            let chain = settings.logins.host_chain();
+            let security = settings.security.as_deref();
+            self.inventory
+                .refresh(security, (&host.certificates, &chain));
+        }
+    }
+
     /// The present values for the page of metrics.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let (transfers_running, transfers_waiting) = self.transfers.count();
@@ -204,6 +224,28 @@ impl Shared {
             file_threads: self.threads.files_load(),
             drivers: self.registry.gauges(),
             brokers: self.storages.brokers(),
+            broker_counts: self.storages.broker_counts(),
+            expiries: self.inventory.summaries(SystemTime::now()),
+            log_lines_lost: log_lines_lost(),
+            process: machine::process_facts(),
+        }
+    }
+
+    /// The values for a sample of the history. `processes` are the other processes of the server.
+    pub(crate) fn reading(&self, processes: &[u32]) -> Reading {
+        let all = processes.iter().copied().chain([std::process::id()]);
+        let (transfers, _) = self.transfers.count();
+        let moved = self.live.moved();
+        Reading {
+            totals: Totals {
+                sent_bytes: moved.sent,
+                received_bytes: moved.received,
+                processor_time: all.map(machine::processor_time).sum(),
+                refusals: self.journal.refusals_total(),
+                errors: PROBLEMS.total(),
+            },
+            sessions: self.open_sessions(),
+            transfers,
         }
     }
 }

@@ -187,8 +187,46 @@ pub(crate) struct Transfer<'a> {
     pub(crate) error: Option<&'a str>,
     /// The server is to blame for the failure.
     pub(crate) is_fault: bool,
+    /// The side at fault, if it failed.
+    pub(crate) cause: Option<FailureCause>,
     /// From `SITE TASKID`.
     pub(crate) task_id: Option<&'a str>,
+}
+
+/// Who made a transfer fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureCause {
+    /// The client: a file that is not there, a wrong order of commands, an aborted transfer.
+    Client,
+    /// The other end of the data channels, or the network.
+    Peer,
+    /// The file system: I/O errors.
+    Storage,
+    /// The file system has no space.
+    DiskFull,
+    /// The server: out of a resource, or shutting down.
+    Server,
+}
+
+impl FailureCause {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Client,
+        Self::Peer,
+        Self::Storage,
+        Self::DiskFull,
+        Self::Server,
+    ];
+
+    /// The label of metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Peer => "peer",
+            Self::Storage => "storage",
+            Self::DiskFull => "disk_full",
+            Self::Server => "server",
+        }
+    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,19 @@ pub(crate) struct Counts {
     pub(crate) commands_refused: Counter,
 }
 
+impl Counts {
+    /// The number of refused connections, handshakes, logins and commands.
+    pub(crate) fn refusals(&self) -> u64 {
+        let handshakes = self.authentications.iter().map(|[_, failed]| failed);
+        let others = [
+            &self.connections_refused,
+            &self.logins_failed,
+            &self.commands_refused,
+        ];
+        handshakes.chain(others).map(Counter::value).sum()
+    }
+}
+
 /// The counters of a front process. The memory is never unmapped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FrontCounts(NonNull<Counts>);

@@ -1,9 +1,11 @@
 //! Publishes events: writes them to the log and the transfer log, and counts them.
 
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use gridhaul_security::voms::Fqan;
 use gridhaul_shares::Network;
@@ -13,12 +15,15 @@ use tracing::{debug, info, warn};
 
 use super::event::{Event, FileOperation, Transfer, source_name};
 use super::front_counts::FrontCounts;
+use super::history::History;
 use super::list::List;
 use super::logging::AUDIT;
 use super::metrics::Metrics;
 use super::notices::Notices;
+use super::recent::Refusals;
 use super::repeats::tell;
 use super::transfer_log::TransferLog;
+use crate::status::{RefusalStatus, utc};
 
 /// The destination of events.
 #[derive(Debug, Default)]
@@ -27,6 +32,20 @@ pub(crate) struct Journal {
     pub(crate) metrics: Metrics,
     refused: Refused,
     notices: Notices,
+    pub(crate) history: History,
+    /// The latest refusals that got a line, and those of the front process.
+    pub(crate) refusals: Refusals,
+    /// In the front process: takes the refusals to the serving process.
+    forward: OnceLock<Forward>,
+}
+
+/// Takes a refusal to another process.
+struct Forward(Box<dyn Fn(RefusalStatus) + Send + Sync>);
+
+impl fmt::Debug for Forward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Forward")
+    }
 }
 
 /// Counters of refusals since the start. Each log line about a refusal has the count, so that any line shows a flood. A
@@ -47,6 +66,10 @@ impl Counter {
     fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed) + 1
     }
+
+    fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Journal {
@@ -55,8 +78,7 @@ impl Journal {
         Self {
             transfer_log,
             metrics: Metrics::with_front(front),
-            refused: Refused::default(),
-            notices: Notices::default(),
+            ..Self::default()
         }
     }
 
@@ -65,9 +87,26 @@ impl Journal {
         Self {
             transfer_log: None,
             metrics: Metrics::Front(counts),
-            refused: Refused::default(),
-            notices: Notices::default(),
+            ..Self::default()
         }
+    }
+
+    /// In the front process: refusals go to the serving process, which shows them.
+    pub(crate) fn forward_refusals(&self, take: impl Fn(RefusalStatus) + Send + Sync + 'static) {
+        self.forward.get_or_init(|| Forward(Box::new(take)));
+    }
+
+    /// The number of refusals since the start, of the front process too.
+    pub(crate) fn refusals_total(&self) -> u64 {
+        let refused = &self.refused;
+        let here = [
+            &refused.connections,
+            &refused.authentications,
+            &refused.logins,
+            &refused.commands,
+        ];
+        let here: u64 = here.map(Counter::value).iter().sum();
+        here + self.metrics.front().map_or(0, |front| front.refusals())
     }
 
     /// Counts and logs the event.
@@ -79,6 +118,7 @@ impl Journal {
                 let count = self.refused.connections.next();
                 if let Some(untold) = self.untold(peer.ip()) {
                     warn!(%peer, reason, count, untold, "connection refused");
+                    self.keep("connection refused", &peer, (None, None), reason);
                 }
             }
             Event::NotAccepted { error } => not_accepted(error),
@@ -103,6 +143,7 @@ impl Journal {
                 let count = self.refused.authentications.next();
                 if let Some(untold) = self.untold(peer) {
                     warn!(target: AUDIT, session, %peer, mechanism, reason, count, untold, "authentication failed");
+                    self.keep("authentication failed", &peer, (None, None), reason);
                 }
             }
             Event::SecurityUnusable { session, reason } => {
@@ -145,6 +186,7 @@ impl Journal {
                 let count = self.refused.logins.next();
                 if let Some(untold) = self.untold(peer) {
                     warn!(target: AUDIT, session, %peer, user, identity, reason, count, untold, "login failed");
+                    self.keep("login failed", &peer, (Some(user), identity), reason);
                 }
             }
             Event::ProtectionBroken {
@@ -156,6 +198,7 @@ impl Journal {
                 let count = self.refused.commands.next();
                 if let Some(untold) = self.untold(peer) {
                     warn!(session, %peer, identity, reason, count, untold, "a command was refused");
+                    self.keep("a command was refused", &peer, (None, identity), reason);
                 }
             }
             Event::ClientInfo { session, info } => debug!(session, info, "client"),
@@ -218,10 +261,34 @@ impl Journal {
         self.notices.tell(Network::of(peer), Instant::now())
     }
 
+    /// Keeps a refusal for administrators. A flood of one network is as short here as in the log.
+    fn keep(
+        &self,
+        event: &str,
+        peer: &dyn fmt::Display,
+        (user, identity): (Option<&str>, Option<&str>),
+        reason: &str,
+    ) {
+        let refusal = RefusalStatus {
+            time: utc(SystemTime::now()),
+            event: event.to_owned(),
+            peer: peer.to_string(),
+            user: user.map(ToOwned::to_owned),
+            identity: identity.map(ToOwned::to_owned),
+            reason: reason.to_owned(),
+        };
+        match self.forward.get() {
+            Some(Forward(take)) => take(refusal),
+            None => self.refusals.add(refusal),
+        }
+    }
+
     fn write_transfer_log(&self, transfer: &Transfer<'_>) {
-        if let Some(Err(error)) = self.transfer_log.as_ref().map(|log| log.record(transfer))
-            && let Some(untold) = tell("transfer log")
-        {
+        let Some(Err(error)) = self.transfer_log.as_ref().map(|log| log.record(transfer)) else {
+            return;
+        };
+        self.metrics.count_lost_transfer_line();
+        if let Some(untold) = tell("transfer log") {
             warn!(%error, untold, "the transfer log cannot be written");
         }
     }

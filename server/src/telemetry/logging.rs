@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
@@ -21,8 +22,16 @@ use super::append_file::{AppendFile, OpenLogs};
 use super::escape::harmless;
 use super::journald::{self, Journal};
 use super::json_lines::JsonLines;
+use super::recent::{Collect, PROBLEMS};
 use crate::config::{Log, LogFormat};
 
+/// Lines that could not be written.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// The number of log lines of this process that could not be written.
+pub(crate) fn log_lines_lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
 /// The target of audit records: logins, refusals, transfers, and changes of names and attributes.
 pub(super) const AUDIT: &str = "audit";
 
@@ -99,13 +108,26 @@ impl Logging {
             let is_record = filter_fn(|metadata| metadata.target() == AUDIT);
             layer.with_filter(is_record).boxed()
         });
-        let layers: Vec<_> = std::iter::once(lines).chain(records).collect();
+        let recent = Collect(&PROBLEMS).boxed();
+        let layers: Vec<_> = [lines, recent].into_iter().chain(records).collect();
         tracing_subscriber::registry().with(layers).try_init()?;
         Ok(Self {
             file,
             audit,
             filter: handle,
         })
+    }
+
+    /// Checks whether the log could be written to the journal, if that is configured.
+    ///
+    /// # Errors
+    ///
+    /// The reason if not.
+    pub(crate) fn check_journal(log: &Log) -> Result<(), LoggingError> {
+        match log.format {
+            LogFormat::Journald => journal(log.file.is_some()).map(drop),
+            LogFormat::Auto | LogFormat::Text | LogFormat::Json => Ok(()),
+        }
     }
 
     /// Reopens the files, and applies the rules in `log`.
@@ -161,18 +183,21 @@ impl Logging {
     }
 }
 
+/// The connection to the journal that is configured.
+fn journal(has_file: bool) -> Result<Journal, LoggingError> {
+    if has_file {
+        return Err(LoggingError::JournalAndFile);
+    }
+    Journal::connect().map_err(|(path, error)| LoggingError::Journal { path, error })
+}
+
 type Lines = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// The layer that writes all lines.
 fn lines(format: LogFormat, file: Option<Arc<AppendFile>>) -> Result<Lines, LoggingError> {
     let is_journal = file.is_none() && journald::is_standard_error();
     match format {
-        LogFormat::Journald if file.is_some() => return Err(LoggingError::JournalAndFile),
-        LogFormat::Journald => {
-            let journal = Journal::connect();
-            let journal = journal.map_err(|(path, error)| LoggingError::Journal { path, error })?;
-            return Ok(journal.boxed());
-        }
+        LogFormat::Journald => return Ok(journal(file.is_some())?.boxed()),
         LogFormat::Auto if is_journal => {
             // Without its socket there are lines with priorities.
             if let Ok(journal) = Journal::connect() {
@@ -255,11 +280,14 @@ impl io::Write for LineWriter<'_> {
         };
         let text = harmless(&String::from_utf8_lossy(text)).into_owned();
         let harmless = [text.as_bytes(), end].concat();
-        match self.0 {
-            Some(file) => file.append(&harmless)?,
-            None => io::stderr().lock().write_all(&harmless)?,
+        let written = match self.0 {
+            Some(file) => file.append(&harmless),
+            None => io::stderr().lock().write_all(&harmless),
+        };
+        if written.is_err() {
+            LOST.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(line.len())
+        written.map(|()| line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -293,6 +321,19 @@ mod tests {
             log.contains("shown=a\\u000a2026") && log.contains("ünï-漢字"),
             "{log}"
         );
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted() {
+        let full = open(Path::new("/dev/full")).expect("opened");
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .log_internal_errors(false)
+            .with_writer(Output(Some(full)));
+        let subscriber = tracing_subscriber::registry().with(lines);
+        let before = log_lines_lost();
+        tracing::subscriber::with_default(subscriber, || tracing::info!("lost"));
+        assert_eq!(log_lines_lost(), before + 1);
     }
 
     #[test]

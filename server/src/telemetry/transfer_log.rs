@@ -128,6 +128,7 @@ mod tests {
             code: 226,
             error: None,
             is_fault: false,
+            cause: None,
             task_id: None,
         }
     }

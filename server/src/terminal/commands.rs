@@ -62,7 +62,7 @@ pub fn top(arguments: &TopArguments) -> Result<(), TerminalError> {
     })
 }
 
-/// Shows frames until somebody ends it. The terminal is restored in any case.
+/// Shows frames until a key or a signal ends it. The terminal is restored in any case.
 async fn follow(client: &Client, mut status: Status) -> Result<(), TerminalError> {
     let mut ends = [
         signal(SignalKind::terminate())?,
@@ -94,7 +94,7 @@ async fn follow(client: &Client, mut status: Status) -> Result<(), TerminalError
 ///
 /// # Errors
 ///
-/// When the server cannot be asked, or there is nothing to end.
+/// When the server cannot be asked, or no session fits.
 pub fn kick(arguments: &KickArguments) -> Result<(), TerminalError> {
     let client = Client::new(&arguments.server)?;
     wait(async {

@@ -35,7 +35,7 @@ pub(super) fn frame(status: &Status, columns: usize, rows: usize) -> Vec<String>
     let transfers = transfers(status, columns);
     // The sessions get a third of the screen, or what the transfers leave.
     let most = rows.saturating_sub(lines.len() + 2);
-    let share = (most * 2 / 3).max(most.saturating_sub(status.sessions.len() + 1));
+    let share = (most / 3 * 2).max(most.saturating_sub(status.sessions.len() + 1));
     lines.extend(clipped(transfers, share));
     lines.push(String::new());
     let left = rows.saturating_sub(lines.len());
@@ -112,9 +112,10 @@ fn line(transfer: &TransferStatus, columns: usize) -> String {
     let left = transfer.remaining_seconds;
     // A finite number of seconds fits, since the rate is at least one byte.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let left = left.map_or("-".to_owned(), |seconds| {
-        duration(seconds.clamp(0.0, 1e12) as u64)
-    });
+    let left = left.map_or_else(
+        || "-".to_owned(),
+        |seconds| duration(seconds.clamp(0.0, 1e12) as u64),
+    );
     let rate = match transfer.state {
         TransferState::Waiting => "waiting".to_owned(),
         TransferState::Running => size(transfer.bytes_per_second),
@@ -126,7 +127,10 @@ fn line(transfer: &TransferStatus, columns: usize) -> String {
         fit(&transfer.user, 8),
         fit(&transfer.verb, 5),
         fit(&size(transfer.bytes as f64), 6),
-        fit(&total.map_or("?".to_owned(), |total| size(total as f64)), 7),
+        fit(
+            &total.map_or_else(|| "?".to_owned(), |total| size(total as f64)),
+            7,
+        ),
         fit(&rate, 6),
         fit(&left, 7),
         fit(&transfer.channels.to_string(), 2),
@@ -266,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_frame_fits_the_screen_and_names_do_not_control_it() {
-        for (columns, rows) in [(80, 24), (200, 60), (20, 5), (80, 0)] {
+        for (columns, rows) in [(80, 24), (200, 60), (20, 5), (80, 0), (80, usize::MAX)] {
             let frame = frame(&status(), columns, rows);
             assert!(frame.len() <= rows, "{frame:#?}");
             for line in &frame {

@@ -122,3 +122,63 @@ fn an_aborted_handshake_is_a_failed_authentication() {
         assert!(closed[0].contains("handshake aborted"), "{log}");
     }
 }
+
+/// The server has a mount namespace of its own, with a full file system. Nothing is left on the machine.
+#[test]
+fn a_full_disk_is_a_warning_and_a_mistake_of_a_client_is_not() {
+    let root = public_directory();
+    let mounts = |command: &str| {
+        let script = format!(
+            "mount -t tmpfs -o size=64k,nr_inodes=4,mode=777 none \"$0\" && mkdir \"$0/a\" && {command}"
+        );
+        let mut namespace = Command::new("unshare");
+        namespace.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+        namespace.arg(root.path());
+        namespace
+    };
+    let possible = mounts("true").output();
+    if !possible
+        .as_ref()
+        .is_ok_and(|output| output.status.success())
+    {
+        eprintln!("SKIPPED: nothing can be mounted in a namespace here: {possible:?}");
+        return;
+    }
+    let mut command = mounts(
+        "exec \"$1\" serve --listen 127.0.0.1:0 --root \"$0\" --anonymous --anonymous-write",
+    );
+    let server = Running::of(command.arg(env!("CARGO_BIN_EXE_gridhaul-server")));
+    let (mut client, _) = Client::connect(&server);
+    for line in ["USER anonymous", "PASS x", "TYPE I"] {
+        client.send(line);
+    }
+    let passive = client.send("EPSV");
+    let port = passive.split('|').nth(3).expect("229 has a port");
+    let data = SocketAddr::new(server.address.ip(), port.parse().expect("a number"));
+    let mut data = TcpStream::connect(data).expect("connected");
+    client.send("STOR large");
+    // The server may close the connection before all of it is sent.
+    let _ = data.write_all(&vec![7; 1 << 20]);
+    drop(data);
+    let reply = client.reply();
+    assert!(reply.starts_with("552"), "{reply}");
+    let replies = ["MKD b", "MKD c", "MKD d", "RMD missing"].map(|line| client.send(line));
+    assert!(
+        replies.iter().any(|reply| reply.starts_with("552")),
+        "{replies:?}"
+    );
+    drop(client);
+    let (_, log) = server.stop();
+    let transfer = lines(&log, "transfer finished");
+    assert!(
+        transfer[0].contains("WARN") && transfer[0].contains("result=552"),
+        "{log}"
+    );
+    let operations = lines(&log, "file operation");
+    let of = |result: &str| {
+        let found = operations.iter().find(|line| line.contains(result));
+        *found.expect(result)
+    };
+    assert!(of("result=552").contains(" WARN audit"), "{log}");
+    assert!(of("result=550").contains(" INFO audit"), "{log}");
+}

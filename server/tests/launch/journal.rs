@@ -151,4 +151,14 @@ fn a_journal_that_is_not_there_is_an_error_with_its_path() {
             .arg(file),
     );
     assert!(error.contains("exclude each other"), "{error}");
+
+    let output = program()
+        .args(["check", "--listen", "127.0.0.1:0", "--anonymous", "--root"])
+        .arg(root.path())
+        .args(["--log-format", "journald"])
+        .env("GRIDHAUL_JOURNAL_SOCKET", &missing)
+        .output()
+        .expect("started");
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(report.contains("error    log-format:"), "{report}");
 }

@@ -186,3 +186,31 @@ fn a_log_that_cannot_be_opened_again_stays_in_use_and_the_check_has_told_so() {
     assert!(log.lines().any(told), "{log}");
     assert!(log.contains("logged in"), "{log}");
 }
+
+#[test]
+fn a_wrong_configuration_does_not_leave_rotated_logs_in_use() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let config = site.root.path().join("config.toml");
+    fs::write(&config, "banner = \"hello\"\n").expect("written");
+    let mut flags = site.flags();
+    flags.extend(["--config".to_owned(), text(&config)]);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let server = Running::start(site.root.path(), &flags);
+    work(&server);
+    for name in ["log-file", "transfer-log", "audit-log"] {
+        site.wait_for(name, "file");
+        site.rotate(name);
+    }
+    fs::write(&config, "no-such-key = 1\n").expect("written");
+    server.signal(Signal::HUP);
+    site.wait_for("log-file", "the configuration is wrong");
+    site.wait_for("log-file", "goes on with the configuration from before");
+    work(&server);
+    site.wait_for("log-file", "login failed");
+    site.wait_for("audit-log", "\"login failed\"");
+    site.wait_for("audit-log", "\"transfer finished\"");
+    site.wait_for("transfer-log", "TYPE=RETR");
+}

@@ -1,62 +1,14 @@
 //! An upload under a temporary name survives the death of the server.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::client::Client;
 use crate::program::{Running, public_directory};
-
-/// A client that has logged in.
-struct Client {
-    control: BufReader<TcpStream>,
-}
-
-impl Client {
-    fn new(server: &Running) -> Self {
-        let control = TcpStream::connect(server.address).expect("connected");
-        let limit = Some(Duration::from_secs(20));
-        control.set_read_timeout(limit).expect("set");
-        let mut client = Self {
-            control: BufReader::new(control),
-        };
-        client.reply("220");
-        for (line, code) in [("USER ftp", "331"), ("PASS x", "230"), ("TYPE I", "200")] {
-            client.ask(line, code);
-        }
-        client
-    }
-
-    fn reply(&mut self, code: &str) -> String {
-        let mut line = String::new();
-        self.control.read_line(&mut line).expect("a reply");
-        assert!(line.starts_with(code), "{line}");
-        line
-    }
-
-    fn ask(&mut self, line: &str, code: &str) -> String {
-        let control = self.control.get_mut();
-        control
-            .write_all(format!("{line}\r\n").as_bytes())
-            .expect("sent");
-        self.reply(code)
-    }
-
-    /// Begins a transfer over a passive connection.
-    fn begin(&mut self, lines: &[(&str, &str)]) -> TcpStream {
-        let reply = self.ask("EPSV", "229");
-        let port = reply.split('|').nth(3).expect("a port");
-        let port = port.parse().expect("a number");
-        let data = TcpStream::connect(("127.0.0.1", port)).expect("connected");
-        for (line, code) in lines {
-            self.ask(line, code);
-        }
-        data
-    }
-}
 
 #[test]
 fn an_upload_restarts_after_the_server_was_killed() {

@@ -4,6 +4,7 @@ mod checksums;
 mod client;
 mod control;
 mod crowds;
+mod group_limits;
 mod gsi;
 mod gsi_data;
 mod listings;

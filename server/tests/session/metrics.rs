@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::gsi;
 use crate::served::Served;
 
 const TIME_LIMIT: Duration = Duration::from_secs(20);
@@ -146,6 +147,74 @@ fn a_refused_login_is_counted() {
     client.expect("PASS wrong", 530);
     let samples = scrape(&served);
     assert_eq!(samples["gridhaul_logins_total{result=\"failure\"}"], 1.0);
+}
+
+#[test]
+fn a_port_range_without_a_free_port_is_counted() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let port = taken.local_addr().expect("bound").port();
+    let served = Served::with(|settings| {
+        settings.metrics_listen = Some("127.0.0.1:0".parse().expect("an address"));
+        settings.port_range = Some(format!("{port}-{port}").parse().expect("a range"));
+    });
+    const KEY: &str = "gridhaul_data_ports_exhausted_total";
+    assert_eq!(scrape(&served)[KEY], 0.0);
+    served.anonymous().expect("PASV", 425);
+    assert_eq!(scrape(&served)[KEY], 1.0);
+}
+
+#[test]
+fn failures_are_counted_by_the_side_that_made_them() {
+    let served = served();
+    let before = scrape(&served);
+    for cause in ["client", "peer", "storage", "disk_full", "server"] {
+        let key = format!("gridhaul_transfer_failures_total{{cause=\"{cause}\"}}");
+        assert_eq!(before[&key], 0.0, "{key}");
+    }
+    let mut client = served.anonymous();
+    client.passive();
+    client.expect("RETR nothing", 550);
+    client.expect("NOOP", 200);
+    let after = scrape(&served);
+    let of = |cause| after[&format!("gridhaul_transfer_failures_total{{cause=\"{cause}\"}}")];
+    assert_eq!((of("client"), of("storage")), (1.0, 0.0));
+}
+
+#[test]
+fn the_ends_of_certificates_and_the_process_are_seen() {
+    let served = gsi::served_with(|settings| {
+        settings.metrics_listen = Some("127.0.0.1:0".parse().expect("an address"));
+    });
+    let end = |kind| format!("gridhaul_certificate_expiry_timestamp_seconds{{kind=\"{kind}\"}}");
+    let count = |kind, state| format!("gridhaul_certificates{{kind=\"{kind}\",state=\"{state}\"}}");
+    wait_for(&served, &count("host", "ok"), 1.0);
+    let now = std::time::SystemTime::now();
+    let now = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("after")
+        .as_secs_f64();
+    let samples = scrape(&served);
+    assert!(samples[&end("host")] > now);
+    assert_eq!(samples[&count("authority", "ok")], 1.0);
+    assert_eq!(samples[&count("delegated", "soon")], 0.0);
+    let mut client = gsi::logged_in(&served, "alice");
+    let during = scrape(&served);
+    assert!(during[&end("delegated")] > now);
+    client.expect("QUIT", 221);
+    while scrape(&served).contains_key(&end("delegated")) {
+        std::thread::yield_now();
+    }
+    for name in [
+        "process_cpu_seconds_total",
+        "process_start_time_seconds",
+        "process_resident_memory_bytes",
+        "process_virtual_memory_bytes",
+        "process_threads",
+        "process_open_fds",
+        "process_max_fds",
+    ] {
+        assert!(samples[name] > 0.0, "{name}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use gridhaul_protocol::ranges::RangeSet;
 
@@ -49,6 +50,10 @@ impl RunningTransfer for InlineTransfer {
 
     fn is_settling(&self) -> bool {
         self.running.is_settling()
+    }
+
+    fn waited(&self) -> Duration {
+        self.running.waited()
     }
 
     fn is_held(&self) -> bool {

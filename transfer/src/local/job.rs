@@ -51,6 +51,8 @@ impl Job {
         is_small
             && plan.mode == TransferMode::Extended
             && plan.handling.sync == SyncPolicy::None
+            // The thread of a session does not wait for bandwidth.
+            && plan.handling.bandwidth.is_empty()
             // Such an upload may have to wait for another one of the same name.
             && (plan.handling.upload == UploadName::Final || is_sent(plan))
             && !plan.handling.ordered

@@ -29,6 +29,7 @@ use crate::node::{
     NodeAccount, NodeSession, Plan, Relabel, RunningTransfer,
 };
 use crate::running::Running;
+use crate::throttle::Throttle;
 
 /// A session attached to a [`crate::LocalNode`].
 #[derive(Debug)]
@@ -102,6 +103,7 @@ impl LocalSession {
             storage: self.files.storage.clone(),
             look_ahead: self.look_ahead.clone(),
             running: Running::new(channels.stripes(), events),
+            throttle: Throttle::new(&plan.handling.bandwidth),
         };
         Ok(Job {
             context,

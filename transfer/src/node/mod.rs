@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
@@ -150,6 +150,11 @@ pub trait RunningTransfer: Send + Sync + fmt::Debug {
     /// Whether all data has arrived and is being synced to disk ([`SyncPolicy::Data`]) or hashed. During
     /// that time no byte moves, and a cancellation does not end the sync.
     fn is_settling(&self) -> bool;
+
+    /// How long the transfer has waited for bandwidth until now ([`crate::BandwidthLimit`]).
+    fn waited(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// The received ranges that storage has accepted and that no earlier call returned. Relative to
     /// the start of the part that is transferred, as in `111` markers.

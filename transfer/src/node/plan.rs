@@ -9,6 +9,8 @@ use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::{ChecksumAlgorithm, Storage, StorageError};
 
+use crate::bandwidth::BandwidthLimit;
+
 /// One transfer. It is complete: the node needs no other state of the session.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -41,6 +43,8 @@ pub struct Handling {
     pub requested_checksums: bool,
     /// The name of a received file until it is complete.
     pub upload: UploadName,
+    /// The limits that the transfer shares with others.
+    pub bandwidth: Vec<Arc<BandwidthLimit>>,
     /// What a received file must be before it is complete. Only with [`UploadName::Temporary`]: otherwise the session checks
     /// it after the transfer.
     pub demands: Demands,

@@ -188,7 +188,8 @@ impl<'a> Blocks<'a> {
         let running = &self.context.running;
         let mut done = 0;
         while block.start + done < block.end {
-            let length = RANGE_BYTES.min(block.end - block.start - done);
+            let most = RANGE_BYTES.min(block.end - block.start - done);
+            let length = self.context.piece_bytes(most);
             let before = self.moved.load(Ordering::Acquire);
             let watcher = self.watcher.as_ref();
             let range = self
@@ -204,6 +205,7 @@ impl<'a> Blocks<'a> {
             if received? < length {
                 return Err(PeerError::EndedBeforeEod.into());
             }
+            self.context.pay(length)?;
             done += length;
         }
         Ok(buffer)
@@ -220,7 +222,9 @@ impl<'a> Blocks<'a> {
         let mut start = block.start;
         while start < block.end {
             let left = usize::try_from(block.end - start).unwrap_or(usize::MAX);
-            let wanted = left.min(buffer.len());
+            let most = left.min(buffer.len());
+            let most = self.context.piece_bytes(most as u64);
+            let wanted = usize::try_from(most).unwrap_or(usize::MAX);
             let DataChannel { channel, reader } = &mut *self.channel;
             let received =
                 reader.payload(&mut **channel, &mut buffer[..wanted], &running.operation())?;
@@ -230,6 +234,7 @@ impl<'a> Blocks<'a> {
                 moved: self.moved.clone(),
             };
             buffer = gatherer.hand_over(piece, &running.cancel)?;
+            self.context.pay(received as u64)?;
             if received < wanted {
                 return Err(PeerError::EndedBeforeEod.into());
             }

@@ -29,20 +29,16 @@ pub(super) fn receive_file(
     let watcher = part.watch();
     loop {
         let done = moved.load(Ordering::Acquire);
-        let range = part.range(
-            offset + done,
-            RANGE_BYTES,
-            &mut buffer,
-            moved,
-            watcher.as_ref(),
-        );
+        let wanted = context.piece_bytes(RANGE_BYTES);
+        let range = part.range(offset + done, wanted, &mut buffer, moved, watcher.as_ref());
         let received = channel.receive_into(range, &running.operation());
-        if !matches!(received, Ok(RANGE_BYTES)) {
+        if received.as_ref().ok() != Some(&wanted) {
             running.note_use(&used, &*channel);
         }
         let received = received.inspect_err(|_| channel.abort())?;
         part.note_stored(received)?;
-        if received < RANGE_BYTES {
+        context.pay(received).inspect_err(|_| channel.abort())?;
+        if received < wanted {
             answer_end(&mut *channel, context);
             return Ok(moved.load(Ordering::Acquire));
         }
@@ -76,6 +72,9 @@ pub(super) fn receive_text(
         let done = moved.load(Ordering::Acquire);
         part.writer(offset + done, moved, None).write(&text, 0)?;
         part.note_stored(text.len() as u64)?;
+        context
+            .pay(text.len() as u64)
+            .inspect_err(|_| channel.abort())?;
         if received == Received::EndOfStream {
             running.note_use(&used, &*channel);
             answer_end(&mut *channel, context);

@@ -194,6 +194,12 @@ impl Sending {
         let used = running.count_channel(stripe, &*channel.channel);
         // The session detects stalls only after the start.
         let starts_late = self.reused && self.is_small();
+        if let Payload::File { part, .. } = &self.payload
+            && self.is_small()
+        {
+            let paid = self.context.pay(part.length);
+            paid.inspect_err(|_| channel.channel.abort())?;
+        }
         let operation = if starts_late {
             self.context.timed_operation()
         } else {
@@ -231,6 +237,9 @@ impl Sending {
                 let mut portion = self.portion(stripe);
                 let mut largest = 0;
                 while let Some(piece) = dispenser.next(stripe, &portion) {
+                    let missing = part.restart.missing_in(piece.clone());
+                    let payload = missing.map(|block| block.end - block.start).sum();
+                    self.context.pay(payload)?;
                     let began = Instant::now();
                     for block in part.restart.missing_in(piece) {
                         largest = largest.max(block.end - block.start);
@@ -259,7 +268,8 @@ impl Sending {
     fn portion(&self, stripe: usize) -> Portion {
         let least_bytes = self.context.resources.buffers.buffer_bytes() as u64;
         let total = self.channels.iter().sum();
-        Portion::new(least_bytes, self.channels[stripe], total)
+        let portion = Portion::new(least_bytes, self.channels[stripe], total);
+        portion.at_most(self.context.piece_bytes(u64::MAX))
     }
 
     fn send_text(
@@ -274,6 +284,7 @@ impl Sending {
         while text.next_piece(&mut piece)? {
             let length = piece.len() as u64;
             let header = Header::data(offset, length).encode();
+            self.context.pay(length)?;
             channel
                 .channel
                 .send(&header, Body::Memory(&piece), operation)?;

@@ -71,15 +71,15 @@ impl FilePart {
         Ok(())
     }
 
-    /// Sends the whole part without a header.
+    /// Sends a range of the file without a header.
     pub(super) fn send_stream(
         &self,
+        range: (u64, u64),
         channel: &mut dyn Channel,
         buffer: &mut [u8],
         moved: &AtomicU64,
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
-        let range = (self.offset, self.length);
         self.send_range(range, &[], channel, buffer, moved, operation)
     }
 

@@ -45,6 +45,16 @@ impl Portion {
         }
     }
 
+    /// The same with pieces of at most `bytes`, except that none is smaller than the smallest.
+    pub(crate) fn at_most(self, bytes: u64) -> Self {
+        let most_bytes = self.most_bytes.min(bytes).max(self.least_bytes);
+        Self {
+            most_bytes,
+            wanted_bytes: self.wanted_bytes.min(most_bytes),
+            ..self
+        }
+    }
+
     /// The size of the next piece when `left_bytes` of the stripe remain.
     pub(crate) fn of(&self, left_bytes: u64) -> u64 {
         let fair = match self.channels {

@@ -22,9 +22,18 @@ pub(super) fn send_file(
     let operation = running.operation();
     let mut buffer = context.buffer()?;
     running.note_block(buffer.len() as u64);
-    let sent = part
-        .send_stream(&mut *channel, &mut buffer, &used.moved, &operation)
-        .and_then(|()| finish(&mut *channel, &operation));
+    let mut sent = Ok(());
+    let mut done = 0;
+    while sent.is_ok() && done < part.length {
+        let length = context.piece_bytes(part.length - done);
+        sent = context.pay(length).and_then(|()| {
+            let range = (part.offset + done, length);
+            part.send_stream(range, &mut *channel, &mut buffer, &used.moved, &operation)?;
+            Ok(())
+        });
+        done += length;
+    }
+    let sent = sent.and_then(|()| Ok(finish(&mut *channel, &operation)?));
     running.note_use(&used, &*channel);
     // To the receiver, an orderly end after a failure would look like the end of the file.
     sent.inspect_err(|_| channel.abort())?;
@@ -60,6 +69,9 @@ pub(super) fn send_text(
             Err(error) => break Err(error),
         }
         largest = largest.max(piece.len() as u64);
+        if let Err(error) = context.pay(piece.len() as u64) {
+            break Err(error);
+        }
         if let Err(error) = channel.send(&[], Body::Memory(&piece), &operation) {
             break Err(ChannelError::into(error));
         }

@@ -242,6 +242,7 @@ impl Broker {
         if state.generation == lease.generation
             && let Some(running) = state.running.take()
         {
+            self.count_death();
             warn!(
                 account = self.request.account,
                 pid = running.pid,

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use tracing::debug;
 
+use super::counts::Counts;
 use super::error::AccountError;
 use super::exchange;
 use super::process::BrokerProcess;
@@ -23,6 +24,9 @@ pub(super) use self::calls::{Answered, Repeat};
 pub(super) trait Launcher: Send + Sync {
     /// Has the process of a broker started, and returns the socket to it. May end an idle one first.
     fn launch(self: Arc<Self>, broker: &Broker) -> Result<OwnedFd, AccountError>;
+
+    /// The counters of all brokers.
+    fn counts(&self) -> &Counts;
 }
 
 /// A broker, whose process is started on demand.
@@ -182,8 +186,17 @@ impl Broker {
         if state.running.is_none() {
             let launcher = self.launcher.upgrade();
             let launcher = launcher.ok_or(AccountError::Monitor(Errno::SHUTDOWN))?;
-            let socket = launcher.launch(self)?;
-            let (ready, sockets) = exchange::greet(&socket)?;
+            let begun = Arc::clone(&launcher).launch(self);
+            let begun = begun.and_then(|socket| exchange::greet(&socket));
+            match &begun {
+                Ok(_) => launcher.counts().start(),
+                Err(AccountError::Monitor(_) | AccountError::Silent(_)) => {
+                    launcher.counts().failure();
+                }
+                // The account may not be used, or there is no room for it: nothing is out of order.
+                Err(_) => {}
+            }
+            let (ready, sockets) = begun?;
             debug!(
                 account = self.request.account,
                 root = %self.request.root.display(),
@@ -195,6 +208,13 @@ impl Broker {
             state.running = Some(BrokerProcess::new(ready.pid, sockets));
         }
         Ok(state)
+    }
+
+    /// Counts a process that ended during a call.
+    fn count_death(&self) {
+        if let Some(launcher) = self.launcher.upgrade() {
+            launcher.counts().death();
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

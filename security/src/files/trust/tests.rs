@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::test_pki::{Issued, Pki, USER, now};
-use crate::trust::ChainError;
+use crate::trust::{ChainError, TrustExpiryKind};
 
 struct World {
     pki: Pki,
@@ -366,4 +366,39 @@ fn a_removed_directory_leaves_the_previous_content_in_use() {
     assert_eq!(world.validate_later(&trust, 2), Ok(()));
     assert!(trust.failure().is_none());
     assert!(TrustDirectory::open(&aside).is_err());
+}
+
+#[test]
+fn authorities_and_lists_end_once_each_however_many_names_they_have() {
+    let world = World::new();
+    world.write("root.r0", &world.pki.revocation_list(&world.root, &[]));
+    world.link("root.r0", "5ca1ab1e.r0");
+    let trust = world.open();
+    let found: Vec<_> = trust
+        .expiries()
+        .iter()
+        .map(|one| (one.kind, one.name.clone(), one.file.clone()))
+        .collect();
+    let name = "/DC=test/CN=Root".to_owned();
+    assert_eq!(
+        found,
+        [
+            (
+                TrustExpiryKind::Authority,
+                name.clone(),
+                "5ca1ab1e.0".to_owned()
+            ),
+            (
+                TrustExpiryKind::RevocationList,
+                name,
+                "5ca1ab1e.r0".to_owned()
+            )
+        ]
+    );
+    let ends = trust.expiries()[0].expires;
+    assert_eq!(ends, world.root.certificate.validity().not_after);
+    assert_eq!(
+        trust.current().next_update(),
+        Some(trust.expiries()[1].expires)
+    );
 }

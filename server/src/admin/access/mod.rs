@@ -23,7 +23,7 @@ pub(super) use request::{check_host, check_origin, check_post};
 pub use token::AdminTokenError;
 pub(super) use token::{COOKIE_NAME, Token};
 
-use crate::http::{Answer, Peer, Standing, text};
+use crate::http::{Answer, Peer, Standing, refusal};
 
 /// The rules for administrators.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Access {
         &self,
         visitor: &Visitor,
         headers: &HeaderMap,
-    ) -> Result<String, Answer> {
+    ) -> Result<String, Box<Answer>> {
         let admitted = match &visitor.peer {
             Peer::Unix { uid } => self.admit_account(*uid),
             Peer::Tcp {
@@ -84,7 +84,7 @@ impl Access {
             } => match self.admit_certificate(certificate.as_deref()) {
                 Some(subject) => Ok(subject),
                 None if self.token.is_some() => self.admit_token(headers),
-                None if self.has_clients => Err(text(
+                None if self.has_clients => Err(refusal(
                     StatusCode::FORBIDDEN,
                     "The administration needs a certificate of admin-clients.",
                 )),
@@ -97,11 +97,11 @@ impl Access {
         admitted
     }
 
-    fn admit_account(&self, uid: u32) -> Result<String, Answer> {
+    fn admit_account(&self, uid: u32) -> Result<String, Box<Answer>> {
         if self.accounts.contains(&uid) {
             return Ok(format!("account {uid}"));
         }
-        Err(text(
+        Err(refusal(
             StatusCode::FORBIDDEN,
             &format!(
                 "The administration is for root and the account that started the server, not for account {uid}."
@@ -116,7 +116,7 @@ impl Access {
         is_named.then(|| subject.to_owned())
     }
 
-    fn admit_token(&self, headers: &HeaderMap) -> Result<String, Answer> {
+    fn admit_token(&self, headers: &HeaderMap) -> Result<String, Box<Answer>> {
         let shown = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
         let shown = shown.and_then(|value| value.strip_prefix(b"Bearer "));
         let cookies = headers.get_all(COOKIE).iter();
@@ -133,7 +133,7 @@ impl Access {
         if is_known {
             return Ok("token".to_owned());
         }
-        Err(text(
+        Err(refusal(
             StatusCode::UNAUTHORIZED,
             "The administration needs the secret of admin-token: log in at /, or send Authorization: Bearer SECRET.",
         ))
@@ -144,11 +144,11 @@ impl Access {
         visitor: &Visitor,
         peer: SocketAddr,
         local: SocketAddr,
-    ) -> Result<String, Answer> {
+    ) -> Result<String, Box<Answer>> {
         let find = || owner::find(peer, local);
         match visitor.owner.get_or_init(find).await {
             Some(uid) => self.admit_account(*uid),
-            None => Err(text(
+            None => Err(refusal(
                 StatusCode::FORBIDDEN,
                 "The administration cannot find out which account this connection belongs to.",
             )),

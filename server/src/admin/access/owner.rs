@@ -4,6 +4,9 @@
 //! the client is the one whose local address is our peer. A socket that no process holds any more is listed with account
 //! 0, which is root's, and with inode 0 (`sock_i_uid` and `sock_i_ino` in Linux). So an entry counts only while it is
 //! established and has an inode, and only if a second look finds the same.
+//!
+//! The server itself is no administrator: a user with a session on this machine may have it connect to any of its own ports
+//! and send the bytes of a file there.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _};
@@ -27,15 +30,29 @@ struct Owner {
     inode: u64,
 }
 
-/// The account of the socket at `peer` that is connected to `local`. `None` if there is none on this machine.
+/// The account of the socket at `peer` that is connected to `local`. `None` if there is none on this machine, or if it is a
+/// socket of this process.
 pub(super) async fn find(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
     let _permit = LOOKS.acquire().await.ok()?;
     let look = move || {
         let first = look(peer, local)?;
+        if is_held_here(first.inode) {
+            return None;
+        }
         let second = look(peer, local)?;
         (first == second).then_some(first.uid)
     };
     tokio::task::spawn_blocking(look).await.ok()?
+}
+
+/// Whether this process has the socket open; also if that cannot be found out.
+fn is_held_here(inode: u64) -> bool {
+    let socket = format!("socket:[{inode}]");
+    let Ok(descriptors) = std::fs::read_dir("/proc/self/fd") else {
+        return true;
+    };
+    let mut targets = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    targets.any(|target| target.as_os_str() == socket.as_str())
 }
 
 fn look(peer: SocketAddr, local: SocketAddr) -> Option<Owner> {
@@ -146,10 +163,17 @@ mod tests {
             let local = listener.local_addr().expect("bound");
             let client = TcpStream::connect(local).expect("connected");
             let peer = client.local_addr().expect("connected");
-            assert_eq!(find(peer, local).await, Some(ours));
+            let found = look(peer, local).expect("a connection");
+            assert_eq!(found.uid, ours);
+            assert!(is_held_here(found.inode) && !is_held_here(found.inode + 1_000_000));
+            assert_eq!(
+                find(peer, local).await,
+                None,
+                "this process is no administrator"
+            );
             let (accepted, _) = listener.accept().expect("accepted");
             drop(client);
-            assert_eq!(find(peer, local).await, None, "the client has closed it");
+            assert_eq!(look(peer, local), None, "the client has closed it");
             drop(accepted);
         }
     }

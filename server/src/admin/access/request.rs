@@ -9,22 +9,30 @@ use std::net::{IpAddr, Ipv6Addr};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN};
 
-use crate::http::{Answer, text};
+use crate::http::{Answer, refusal};
 
 /// Where a browser says that a request comes from (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Refuses requests for other names.
-pub(in crate::admin) fn check_host(headers: &HeaderMap, names: &[String]) -> Result<(), Answer> {
+pub(in crate::admin) fn check_host(
+    headers: &HeaderMap,
+    names: &[String],
+) -> Result<(), Box<Answer>> {
     let mut hosts = headers.get_all(HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
         (Some(host), None) => host.to_str().unwrap_or_default(),
-        _ => return Err(text(StatusCode::BAD_REQUEST, "A request needs one Host.")),
+        _ => {
+            return Err(refusal(
+                StatusCode::BAD_REQUEST,
+                "A request needs one Host.",
+            ));
+        }
     };
     if is_ours(host, names) {
         return Ok(());
     }
-    Err(text(
+    Err(refusal(
         StatusCode::MISDIRECTED_REQUEST,
         "The administration is not for this host name: use an address, localhost, the host's name, or a name of admin-names.",
     ))
@@ -53,9 +61,9 @@ fn is_number(text: &str) -> bool {
 }
 
 /// Refuses requests that a page of another site has caused.
-pub(in crate::admin) fn check_origin(headers: &HeaderMap) -> Result<(), Answer> {
+pub(in crate::admin) fn check_origin(headers: &HeaderMap) -> Result<(), Box<Answer>> {
     let refused = || {
-        text(
+        refusal(
             StatusCode::FORBIDDEN,
             "This request comes from another site.",
         )
@@ -79,7 +87,7 @@ pub(in crate::admin) fn check_origin(headers: &HeaderMap) -> Result<(), Answer> 
 }
 
 /// Refuses actions that are not JSON, which pages of other sites cannot send without asking.
-pub(in crate::admin) fn check_post(headers: &HeaderMap) -> Result<(), Answer> {
+pub(in crate::admin) fn check_post(headers: &HeaderMap) -> Result<(), Box<Answer>> {
     let kind = headers
         .get(CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok());
@@ -87,7 +95,7 @@ pub(in crate::admin) fn check_post(headers: &HeaderMap) -> Result<(), Answer> {
     if kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")) {
         return Ok(());
     }
-    Err(text(
+    Err(refusal(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "An action needs Content-Type: application/json.",
     ))

@@ -11,3 +11,18 @@ pub(super) const SCRIPT: &str = include_str!("page.js");
 
 /// The form for the secret of administrators.
 pub(super) const LOGIN: &str = include_str!("login.html");
+
+/// The modules that the script imports.
+const MODULES: [(&str, &str); 5] = [
+    ("/dom.js", include_str!("dom.js")),
+    ("/format.js", include_str!("format.js")),
+    ("/plot.js", include_str!("plot.js")),
+    ("/sections.js", include_str!("sections.js")),
+    ("/table.js", include_str!("table.js")),
+];
+
+/// The module of the script with this path.
+pub(super) fn module(path: &str) -> Option<&'static str> {
+    let found = MODULES.iter().find(|(name, _)| *name == path);
+    found.map(|(_, content)| *content)
+}

@@ -7,6 +7,7 @@ use gridhaul_transfer::AttachError;
 
 use super::admission::Admitted;
 use super::refusal::Refusal;
+use crate::config::Member;
 use crate::session::context::Context;
 use crate::session::security::ControlSecurity;
 use crate::session::user::{Membership, User, home_directory};
@@ -35,6 +36,15 @@ pub(super) async fn attach(
     let (name, read_only) = (account.name.clone(), account.read_only);
     let local = account.account.clone();
     let source = account.source.clone();
+    let groups = context.shared.group_limits.of(
+        context.config(),
+        &Member {
+            identity: initiator.map(|initiator| &*initiator.identity),
+            attributes: &attributes,
+            user: &name,
+            peer: context.peer,
+        },
+    );
     let uploads = context.config().upload_name(&account.root);
     let node = Arc::clone(&context.shared.node);
     let threads = &context.shared.threads;
@@ -45,6 +55,11 @@ pub(super) async fn attach(
         .ok_or("The server failed.")?
         .map_err(|error| refused(&error))?;
     let home = home.unwrap_or_else(|| home_directory(&node.home()));
+    let delegated = initiator.and_then(|initiator| initiator.delegated.as_ref().ok()?.as_ref());
+    let delegated = delegated.map(|credential| {
+        let inventory = &context.shared.inventory;
+        inventory.delegated(credential.expires())
+    });
     let user = User {
         name,
         is_anonymous,
@@ -55,7 +70,9 @@ pub(super) async fn attach(
         node,
         directory: home.clone(),
         home,
+        groups,
         uploads,
+        _delegated: delegated,
     };
     context.publish(&Event::LoggedIn {
         session: context.id,

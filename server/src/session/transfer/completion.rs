@@ -4,6 +4,7 @@ use gridhaul_protocol::reply::Reply;
 use gridhaul_storage::{ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{ChecksumRequest, Outcome};
 
+use super::cause;
 use super::order::Order;
 use super::running::Running;
 use crate::session::call::Call;
@@ -11,9 +12,13 @@ use crate::session::end::End;
 use crate::session::failure::Failure;
 use crate::session::query::compute_checksum;
 use crate::session::replies;
+use crate::telemetry::FailureCause;
 
-/// The last reply, and the error of a transfer that failed, for the log.
-pub(super) type Conclusion = (Reply, Option<Failure>);
+/// The last reply, and why a transfer failed, for the log and the metrics.
+pub(super) type Conclusion = (Reply, Option<Failed>);
+
+/// A failure, and the side at fault.
+pub(super) type Failed = (Failure, FailureCause);
 
 /// Sends the last markers, and checks what was stored.
 pub(super) async fn conclude(
@@ -36,6 +41,7 @@ pub(super) async fn conclude(
                 text: error.to_string(),
                 is_fault: replies::is_transfer_fault(error),
             };
+            let failure = (failure, cause::of_transfer(error));
             Ok((reply, Some(failure)))
         }
         None => {
@@ -46,7 +52,7 @@ pub(super) async fn conclude(
             };
             Ok((
                 Reply::new(451, format!("Command failed. : {error}.")),
-                Some(failure),
+                Some((failure, FailureCause::Server)),
             ))
         }
     }
@@ -76,6 +82,7 @@ async fn accept(
                     text: error.to_owned(),
                     is_fault: false,
                 };
+                let failure = (failure, FailureCause::Peer);
                 return Ok((reply, Some(failure)));
             }
             Err(error) => return Ok(failed(&error)),
@@ -108,7 +115,8 @@ async fn compute_whole(
 }
 
 fn failed(error: &StorageError) -> Conclusion {
-    (replies::storage_error(error), Some(error.into()))
+    let failure = (error.into(), cause::of_storage(error));
+    (replies::storage_error(error), Some(failure))
 }
 
 fn complete() -> Conclusion {

@@ -9,6 +9,7 @@
 //!        └─ motion    what a command moves
 //! ```
 
+mod cause;
 mod completion;
 mod motion;
 mod order;

@@ -9,6 +9,7 @@ use gridhaul_transfer::{Placement, Plan, Task, UploadName};
 use jiff::Timestamp;
 
 use super::motion::Motion;
+use crate::group_limits;
 use crate::session::call::Call;
 use crate::session::listing::{Style, line_source};
 use crate::status::TransferDirection;
@@ -82,6 +83,7 @@ impl Order {
                 handling.checksums.push(*algorithm);
             }
         }
+        handling.bandwidth = group_limits::bandwidth(&call.user.groups);
         if matches!(task, Task::ReceiveFile { .. }) {
             handling.upload = call.user.uploads;
             if handling.upload == UploadName::Temporary {

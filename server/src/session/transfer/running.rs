@@ -195,7 +195,8 @@ impl Running {
             Due::Performance => send_performance(call, &self.handle.progress().stripes),
             Due::Restart => self.send_restart(call),
             Due::Stall => {
-                if self.timers.is_stalled(self.bytes()) && !self.handle.is_settling() {
+                let waited = self.handle.waited();
+                if self.timers.is_stalled(self.bytes(), waited) && !self.handle.is_settling() {
                     self.handle.cancel(CancelReason::Stalled);
                 }
             }

@@ -48,6 +48,7 @@ struct Stall {
     least_bytes: u64,
     next: Instant,
     bytes: u64,
+    waited: Duration,
 }
 
 impl Timers {
@@ -80,6 +81,7 @@ impl Timers {
                 least_bytes: stall.1,
                 next: now,
                 bytes: 0,
+                waited: Duration::ZERO,
             },
             started: false,
         }
@@ -119,11 +121,19 @@ impl Timers {
         due
     }
 
-    /// Whether too few bytes have moved since the last call, or since the start.
-    pub(super) fn is_stalled(&mut self, bytes: u64) -> bool {
-        let moved = bytes.saturating_sub(self.stall.bytes);
-        self.stall.bytes = bytes;
-        moved < self.stall.least_bytes
+    /// Whether too few bytes have moved since the last call, or since the start. `waited` is how long the transfer has waited
+    /// for bandwidth; this time does not count, and extends the period.
+    pub(super) fn is_stalled(&mut self, bytes: u64, waited: Duration) -> bool {
+        let stall = &mut self.stall;
+        let moved = bytes.saturating_sub(stall.bytes);
+        let lately = waited.saturating_sub(stall.waited);
+        stall.waited = waited;
+        if moved < stall.least_bytes && !lately.is_zero() {
+            stall.next = Instant::now() + lately.min(stall.timeout);
+            return false;
+        }
+        stall.bytes = bytes;
+        moved < stall.least_bytes
     }
 
     fn next(&self) -> Option<(Instant, Due)> {
@@ -213,8 +223,22 @@ mod tests {
         let mut timers = Timers::new(&settings(TransferMode::Stream), true, STALL);
         timers.start();
         assert_eq!(seconds_until(&mut timers, Due::Stall).await, 60);
-        assert!(!timers.is_stalled(1000));
+        assert!(!timers.is_stalled(1000, Duration::ZERO));
         assert_eq!(seconds_until(&mut timers, Due::Stall).await, 60);
-        assert!(timers.is_stalled(1999));
+        assert!(timers.is_stalled(1999, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_for_bandwidth_is_no_stall() {
+        let mut timers = Timers::new(&settings(TransferMode::Stream), true, STALL);
+        timers.start();
+        let mut waited = Duration::from_secs(45);
+        assert_eq!(seconds_until(&mut timers, Due::Stall).await, 60);
+        assert!(!timers.is_stalled(0, waited));
+        assert_eq!(seconds_until(&mut timers, Due::Stall).await, 45);
+        waited += Duration::from_secs(45);
+        assert!(!timers.is_stalled(500, waited));
+        assert_eq!(seconds_until(&mut timers, Due::Stall).await, 45);
+        assert!(timers.is_stalled(999, waited), "it does not wait any more");
     }
 }

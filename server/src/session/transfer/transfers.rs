@@ -10,12 +10,14 @@ use gridhaul_shares::{Allocation, Grant};
 use gridhaul_stack::{Details, Movement};
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{LOOK_AHEAD_FILES, Outcome, SequenceError, TransferError};
+use tokio::time::Instant;
 
-use super::completion::conclude;
+use super::completion::{Failed, conclude};
 use super::motion::{Motion, upcoming};
 use super::order::Order;
 use super::running::Running;
 use super::timers::NOTICE_AFTER;
+use crate::group_limits::{self, Entered, Place};
 use crate::live::{NewTransfer, TransferEntry};
 use crate::session::call::Call;
 use crate::session::data::DataPort;
@@ -24,7 +26,7 @@ use crate::session::failure::Failure;
 use crate::session::replies;
 use crate::shutdown::Phase;
 use crate::status::Activity;
-use crate::telemetry;
+use crate::telemetry::{self, FailureCause};
 use crate::transfer_verb::TransferVerb;
 
 /// A command that moves data, or concerns transfers.
@@ -127,7 +129,6 @@ impl Transfers {
 
     /// Adds the transfer to the table for administrators.
     fn register(&self, call: &Call<'_>, data_port: &DataPort, order: &Order) -> TransferEntry {
-        let live = &call.context.live;
         let order = NewTransfer {
             verb: order.verb,
             direction: order.direction(),
@@ -135,7 +136,7 @@ impl Transfers {
             stack: data_port.stack(call.context).to_string(),
             task_id: self.task_id.clone(),
         };
-        live.table().transfer(live.part(), order)
+        call.context.live.transfer(order)
     }
 
     async fn transfer(
@@ -163,7 +164,8 @@ impl Transfers {
             Ok((reply, failure)) => (reply.code(), failure.clone()),
             Err(end) => {
                 let (text, is_fault) = (end.to_string(), false);
-                (426, Some(Failure { text, is_fault }))
+                let failure = Failure { text, is_fault };
+                (426, Some((failure, FailureCause::Client)))
             }
         };
         self.publish(call, order, &running, outcome, logged);
@@ -178,7 +180,7 @@ impl Transfers {
         order: &Order,
         running: &Running,
         outcome: Option<&Outcome>,
-        (code, failure): (u16, Option<Failure>),
+        (code, failure): (u16, Option<Failed>),
     ) {
         self.is_recorded = true;
         let (session, client) = (call.context.id, call.user.client(call.context.peer));
@@ -212,8 +214,11 @@ impl Transfers {
                 details: outcome.map_or(&[], |outcome| outcome.details.as_slice()),
                 checksums: outcome.map_or(&[], |outcome| outcome.checksums.as_slice()),
                 code,
-                error: failure.as_ref().map(|failure| &*failure.text),
-                is_fault: failure.as_ref().is_some_and(|failure| failure.is_fault),
+                error: failure.as_ref().map(|(failure, _)| &*failure.text),
+                is_fault: failure
+                    .as_ref()
+                    .is_some_and(|(failure, _)| failure.is_fault),
+                cause: failure.as_ref().map(|(_, cause)| *cause),
                 task_id: self.task_id.as_deref(),
             }));
     }
@@ -269,21 +274,87 @@ fn begin(call: &mut Call<'_>, motion: &Motion) -> Result<Terms, Reply> {
     Ok(terms)
 }
 
+/// The right to run a transfer: of the user's groups, and of the server.
+struct Admission {
+    _places: Vec<Place>,
+    _grant: Grant,
+}
+
 /// Waits until few enough transfers run. `None` if the client sends `ABOR` before, or an administrator ends the transfer.
-async fn enter(call: &mut Call<'_>, entry: &TransferEntry) -> Result<Option<Grant>, End> {
-    let mut permit = match call.context.shared.transfers.enter(&call.user.source) {
-        Allocation::Granted(permit) => return Ok(Some(permit)),
-        Allocation::Queued(waiting) => waiting,
+async fn enter(call: &mut Call<'_>, entry: &TransferEntry) -> Result<Option<Admission>, End> {
+    let mut notice = Notice::default();
+    let mut places = Vec::new();
+    // A transfer that waits for its group holds no place of the server.
+    for group in call.user.groups.clone() {
+        let place = match group.places.enter() {
+            Entered::Now(place) => Some(place),
+            Entered::Later(waiting) => match wait((&mut *call, entry), waiting, &mut notice).await?
+            {
+                Some(place) => place,
+                None => return Ok(None),
+            },
+        };
+        places.extend(place);
+    }
+    let grant = match call.context.shared.transfers.enter(&call.user.source) {
+        Allocation::Granted(grant) => grant,
+        Allocation::Queued(waiting) => match wait((&mut *call, entry), waiting, &mut notice).await?
+        {
+            Some(grant) => grant,
+            None => return Ok(None),
+        },
     };
-    let notice = tokio::time::sleep(NOTICE_AFTER);
-    tokio::pin!(notice);
-    let mut noticed = false;
+    Ok(Some(Admission {
+        _places: places,
+        _grant: grant,
+    }))
+}
+
+/// The notice to a client whose transfer is queued for long, once.
+struct Notice {
+    due: Instant,
+    sent: bool,
+}
+
+impl Default for Notice {
+    fn default() -> Self {
+        Self {
+            due: Instant::now() + NOTICE_AFTER,
+            sent: false,
+        }
+    }
+}
+
+/// A place in a queue.
+trait Queued: Future + Unpin {
+    /// The number of transfers before it.
+    fn ahead(&self) -> usize;
+}
+
+impl Queued for gridhaul_shares::Waiting {
+    fn ahead(&self) -> usize {
+        Self::ahead(self)
+    }
+}
+
+impl Queued for group_limits::Waiting {
+    fn ahead(&self) -> usize {
+        Self::ahead(self)
+    }
+}
+
+/// Waits in a queue. `None` as for [`enter`].
+async fn wait<Q: Queued>(
+    (call, entry): (&mut Call<'_>, &TransferEntry),
+    mut queued: Q,
+    notice: &mut Notice,
+) -> Result<Option<Q::Output>, End> {
     loop {
         tokio::select! {
-            permit = &mut permit => return Ok(Some(permit)),
-            () = &mut notice, if !noticed => {
-                noticed = true;
-                call.send(&replies::queued(permit.ahead()));
+            granted = &mut queued => return Ok(Some(granted)),
+            () = tokio::time::sleep_until(notice.due), if !notice.sent => {
+                notice.sent = true;
+                call.send(&replies::queued(queued.ahead()));
                 call.control.flush().await?;
             }
             received = call.control.receive(), if call.control.has_room() => {

@@ -3,17 +3,19 @@
 use std::borrow::Cow;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
 use gridhaul_stack::{Detail, DetailValue};
 use gridhaul_storage::{ChecksumAlgorithm, ChecksumSource, FoundChecksum};
 
-use crate::telemetry::event::{Event, Transfer, source_name};
+use super::organizations::Organizations;
+use crate::telemetry::event::{Event, FailureCause, Transfer, source_name};
 use crate::transfer_verb::TransferVerb;
 
 /// Names and values of `N` labels.
@@ -45,6 +47,13 @@ pub(super) struct Counters {
     checksums: Family<Labels<2>, Counter>,
     checksum_bytes: Family<Labels<1>, Counter>,
     checksum_seconds: Family<Labels<1>, Seconds>,
+    transfer_failures: Family<Labels<1>, Counter>,
+    organizations: Organizations,
+    ports_exhausted: Counter,
+    reloads: Family<Labels<1>, Counter>,
+    last_reload_successful: Gauge,
+    last_successful_reload: Gauge,
+    transfer_lines_lost: Counter,
 }
 
 /// The bounds of the histogram of durations: from a small file on a local network to a copy overnight.
@@ -144,7 +153,70 @@ impl Counters {
                 "gridhaul_checksum_seconds_total",
                 "Time to read and compute checksums, without the time in the queue",
             ),
+            transfer_failures: registered(
+                registry,
+                "gridhaul_transfer_failures_total",
+                "Transfers that failed, by the side that made them fail",
+            ),
+            organizations: organizations(registry),
+            ports_exhausted: registered(
+                registry,
+                "gridhaul_data_ports_exhausted_total",
+                "Data ports that could not be opened because no port was free",
+            ),
+            reloads: registered(
+                registry,
+                "gridhaul_reloads_total",
+                "Reloads of the configuration",
+            ),
+            last_reload_successful: registered(
+                registry,
+                "gridhaul_last_reload_successful",
+                "Whether the last reload succeeded; 1 at the start",
+            ),
+            last_successful_reload: registered(
+                registry,
+                "gridhaul_last_successful_reload_timestamp_seconds",
+                "When the configuration was read successfully the last time, in seconds since 1970",
+            ),
+            transfer_lines_lost: registered(
+                registry,
+                "gridhaul_transfer_log_failures_total",
+                "Transfers that could not be recorded in the transfer log",
+            ),
         }
+        .begun(SystemTime::now())
+    }
+
+    /// Begins the time series whose labels are known, so that a scraper sees the increase to the first event. The start has
+    /// read the configuration.
+    fn begun(self, now: SystemTime) -> Self {
+        for cause in FailureCause::ALL {
+            add_to(&self.transfer_failures, [("cause", cause.name())], 0);
+        }
+        for result in [SUCCESS, FAILURE] {
+            add_to(&self.reloads, [("result", result)], 0);
+        }
+        self.note_reload(true, now);
+        self
+    }
+
+    /// Adds a reload.
+    pub(super) fn add_reload(&self, is_good: bool, now: SystemTime) {
+        let result = if is_good { SUCCESS } else { FAILURE };
+        add_to(&self.reloads, [("result", result)], 1);
+        self.note_reload(is_good, now);
+    }
+
+    fn note_reload(&self, is_good: bool, now: SystemTime) {
+        self.last_reload_successful.set(i64::from(is_good));
+        if is_good {
+            self.last_successful_reload.set(seconds_since_1970(now));
+        }
+    }
+
+    pub(super) fn add_lost_transfer_line(&self) {
+        self.transfer_lines_lost.inc();
     }
 
     /// Adds an event.
@@ -166,6 +238,9 @@ impl Counters {
             Event::LoginFailed { .. } => self.add_logins(FAILURE, 1),
             Event::ProtectionBroken { .. } => {
                 self.commands_refused.inc();
+            }
+            Event::PortsExhausted { .. } => {
+                self.ports_exhausted.inc();
             }
             Event::TransferFinished(transfer) => self.add_transfer(transfer),
             Event::ChecksumFound {
@@ -200,7 +275,13 @@ impl Counters {
         };
         let labels = [("verb", transfer.verb.name()), ("result", result)];
         add_to(&self.transfers, labels, 1);
-        let direction = [("direction", direction(transfer.verb))];
+        if let Some(cause) = transfer.cause {
+            add_to(&self.transfer_failures, [("cause", cause.name())], 1);
+        }
+        let direction = direction(transfer.verb);
+        self.organizations
+            .add(transfer.client.vo, direction, transfer.bytes);
+        let direction = [("direction", direction)];
         self.transfer_bytes
             .get_or_create(&direction)
             .inc_by(transfer.bytes);
@@ -267,6 +348,20 @@ impl Counters {
     }
 }
 
+fn organizations(registry: &mut Registry) -> Organizations {
+    let organizations = Organizations::default();
+    let bytes = organizations.bytes.clone();
+    let help = "Bytes of transfers by virtual organization: the first 50, others, and none";
+    register(registry, "gridhaul_vo_transfer_bytes_total", help, bytes);
+    organizations
+}
+
+/// Whole seconds, as gauges have them; 0 before 1970.
+pub(super) fn seconds_since_1970(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    i64::try_from(since.unwrap_or_default().as_secs()).unwrap_or(i64::MAX)
+}
+
 /// A new metric of `registry`.
 fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
     register(registry, name, help, M::default())
@@ -304,8 +399,6 @@ fn known_mechanism(mechanism: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use prometheus_client::encoding::prometheus_text::encode;
 
     use super::*;
@@ -328,6 +421,7 @@ mod tests {
         }
         for line in [
             "gridhaul_transfer_bytes_total{direction=\"sent\"} 40\n",
+            "gridhaul_vo_transfer_bytes_total{vo=\"atlas\",direction=\"sent\"} 40\n",
             "gridhaul_transfer_seconds_sum{direction=\"sent\"} 1000000005.05\n",
             "gridhaul_transfer_seconds_count{direction=\"sent\"} 4\n",
         ] {
@@ -341,7 +435,10 @@ mod tests {
         Transfer {
             session: 1,
             user: "alice",
-            client: Client::LOCAL,
+            client: Client {
+                vo: Some("atlas"),
+                ..Client::LOCAL
+            },
             verb: TransferVerb::Retr,
             path: "/file",
             started,
@@ -360,7 +457,27 @@ mod tests {
             code: 226,
             error: None,
             is_fault: false,
+            cause: None,
             task_id: None,
+        }
+    }
+
+    #[test]
+    fn a_failed_reload_keeps_the_time_of_the_last_good_one() {
+        let mut registry = Registry::default();
+        let counters = Counters::register(&mut registry);
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        counters.add_reload(true, at(1000));
+        counters.add_reload(false, at(2000));
+        let mut text = String::new();
+        encode(&mut text, &registry).expect("a String takes all");
+        for line in [
+            "gridhaul_reloads_total{result=\"success\"} 1\n",
+            "gridhaul_reloads_total{result=\"failure\"} 1\n",
+            "gridhaul_last_reload_successful 0\n",
+            "gridhaul_last_successful_reload_timestamp_seconds 1000\n",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
         }
     }
 

@@ -5,7 +5,11 @@
 
 mod counters;
 mod front;
+mod organizations;
 mod present;
+mod process;
+
+use std::time::SystemTime;
 
 use prometheus_client::encoding::prometheus_text::encode;
 use prometheus_client::registry::Registry;
@@ -13,7 +17,7 @@ use prometheus_client::registry::Registry;
 use counters::Counters;
 use front::FrontShare;
 
-pub(crate) use present::Snapshot;
+pub(crate) use present::{ExpirySummary, Snapshot};
 
 use super::event::Event;
 use super::front_counts::FrontCounts;
@@ -70,6 +74,20 @@ impl Metrics {
         }
     }
 
+    /// Counts a reload. Only the serving process does.
+    pub(crate) fn count_reload(&self, is_good: bool) {
+        if let Self::Serving(serving) = self {
+            serving.counters.add_reload(is_good, SystemTime::now());
+        }
+    }
+
+    /// Counts a transfer without a line in the transfer log.
+    pub(super) fn count_lost_transfer_line(&self) {
+        if let Self::Serving(serving) = self {
+            serving.counters.add_lost_transfer_line();
+        }
+    }
+
     /// The page for a scraper: the counters, and the values of `now`. The front process has none.
     pub(crate) fn page(&self, now: &Snapshot) -> String {
         let mut text = String::new();
@@ -87,10 +105,14 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use gridhaul_accounts::BrokerCounts;
     use gridhaul_shares::Load;
     use gridhaul_transfer::{NodeLoad, WorkerLoad};
 
     use super::*;
+    use crate::machine::ProcessFacts;
     use crate::version::VERSION_NUMBER;
 
     #[test]
@@ -119,6 +141,23 @@ mod tests {
             file_threads: load,
             drivers: Vec::new(),
             brokers: 4,
+            broker_counts: BrokerCounts {
+                started: 6,
+                not_started: 1,
+                died: 2,
+            },
+            expiries: vec![ExpirySummary {
+                kind: "host",
+                soonest: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000)),
+                ok: 2,
+                soon: 0,
+                expired: 0,
+            }],
+            log_lines_lost: 3,
+            process: ProcessFacts {
+                open_descriptors: Some(17),
+                ..ProcessFacts::default()
+            },
         });
         let version = format!("gridhaul_build_info{{version=\"{VERSION_NUMBER}\"}} 1\n");
         for lines in [
@@ -133,6 +172,12 @@ mod tests {
             "gridhaul_movers_busy{direction=\"send\"} 2\n",
             "gridhaul_movers_awaited{direction=\"receive\"} 3\n",
             "gridhaul_brokers 4\n",
+            "gridhaul_brokers_started_total 6\n",
+            "gridhaul_broker_failures_total{failure=\"died\"} 2\n",
+            "gridhaul_certificate_expiry_timestamp_seconds{kind=\"host\"} 2000000000\n",
+            "gridhaul_certificates{kind=\"host\",state=\"ok\"} 2\n",
+            "gridhaul_log_lines_lost_total 3\n",
+            "process_open_fds 17\n",
         ] {
             assert!(page.contains(lines), "{lines} in {page}");
         }

@@ -1,5 +1,9 @@
 //! The gauges: values at the moment when a scraper asks.
 
+use std::time::SystemTime;
+
+use gridhaul_accounts::BrokerCounts;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
@@ -9,6 +13,9 @@ use gridhaul_shares::Load;
 use gridhaul_stack::GaugeValues;
 use gridhaul_transfer::NodeLoad;
 
+use super::counters::seconds_since_1970;
+use super::process;
+use crate::machine::ProcessFacts;
 use crate::version::VERSION_NUMBER;
 
 /// The present values of what is not counted by events.
@@ -27,6 +34,27 @@ pub(crate) struct Snapshot {
     pub(crate) drivers: Vec<gridhaul_stack::Gauge>,
     /// Processes that act for local accounts.
     pub(crate) brokers: usize,
+    /// What has happened to those processes since the start.
+    pub(crate) broker_counts: BrokerCounts,
+    /// When certificates and revocation lists end, by kind.
+    pub(crate) expiries: Vec<ExpirySummary>,
+    /// Log lines that could not be written.
+    pub(crate) log_lines_lost: u64,
+    pub(crate) process: ProcessFacts,
+}
+
+/// The certificates or revocation lists of one kind.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ExpirySummary {
+    /// The label.
+    pub(crate) kind: &'static str,
+    /// The soonest end; of authorities and lists, the soonest in the future.
+    pub(crate) soonest: Option<SystemTime>,
+    /// Those that end later.
+    pub(crate) ok: usize,
+    /// Those that should have been renewed by now.
+    pub(crate) soon: usize,
+    pub(crate) expired: usize,
 }
 
 /// The gauges with the values of `now`.
@@ -46,6 +74,9 @@ pub(super) fn registry(now: &Snapshot) -> Registry {
         "Processes that act for local accounts",
         now.brokers,
     );
+    expiries(&mut gauges, &now.expiries);
+    counts(&mut gauges.0, now);
+    process::register(&mut gauges.0, &now.process);
     gauges.0
 }
 
@@ -122,6 +153,59 @@ fn file_threads(gauges: &mut Gauges, load: &Load) {
         "Threads that may work on files",
         load.capacity,
     );
+}
+
+fn expiries(gauges: &mut Gauges, expiries: &[ExpirySummary]) {
+    let ends = expiries
+        .iter()
+        .filter_map(|one| Some((one.kind, seconds_since_1970(one.soonest?))));
+    gauges.by(
+        ("gridhaul_certificate_expiry_timestamp_seconds", "kind"),
+        "The soonest end of a certificate of the host, of an authority, of a revocation list and of a delegated credential, \
+         in seconds since 1970; expired authorities and lists are left out",
+        ends,
+    );
+    let family = Family::<[(&str, &str); 2], Gauge<i64>>::default();
+    for one in expiries {
+        for (state, count) in [("ok", one.ok), ("soon", one.soon), ("expired", one.expired)] {
+            let gauge = family.get_or_create(&[("kind", one.kind), ("state", state)]);
+            gauge.set(gauge_value(count));
+        }
+    }
+    let help =
+        "Certificates and revocation lists by state; soon: they should have been renewed by now";
+    gauges.0.register("gridhaul_certificates", help, family);
+}
+
+/// Counters that other parts of the server keep.
+fn counts(registry: &mut Registry, now: &Snapshot) {
+    let mut counter = |name: &str, help: &str, value| {
+        // The encoder appends the suffix.
+        let name = name.trim_end_matches("_total");
+        registry.register(name, help, ConstCounter::new(value));
+    };
+    counter(
+        "gridhaul_log_lines_lost_total",
+        "Log lines of the serving process that could not be written",
+        now.log_lines_lost,
+    );
+    counter(
+        "gridhaul_brokers_started_total",
+        "Processes that were started to act for local accounts",
+        now.broker_counts.started,
+    );
+    let failures = Family::<[(&str, &str); 1], Counter>::default();
+    for (failure, count) in [
+        ("start", now.broker_counts.not_started),
+        ("died", now.broker_counts.died),
+    ] {
+        failures
+            .get_or_create(&[("failure", failure)])
+            .inc_by(count);
+    }
+    let name = "gridhaul_broker_failures_total".trim_end_matches("_total");
+    let help = "Processes for local accounts that could not be started, or died during a call";
+    registry.register(name, help, failures);
 }
 
 /// The values that drivers report.

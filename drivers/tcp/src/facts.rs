@@ -1,0 +1,102 @@
+//! What the kernel knows about a connection (`TCP_INFO`, tcp(7)): where its time went.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use gridhaul_stack::Detail;
+use rustix::io::Errno;
+
+use crate::socket::{TCP_INFO_BYTES, tcp_info};
+
+/// The state of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionFacts {
+    /// The largest packet that fits the path, as far as the kernel knows, in bytes.
+    pub path_mtu: u32,
+    /// The smoothed round-trip time.
+    pub rtt: Duration,
+    /// Segments that were sent again.
+    pub retransmits: u32,
+    /// The time in which data was on its way. For the rest there was nothing to send.
+    pub busy: Duration,
+    /// The part of it in which the receiver's window was full.
+    pub receiver_limited: Duration,
+    /// The part of it in which the own send buffer was too small.
+    pub buffer_limited: Duration,
+}
+
+/// The state of a connected TCP socket.
+///
+/// # Errors
+///
+/// When it is no TCP socket, or the kernel is older than Linux 4.10.
+pub fn connection_facts(socket: BorrowedFd<'_>) -> Result<ConnectionFacts, Errno> {
+    let (info, length) = tcp_info(socket)?;
+    if length < TCP_INFO_BYTES {
+        return Err(Errno::NOSYS);
+    }
+    Ok(parse(&info))
+}
+
+/// The details of a connection for the log.
+pub(crate) fn details(socket: BorrowedFd<'_>) -> Vec<Detail> {
+    let Ok(facts) = connection_facts(socket) else {
+        return Vec::new();
+    };
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    vec![
+        Detail::setting("rtt-us", micros(facts.rtt)),
+        Detail::count("retransmits", facts.retransmits.into()),
+        Detail::count("busy-us", micros(facts.busy)),
+        Detail::count("receiver-limited-us", micros(facts.receiver_limited)),
+        Detail::count("buffer-limited-us", micros(facts.buffer_limited)),
+    ]
+}
+
+/// The fields of `struct tcp_info` in linux/tcp.h, which only grows at its end.
+fn parse(info: &[u8; TCP_INFO_BYTES]) -> ConnectionFacts {
+    let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|index| info[at + index]));
+    let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|index| info[at + index]));
+    ConnectionFacts {
+        path_mtu: word(60),
+        rtt: Duration::from_micros(word(68).into()),
+        retransmits: word(100),
+        busy: Duration::from_micros(long(168)),
+        receiver_limited: Duration::from_micros(long(176)),
+        buffer_limited: Duration::from_micros(long(184)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    #[test]
+    fn a_receiver_that_does_not_read_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let address = listener.local_addr().expect("bound");
+        let mut sender = TcpStream::connect(address).expect("connected");
+        let (mut receiver, _) = listener.accept().expect("accepted");
+        let before = connection_facts(sender.as_fd()).expect("facts");
+        assert!(before.path_mtu >= 1280, "{before:?}");
+        assert_eq!(before.retransmits, 0);
+        let content = vec![1; 64 << 20];
+        let sending = std::thread::spawn(move || {
+            sender.write_all(&content).expect("sent");
+            connection_facts(sender.as_fd()).expect("facts")
+        });
+        // The window fills while nothing is read.
+        std::thread::sleep(Duration::from_millis(300));
+        let mut all = vec![0; 64 << 20];
+        receiver.read_exact(&mut all).expect("received");
+        let after = sending.join().expect("no panic");
+        assert!(after.busy >= Duration::from_millis(200), "{after:?}");
+        let limited = after.receiver_limited + after.buffer_limited;
+        assert!(limited >= Duration::from_millis(100), "{after:?}");
+        assert!(limited <= after.busy, "{after:?}");
+    }
+}

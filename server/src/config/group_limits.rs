@@ -1,0 +1,257 @@
+//! `[[limit]]`: limits that the transfers of a group of users share.
+
+use std::net::IpAddr;
+
+use gridhaul_security::gridmap::{Subject, SubjectPattern};
+use gridhaul_security::voms::Fqan;
+use serde::Deserialize;
+
+use super::authorization::{Pattern, identity};
+use super::error::ConfigError;
+use super::shown::Shown;
+use super::values::{Bytes, ExemptBlock};
+
+/// A group of sessions, and what its transfers may use together.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "Table")]
+pub struct GroupLimit {
+    /// The name, by which a reload recognizes the limit.
+    pub name: String,
+    identity: Option<SubjectPattern>,
+    vo: Option<Pattern>,
+    fqan: Option<Pattern>,
+    user: Option<Pattern>,
+    network: Vec<ExemptBlock>,
+    /// Bytes per second, in both directions together.
+    pub bandwidth: Option<u64>,
+    /// Transfers at a time.
+    pub transfers: Option<usize>,
+}
+
+/// A session after login, as limits see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Member<'a> {
+    /// The effective identity, if the client proved one.
+    pub identity: Option<&'a str>,
+    /// The verified VOMS attributes.
+    pub attributes: &'a [Fqan],
+    /// The local account, or the name that the user logged in with.
+    pub user: &'a str,
+    /// The host of the control connection.
+    pub peer: IpAddr,
+}
+
+/// The table in the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Table {
+    name: String,
+    #[serde(default, deserialize_with = "identity")]
+    identity: Option<SubjectPattern>,
+    vo: Option<Pattern>,
+    fqan: Option<Pattern>,
+    user: Option<Pattern>,
+    #[serde(default)]
+    network: Vec<ExemptBlock>,
+    bandwidth: Option<Bytes>,
+    max_transfers: Option<usize>,
+}
+
+/// An invalid table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum LimitError {
+    #[error("a limit's name must have 1 to 64 characters, without control characters")]
+    Name,
+    #[error("a limit needs bandwidth = BYTES, max-transfers = COUNT, or both")]
+    Nothing,
+    #[error("a limit's bandwidth must be at least 16K bytes per second")]
+    Bandwidth,
+    #[error("a limit's max-transfers must be at least 1")]
+    Transfers,
+}
+
+/// The lowest limit of bandwidth: less than a piece per second would look like a transfer that hangs.
+const LEAST_BANDWIDTH: u64 = 16 * 1024;
+
+impl GroupLimit {
+    /// Whether a session belongs to the group: all conditions match. `vo` and `fqan` must match the same attribute.
+    pub fn is_about(&self, member: &Member<'_>) -> bool {
+        let named = self.identity.as_ref().is_none_or(|pattern| {
+            let identity = member.identity.map(Subject::new);
+            identity.is_some_and(|identity| pattern.matches(&identity))
+        });
+        let user = matches(self.user.as_ref(), member.user);
+        let network = self.network.is_empty() || {
+            let mut blocks = self.network.iter();
+            blocks.any(|ExemptBlock(block)| block.contains(member.peer))
+        };
+        let attribute = self.vo.is_none() && self.fqan.is_none() || {
+            let mut attributes = member.attributes.iter().map(Fqan::as_str);
+            attributes.any(|fqan| {
+                matches(self.fqan.as_ref(), fqan) && matches(self.vo.as_ref(), vo_of(fqan))
+            })
+        };
+        named && user && network && attribute
+    }
+}
+
+/// The first group of an attribute, which is the name of the virtual organization: `atlas` of `/atlas/Role=production`.
+fn vo_of(fqan: &str) -> &str {
+    fqan.trim_start_matches('/').split('/').next().unwrap_or("")
+}
+
+/// The name, the conditions and the limits.
+impl Shown for GroupLimit {
+    fn shown(&self) -> String {
+        let identity = self.identity.as_ref().map(ToString::to_string);
+        let pattern = |pattern: &Option<Pattern>| pattern.as_ref().map(ToString::to_string);
+        let number = |count: Option<usize>| count.map(|count| count.to_string());
+        let network = (!self.network.is_empty()).then(|| self.network.shown());
+        let parts = [
+            ("identity", identity),
+            ("vo", pattern(&self.vo)),
+            ("fqan", pattern(&self.fqan)),
+            ("user", pattern(&self.user)),
+            ("network", network),
+            ("bandwidth", self.bandwidth.map(|bytes| bytes.to_string())),
+            ("max-transfers", number(self.transfers)),
+        ];
+        let parts = parts.into_iter();
+        let parts = parts.filter_map(|(name, value)| Some(format!(" {name}={}", value?)));
+        format!("{}:{}", self.name, parts.collect::<String>())
+    }
+}
+
+/// A missing condition matches.
+fn matches(pattern: Option<&Pattern>, text: &str) -> bool {
+    pattern.is_none_or(|pattern| pattern.matches(text))
+}
+
+/// The limits of a configuration, whose names must differ.
+pub(super) fn resolve(
+    errors: &mut Vec<ConfigError>,
+    limits: Option<Vec<GroupLimit>>,
+) -> Vec<GroupLimit> {
+    let limits = limits.unwrap_or_default();
+    for (index, limit) in limits.iter().enumerate() {
+        if limits[..index].iter().any(|other| other.name == limit.name) {
+            errors.push(ConfigError::LimitTwice(limit.name.clone()));
+        }
+    }
+    limits
+}
+
+impl TryFrom<Table> for GroupLimit {
+    type Error = LimitError;
+
+    fn try_from(table: Table) -> Result<Self, LimitError> {
+        let length = table.name.chars().count();
+        if !(1..=64).contains(&length) || table.name.chars().any(char::is_control) {
+            return Err(LimitError::Name);
+        }
+        if table.bandwidth.is_none() && table.max_transfers.is_none() {
+            return Err(LimitError::Nothing);
+        }
+        let bandwidth = table.bandwidth.map(|Bytes(bytes)| bytes);
+        if bandwidth.is_some_and(|bytes| bytes < LEAST_BANDWIDTH) {
+            return Err(LimitError::Bandwidth);
+        }
+        if table.max_transfers == Some(0) {
+            return Err(LimitError::Transfers);
+        }
+        Ok(Self {
+            name: table.name,
+            identity: table.identity,
+            vo: table.vo,
+            fqan: table.fqan,
+            user: table.user,
+            network: table.network,
+            bandwidth,
+            transfers: table.max_transfers,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(text: &str) -> GroupLimit {
+        toml::from_str(&format!("name = 'x'\nmax-transfers = 1\n{text}")).expect(text)
+    }
+
+    #[test]
+    fn all_conditions_must_match() {
+        let attributes = ["/atlas", "/atlas/Role=production", "/cms/higgs"];
+        let attributes = attributes.map(|fqan| Fqan::new(fqan).expect("an attribute"));
+        let member = Member {
+            identity: Some("/DC=org/CN=Ann"),
+            attributes: &attributes,
+            user: "atlas01",
+            peer: "192.0.2.7".parse().expect("an address"),
+        };
+        for (text, expected) in [
+            ("", true),
+            ("vo = 'atlas'", true),
+            ("vo = 'atl'", false),
+            ("vo = 'a*'", true),
+            ("fqan = '/atlas/Role=*'", true),
+            ("vo = 'cms'\nfqan = '/atlas/Role=*'", false),
+            ("identity = '/dc=org/*'", true),
+            ("identity = '/DC=com/*'", false),
+            ("user = 'atlas*'", true),
+            ("user = 'cms*'", false),
+            ("network = ['192.0.2.0/24']", true),
+            ("network = ['198.51.100.0/24', '192.0.2.7']", true),
+            ("network = ['198.51.100.0/24']", false),
+            ("vo = 'atlas'\nnetwork = ['198.51.100.0/24']", false),
+        ] {
+            assert_eq!(limit(text).is_about(&member), expected, "{text}");
+        }
+        let anonymous = Member {
+            identity: None,
+            attributes: &[],
+            user: "anonymous",
+            ..member
+        };
+        assert!(limit("user = 'anon*'").is_about(&anonymous));
+        for text in ["vo = '*'", "fqan = '*'", "identity = '*'"] {
+            assert!(!limit(text).is_about(&anonymous), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_tables_are_refused_with_the_reason() {
+        for (text, words) in [
+            ("max-transfers = 1", "missing field `name`"),
+            ("name = ''\nmax-transfers = 1", "1 to 64 characters"),
+            ("name = 'x'", "needs bandwidth"),
+            ("name = 'x'\nmax-transfers = 0", "at least 1"),
+            ("name = 'x'\nbandwidth = '1K'", "at least 16K"),
+            (
+                "name = 'x'\nbandwidth = 'fast'",
+                "'fast' is not a number of bytes",
+            ),
+            (
+                "name = 'x'\nmax-transfers = 1\nnetwork = ['x']",
+                "'x' is not an address",
+            ),
+            (
+                "name = 'x'\nmax-transfers = 1\nvos = 'x'",
+                "unknown field `vos`",
+            ),
+        ] {
+            let error = toml::from_str::<GroupLimit>(text)
+                .expect_err(text)
+                .to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        let mut errors = Vec::new();
+        resolve(&mut errors, Some(vec![limit(""), limit("")]));
+        let twice: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert!(
+            matches!(&twice[..], [one] if one.contains("'x'")),
+            "{twice:?}"
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! The clock, and the host's certificate, which is valid at some times only.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::time::SystemTime;
+
+use gridhaul_security::certificate::Certificate;
+
+use crate::check::certificate::{check_names, lifetime, time};
+use crate::check::report::Report;
+use crate::config::Config;
+use crate::machine::{ClockState, clock_state};
+
+pub(super) fn check(report: &mut Report, config: &Config, host: &str) {
+    check_clock(report);
+    if let Some(files) = &config.security.host {
+        check_certificate(report, &files.certificates, host);
+    }
+}
+
+fn check_clock(report: &mut Report) {
+    const ABOUT: &str = "clock";
+
+    let now = time(SystemTime::now());
+    match clock_state() {
+        Ok(ClockState::Synchronized { error }) => report.ok(
+            ABOUT,
+            format!("it says {now}, and is synchronized to {:.1} ms", error.as_secs_f64() * 1000.0),
+        ),
+        Ok(ClockState::Unsynchronized) => report.warning(
+            ABOUT,
+            format!(
+                "it says {now}, and nothing synchronizes it: proxies of clients are refused when it is wrong by minutes; run \
+                 chrony or systemd-timesyncd (in a container, on the machine)"
+            ),
+        ),
+        Err(error) => report.warning(ABOUT, format!("it says {now}; the kernel does not tell whether it is synchronized: {error}")),
+    }
+}
+
+fn check_certificate(report: &mut Report, path: &Path, host: &str) {
+    const ABOUT: &str = "certificate";
+    const MOST: u64 = 1 << 20;
+
+    let mut pem = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut pem));
+    let chain = match read {
+        Ok(_) => Certificate::all_from_pem(&pem).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    let path = path.display();
+    match chain.as_deref() {
+        Ok([leaf, ..]) => {
+            let (verdict, text) = lifetime(leaf.validity(), SystemTime::now());
+            report.add(verdict, ABOUT, format!("{path} {text}"));
+            check_names(report, leaf, host);
+        }
+        Ok([]) => report.error(ABOUT, format!("{path} has no certificate")),
+        Err(error) => report.error(ABOUT, format!("{path} cannot be read: {error}")),
+    }
+}

@@ -1,0 +1,62 @@
+//! `gridhaul-server doctor`: examines a running server as its clients see it, and explains what limits its transfers.
+//!
+//! It takes the flags and the configuration file of `serve`. Where `check` examines what a server needs to start, this asks
+//! the server itself: it connects to its ports under the names and addresses that clients use. Each finding is one line: the
+//! problem, and how to fix it.
+
+mod bottleneck;
+mod buffers;
+mod clock;
+mod control;
+mod data;
+mod dialogue;
+mod log;
+mod names;
+mod path;
+mod speed;
+mod transfers;
+
+use std::io::{self, Write};
+
+use crate::check::report::{Report, Verdict};
+use crate::config::{Config, DoctorArguments};
+
+/// Examines the server that runs with the arguments of `serve`. Returns whether there is no error.
+///
+/// # Errors
+///
+/// When the report cannot be written.
+pub fn doctor(arguments: &DoctorArguments, output: &mut impl Write) -> io::Result<bool> {
+    let mut report = Report::default();
+    match Config::load(&arguments.serve) {
+        Ok(config) => examine(&mut report, &config, arguments),
+        Err(error) => report.error("configuration", error),
+    }
+    report.write(output)?;
+    Ok(report.count(Verdict::Error) == 0)
+}
+
+fn examine(report: &mut Report, config: &Config, arguments: &DoctorArguments) {
+    let host = crate::machine::host_name();
+    let targets = names::check(report, config, &host);
+    for target in &targets {
+        if let Some(dialogue) = control::check(report, *target) {
+            data::check(report, config, dialogue);
+        }
+    }
+    data::check_range(report, config, &targets);
+    clock::check(report, config, &host);
+    let link = speed::link(report);
+    let path = arguments
+        .peer
+        .as_deref()
+        .and_then(|peer| path::check(report, peer));
+    let given = arguments.rtt.filter(|rtt| rtt.is_finite() && *rtt >= 0.0);
+    let rtt = given.map(|rtt| std::time::Duration::from_secs_f64(rtt.min(1e6) / 1000.0));
+    let limits = buffers::check(report, rtt.or_else(|| path.map(|facts| facts.rtt)), link);
+    speed::loopback(report);
+    if let Some(directory) = &arguments.disk {
+        speed::disk(report, directory, link);
+    }
+    transfers::check(report, config, arguments.log.as_deref(), &limits);
+}
