@@ -219,6 +219,27 @@ const MISTAKES: &[Mistake] = &[
         "authorize",
         "`account`",
     ),
+    in_file(
+        "audit-log = '/nonexistent/log' #!",
+        "audit-log",
+        "the directory must exist",
+    ),
+    in_file("ban-list = '/etc/banned' #!", "ban-list", "needs --gsi"),
+    in_file(
+        "admin-listen = '198.51.100.1:8443' #!",
+        "admin-listen",
+        "admin-token",
+    ),
+    in_file(
+        "admin-listen = 0\nadmin-token = '/nonexistent/token' #!",
+        "admin-token",
+        "name another one with --admin-token",
+    ),
+    in_file(
+        "admin-names = 'dtn.example.org' #!",
+        "admin-names",
+        "needs admin-listen",
+    ),
     in_flags(
         &["--log-level", "verbose"],
         "log-level",

@@ -14,13 +14,19 @@ use super::report::{Report, counted};
 use crate::config::{Callout, Config, Gsi};
 use crate::privileges;
 use crate::security::{GsiAuthz, read_gsi_authz};
+use crate::validate::Validated;
 
-pub(super) fn check(report: &mut Report, config: &Config, gsi: &Gsi) {
+pub(super) fn check(report: &mut Report, validated: &Validated, gsi: &Gsi) {
+    let config = &validated.config;
     check_gsi_authz(report, config, gsi);
-    for path in &gsi.ban_lists {
-        check_ban_list(report, config, gsi, path);
+    if !validated.is_wrong("ban-list") {
+        for path in &gsi.ban_lists {
+            check_ban_list(report, config, gsi, path);
+        }
     }
-    if let Some(callout) = &config.authz_callout {
+    if let Some(callout) = &config.authz_callout
+        && !validated.is_wrong("authz-callout")
+    {
         check_callout(report, config, callout);
     }
 }

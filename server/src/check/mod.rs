@@ -69,7 +69,7 @@ fn check_all(report: &mut Report, validated: &Validated, file: Option<&Path>) {
     }
     if let Some(gsi) = &security.gsi {
         identities::check(report, validated, gsi);
-        authorization::check(report, config, gsi);
+        authorization::check(report, validated, gsi);
     }
     sandbox::check(report, config);
     files::check(report, validated);

@@ -102,6 +102,12 @@ pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &mut Settings) ->
             "admin-cert",
         ),
         (
+            !admin.names.is_empty(),
+            "admin-names",
+            admin.listen.is_some(),
+            "admin-listen",
+        ),
+        (
             !admin.subjects.is_empty(),
             "admin-subjects",
             admin.clients.is_some(),

@@ -24,6 +24,8 @@ fn of_kind(value_name: &str) -> Option<(&'static str, &'static str)> {
         "NAMES" => ("a list of names in quotes", "[\"one\", \"two\"]"),
         "DRIVERS" => ("a list of drivers in quotes", "[\"tcp\", \"rdma\"]"),
         "NAME" | "SERVICE" => ("a name in quotes", "\"gridftp\""),
+        "PATH" => ("a path in quotes", "\"/run/gridhaul/admin.sock\""),
+        "SUBJECT" => ("a list of subjects in quotes", "[\"/DC=org/CN=Name\"]"),
         "STACK" => ("a driver stack in quotes", "\"tcp\""),
         "TEXT" => ("a text in quotes", "\"Welcome\""),
         _ => return None,

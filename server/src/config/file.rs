@@ -328,7 +328,7 @@ mod tests {
                 13,
                 "user: gridftp is not a value of TOML; write it like user = \"gridftp\"",
             ),
-            (14, "log-format: '5' is not a log format: text or json"),
+            (14, "log-format: '5' is not a log format"),
             (
                 15,
                 "data-address: \"here\" is not an address in quotes; write it like",

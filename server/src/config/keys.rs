@@ -127,7 +127,7 @@ mod tests {
             ("stall-bytes", "65536", Source::File),
             ("data-hosts", "any,192.0.2.0/24", Source::File),
             ("sync-files", "data", Source::File),
-            ("login-timeout", "120", Source::Default),
+            ("login-timeout", "2m", Source::Default),
             ("gsi", "false", Source::Default),
             ("user", "nobody", Source::Default),
             ("max-startups", "500:30:1000", Source::Default),
@@ -149,7 +149,7 @@ mod tests {
             "anonymous = true\nmovers = 6\ngrace = 1\n",
             Settings::default(),
         );
-        assert_eq!(new.changed_since(&running), ["grace", "movers"]);
+        assert_eq!(new.changed_since(&running), ["movers", "grace"]);
         new.keep(&["movers".to_owned()], &running);
         assert_eq!(new.changed_since(&running), ["grace"]);
     }

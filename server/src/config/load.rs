@@ -121,6 +121,7 @@ impl Config {
             ban_list: None,
             gridmapdir: None,
             authz_callout: None,
+            authz_callout_timeout: None,
             ignore_gsi_authz: None,
             authorize: None,
             allow_independent_proxies: None,

@@ -147,6 +147,10 @@ fn gsi(errors: &mut Vec<ConfigError>, settings: &mut Settings, found: &Found) ->
     let gridmap = settings.gridmap.take().or_else(|| found.gridmap.clone());
     let vomsdir = settings.vomsdir.take().or_else(|| found.vomsdir.clone());
     let rules = not_empty(errors, "authorize", settings.authorize.take());
+    if settings.authz_callout_timeout.is_some() && settings.authz_callout.is_none() {
+        let error = ConfigError::Needs("authz-callout-timeout", "--authz-callout");
+        errors.push(error);
+    }
     let rules = rules.unwrap_or_else(|| vec![Rule::gridmap()]);
     // A callout may name the accounts.
     let is_mapped = rules.iter().any(Rule::is_mapped) && settings.authz_callout.is_none();
@@ -187,6 +191,10 @@ fn without_gsi(errors: &mut Vec<ConfigError>, settings: &Settings) {
         ("ban-list", settings.ban_list.is_some()),
         ("gridmapdir", settings.gridmapdir.is_some()),
         ("authz-callout", settings.authz_callout.is_some()),
+        (
+            "authz-callout-timeout",
+            settings.authz_callout_timeout.is_some(),
+        ),
         ("ignore-gsi-authz", settings.ignore_gsi_authz == Some(true)),
         ("authorize", settings.authorize.is_some()),
         (

@@ -23,14 +23,15 @@ pub(super) fn check_data_address(validated: &mut Validated) {
     }
 }
 
-/// Control connections and metrics. An address in use is not an error here: most likely this server has it already.
+/// Control connections, metrics and administration. An address in use is not an error here: most likely this server has it already.
 pub(super) fn check_listeners(validated: &mut Validated) {
     let config = &validated.config;
     let all = config.listen.iter().map(|address| ("listen", *address));
     let metrics = config
         .metrics_listen
         .map(|address| ("metrics-listen", address));
-    let all: Vec<_> = all.chain(metrics).collect();
+    let admin = config.admin.listen.map(|address| ("admin-listen", address));
+    let all: Vec<_> = all.chain(metrics).chain(admin).collect();
     for (key, address) in all {
         let Err(error) = bind(address) else {
             continue;

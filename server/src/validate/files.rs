@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use gridhaul_storage::{PosixOptions, PosixStorage};
 use rustix::io::Errno;
 
 use super::Validated;
 use crate::checksum_key;
-use crate::config::Config;
+use crate::config::{Callout, Config};
 use crate::passwords::{Passwords, PasswordsError};
 use crate::privileges;
 
@@ -130,40 +130,73 @@ fn check_root(validated: &mut Validated, config: &Config) {
     }
 }
 
-/// Certificates, trust and maps. `check` examines what is in them, and the login process refuses what it cannot use.
+/// Certificates, trust, maps and lists. `check` examines what is in them, and those who read them refuse what they cannot use.
 fn check_security(validated: &mut Validated, config: &Config) {
-    let mut wanted: Vec<(&str, &PathBuf)> = Vec::new();
+    for (key, path) in files_of_security(config) {
+        let opened = match key {
+            "trust" | "vomsdir" | "gridmapdir" => fs::read_dir(path).map(drop),
+            // A program that must be executable, and need not be readable.
+            "authz-callout" => fs::metadata(path).map(drop),
+            _ => File::open(path).map(drop),
+        };
+        let Err(error) = opened else {
+            continue;
+        };
+        let remedy = match error.kind() {
+            io::ErrorKind::NotFound => format!("install it, or name another one with --{key}"),
+            _ => format!(
+                "the account that starts the server must be able to read it, or name another one with --{key}"
+            ),
+        };
+        let by = match validated.sources.is_given(key) {
+            true => "",
+            false => ", named by the environment or a default place",
+        };
+        let text = format!("{key}: {}{by}: {error}; {remedy}", path.display());
+        validated.error(key, text);
+    }
+}
+
+/// The files that must be there when the server starts. The socket of a callout may come later, with its service.
+fn files_of_security(config: &Config) -> Vec<(&'static str, &Path)> {
+    let mut wanted: Vec<(&str, &Path)> = Vec::new();
     if let Some(host) = &config.security.host {
         wanted.push(("cert", &host.certificates));
         if host.key != host.certificates {
             wanted.push(("key", &host.key));
         }
+        let passphrase = host.passphrase.as_deref();
+        wanted.extend(passphrase.map(|path| ("key-passphrase", path)));
     }
     if let Some(gsi) = &config.security.gsi {
         wanted.push(("trust", &gsi.trust));
-        wanted.extend(gsi.gridmap.as_ref().map(|path| ("gridmap", path)));
-        wanted.extend(gsi.vomsdir.as_ref().map(|path| ("vomsdir", path)));
-    }
-    for (key, path) in wanted {
-        let opened = match key {
-            "trust" | "vomsdir" => fs::read_dir(path).map(drop),
-            _ => File::open(path).map(drop),
-        };
-        if let Err(error) = opened {
-            let remedy = match error.kind() {
-                io::ErrorKind::NotFound => format!("install it, or name another one with --{key}"),
-                _ => format!(
-                    "the account that starts the server must be able to read it, or name another one with --{key}"
-                ),
-            };
-            let by = match validated.sources.is_given(key) {
-                true => "",
-                false => ", named by the environment or a default place",
-            };
-            let text = format!("{key}: {}{by}: {error}; {remedy}", path.display());
-            validated.error(key, text);
+        wanted.extend(
+            gsi.ban_lists
+                .iter()
+                .map(|path| ("ban-list", path.as_path())),
+        );
+        let pools = config.accounts.monitor.gridmapdir.as_deref();
+        for (key, path) in [
+            ("gridmap", gsi.gridmap.as_deref()),
+            ("vomsdir", gsi.vomsdir.as_deref()),
+            ("gridmapdir", pools),
+        ] {
+            wanted.extend(path.map(|path| (key, path)));
+        }
+        if let Some(Callout::Program(path)) = &config.authz_callout {
+            wanted.push(("authz-callout", path));
         }
     }
+    let admin = &config.admin;
+    for (key, path) in [
+        ("admin-token", &admin.token),
+        ("admin-cert", &admin.certificate),
+        ("admin-key", &admin.key),
+        ("admin-clients", &admin.clients),
+    ] {
+        wanted.extend(path.as_deref().map(|path| (key, path)));
+    }
+    wanted
 }
 
 /// Opens a log as the server would, but does not create it.
