@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
@@ -105,9 +106,13 @@ fn a_typed_passphrase_serves_renewed_keys_too() {
     let site = site();
     fs::write(site.path("log"), "").expect("written");
     fs::set_permissions(site.path("log"), Permissions::from_mode(0o666)).expect("set");
-    let flags = ["--log-file", &site.text("log")];
+    // Handshakes without a login after them have penalties.
+    let log = site.text("log");
+    let flags = ["--log-file", &log, "--penalty-exempt", "127.0.0.0/8"];
     let server = serve(&site, &flags);
-    let mut line = format!("exec '{}'", server.get_program().to_str().expect("UTF-8"));
+    let pid = site.path("pid");
+    let program = server.get_program().to_str().expect("UTF-8");
+    let mut line = format!("echo $$ > '{}'; exec '{program}'", pid.display());
     for argument in server.get_args() {
         line.push_str(&format!(" '{}'", argument.to_str().expect("UTF-8")));
     }
@@ -120,27 +125,21 @@ fn a_typed_passphrase_serves_renewed_keys_too() {
     let mut input = terminal.stdin.take().expect("piped");
     let mut output = terminal.stdout.take().expect("piped");
     let mut shown = String::new();
-    let mut show_until = |words: &str| {
-        while !shown.contains(words) {
-            let mut piece = [0; 256];
-            let bytes = output.read(&mut piece).expect("a terminal");
-            assert!(bytes > 0, "{shown}");
-            shown.push_str(&String::from_utf8_lossy(&piece[..bytes]));
+    let started = Started(&pid);
+    // The text behind some words, when a part of it ends so.
+    let mut show_until = |words: &str, end: &str| loop {
+        let behind = shown.split_once(words).map(|(_, behind)| behind);
+        if let Some((behind, _)) = behind.and_then(|behind| behind.split_once(end)) {
+            break behind.to_owned();
         }
-        shown.clone()
+        let mut piece = [0; 256];
+        let bytes = output.read(&mut piece).expect("a terminal");
+        assert!(bytes > 0, "{shown}");
+        shown.push_str(&String::from_utf8_lossy(&piece[..bytes]));
     };
-    show_until("host.key: ");
+    show_until("host.key", ": ");
     input.write_all(b"secret\n").expect("typed");
-    let mut text = show_until("Server listening at ");
-    while !text.contains("Server listening at 127.0.0.1:") || !text.ends_with('\n') {
-        text = show_until("\n");
-    }
-    assert!(!text.contains("secret"), "there is no echo: {text}");
-    let address = text
-        .split("Server listening at ")
-        .nth(1)
-        .expect("an address");
-    let address = address.split_whitespace().next().expect("an address");
+    let address = show_until("Server listening at ", "\r\n");
     let address = address.parse().expect("an address");
     let key = sample_key(&site);
     GridClient::connect(address, &key);
@@ -157,9 +156,29 @@ fn a_typed_passphrase_serves_renewed_keys_too() {
     logged("the server's certificate was read again");
     encrypt(&site, "changed");
     logged("passphrase of the private key is wrong");
+    started.end(Signal::TERM);
     drop(input);
-    let id = i32::try_from(terminal.id()).expect("a number");
-    let pid = rustix::process::Pid::from_raw(id).expect("not zero");
-    rustix::process::kill_process(pid, Signal::TERM).expect("ours");
     terminal.wait().expect("ended");
+}
+
+/// The server behind the terminal, which ends with this value.
+struct Started<'a>(&'a Path);
+
+impl Started<'_> {
+    fn end(&self, signal: Signal) {
+        let pid = fs::read_to_string(self.0).ok();
+        let pid = pid.and_then(|pid| pid.trim().parse().ok());
+        if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
+            // It may have ended.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+}
+
+impl Drop for Started<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.end(Signal::KILL);
+        }
+    }
 }
