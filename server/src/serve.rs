@@ -383,7 +383,9 @@ fn reopen_logs(server: &Server, logging: &Logging, confined: &Confined) {
     if let Err(error) = server.reopen_transfer_log() {
         error!(%error, "the transfer log was not reopened");
     }
-    confined.file.reopen_logs();
+    if let Err(error) = confined.file.reopen_logs() {
+        error!(%error, "the login process's log was not reloaded");
+    }
     if let Some(front) = server.front() {
         front.reload(None, logging.descriptors());
     }

@@ -96,7 +96,7 @@ fn run(user: &str, callout: &Callout, within: Duration, sockets: Vec<OwnedFd>, t
     thread::scope(|scope| {
         for socket in sockets {
             let answer = move || answer(&socket, callout, within);
-            let thread = thread::Builder::new().name("gridhaul-callout".to_owned());
+            let thread = thread::Builder::new().name("gh-callout".to_owned());
             if let Err(error) = thread.spawn_scoped(scope, answer) {
                 tell_ready(tell, Some(&error.to_string()));
                 return;

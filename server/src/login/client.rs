@@ -85,6 +85,15 @@ impl LoginClient {
         }
     }
 
+    /// Makes the login process open its logs again.
+    pub(super) fn reopen_logs(&self) -> Result<(), String> {
+        match self.ask(Question::ReopenLogs) {
+            Some(Answer::Done) => Ok(()),
+            Some(Answer::Failed(reason)) => Err(reason),
+            _ => Err(LOST.to_owned()),
+        }
+    }
+
     /// The exchanges of clients that are served and whom a ban list or a rule refuses now.
     pub(super) fn refused(&self) -> HashSet<u64> {
         match self.ask(Question::Refused) {

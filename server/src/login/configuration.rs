@@ -20,10 +20,13 @@ impl ConfigurationFile {
         Self(client)
     }
 
-    /// Makes the login process reopen its logs. It tries to read its configuration again first.
-    pub(crate) fn reopen_logs(&self) {
-        // The caller has found that the configuration is wrong, and so does the login process.
-        let _ = self.0.reload();
+    /// Makes the login process open its logs again, with the running configuration.
+    ///
+    /// # Errors
+    ///
+    /// The reason: then the old ones stay in use.
+    pub(crate) fn reopen_logs(&self) -> Result<(), String> {
+        self.0.reopen_logs()
     }
 }
 

@@ -420,7 +420,7 @@ impl Asker {
     fn other(&mut self, input: &mut Input<'_>, socket: &OwnedFd) -> Option<()> {
         let length = usize::from(input.byte() % 32);
         let name = String::from_utf8_lossy(input.bytes(length)).into_owned();
-        let question = match input.byte() % 5 {
+        let question = match input.byte() % 6 {
             4 => Question::Redeem(&name),
             0 => Question::WithoutPassword(&name),
             1 => Question::Password {
@@ -428,7 +428,8 @@ impl Asker {
                 password: b"guess",
             },
             2 => Question::Grants,
-            _ => Question::Reload,
+            3 => Question::Reload,
+            _ => Question::ReopenLogs,
         };
         match self.ask(socket, question)?.0 {
             Answer::Granted(Some(granted)) => {

@@ -62,6 +62,8 @@ pub(super) enum Question<'a> {
     Log(PathBuf),
     /// Read the configuration again: [`Answer::Done`] or [`Answer::Failed`].
     Reload,
+    /// Open the logs of this process again, with the running configuration: [`Answer::Done`] or [`Answer::Failed`].
+    ReopenLogs,
     /// The exchanges of served clients whom a ban list or a rule refuses now: [`Answer::Exchanges`].
     Refused,
 }
@@ -93,7 +95,8 @@ impl Question<'_> {
             | Self::Configuration
             | Self::Log(_)
             | Self::Refused
-            | Self::Reload => asker == Asker::Serving,
+            | Self::Reload
+            | Self::ReopenLogs => asker == Asker::Serving,
         }
     }
 }

@@ -190,6 +190,10 @@ impl<'a> LoginService<'a> {
                 Ok(()) => Answer::Done,
                 Err(reason) => Answer::Failed(reason),
             },
+            Question::ReopenLogs => match self.reopen_logs() {
+                Ok(()) => Answer::Done,
+                Err(reason) => Answer::Failed(reason),
+            },
         };
         (answer, None)
     }
@@ -367,13 +371,7 @@ impl<'a> LoginService<'a> {
         let running = self.state();
         let config = match Config::load_with(sources.arguments, &sources.opener) {
             Ok(config) => config.reloaded(&running.config).0,
-            Err(error) => {
-                // A rotated log must not stay in use because of a mistake in the configuration.
-                if let Err(error) = sources.logging.reload(&running.config.log, &sources.opener) {
-                    error!(%error, "the login process's log was not reloaded");
-                }
-                return Err(error.to_string());
-            }
+            Err(error) => return Err(error.to_string()),
         };
         let file = sources.arguments.config.as_deref();
         sandbox::warn_of_new_logins(&sources.confinement, &config, file);
@@ -387,6 +385,15 @@ impl<'a> LoginService<'a> {
         self.replace(config, authenticator);
         info!("the login process has read the configuration again");
         Ok(())
+    }
+
+    /// A rotated log must not stay in use because of a mistake in the new configuration.
+    fn reopen_logs(&self) -> Result<(), String> {
+        let sources = self.sources.as_ref();
+        let sources = sources.ok_or("this process has no logs of its own")?;
+        let log = &self.state().config.log;
+        let reopened = sources.logging.reload(log, &sources.opener);
+        reopened.map_err(|error| error.to_string())
     }
 
     /// Uses this configuration from now on.

@@ -145,7 +145,7 @@ fn a_reload_tells_what_took_effect() {
     };
     assert_eq!(
         (value("idle-timeout"), value("movers")),
-        ("800".into(), "1024".into())
+        ("800s".into(), "1024".into())
     );
     site.configure("idle-timeout = 800\n");
     assert_eq!(site.told(&["reload"]), "no key has changed\n");
