@@ -33,7 +33,7 @@ pub(super) fn status(shared: &Shared, facts: &Facts, phase: ServerPhase) -> Stat
         refusals: shared.journal.refusals.list(),
         errors: PROBLEMS.list(),
         credentials: credentials(shared, SystemTime::now()),
-        rdma: Vec::new(),
+        rdma: shared.devices.get().cloned().unwrap_or_default(),
         configuration: configuration(shared),
         nodes: Vec::new(),
     }

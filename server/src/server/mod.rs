@@ -2,6 +2,7 @@
 
 mod accept;
 mod expiry;
+mod probe;
 mod sockets;
 mod start_error;
 mod takeover;
@@ -228,6 +229,7 @@ impl PreparedServer {
             tokio::spawn(expiry::watch_expiry(shared, shutdown.watch()));
             let processes = self.processes.iter().map(|process| process.pid).collect();
             keep_history_of(&self.shared, processes);
+            probe::probe_devices(&self.shared)?;
         }
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = self.metrics {

@@ -25,6 +25,7 @@ use crate::own_addresses::OwnAddresses;
 use crate::passwords::Verifier;
 use crate::security::Inventory;
 use crate::shutdown::Refused;
+use crate::status::RdmaStatus;
 use crate::storages::Storages;
 use crate::telemetry::{Journal, PROBLEMS, Reading, Snapshot, Totals, log_lines_lost};
 use crate::threads::Threads;
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) live: Arc<Live>,
     /// When certificates and lists end.
     pub(crate) inventory: Arc<Inventory>,
+    /// What the drivers found out about their devices; unset while they do.
+    pub(crate) devices: OnceLock<Vec<RdmaStatus>>,
     /// In the front process: the connection to the serving process.
     pub(crate) link: OnceLock<Arc<Link>>,
     pub(crate) host: String,
@@ -112,6 +115,7 @@ impl Shared {
             journal,
             live: Arc::default(),
             inventory: Arc::default(),
+            devices: OnceLock::new(),
             link: OnceLock::new(),
             host: machine::host_name(),
             refused: watch::Sender::default(),

@@ -2,13 +2,16 @@
 
 use std::fmt::Write as _;
 
-use super::words::{duration, fit, harmless, size};
+use super::words::{duration, end_of, fit, harmless, size};
 use crate::status::{
     CredentialState, RdmaState, ServerPhase, SessionStatus, Status, TransferState, TransferStatus,
 };
 
 /// Problems of each kind in the summary.
 const PROBLEMS: usize = 10;
+
+/// Terminals with so many columns have room for the stack.
+const WIDE: usize = 100;
 
 /// The summary of `status`: the server, its sessions and transfers, and problems.
 pub(super) fn summary(status: &Status) -> String {
@@ -95,17 +98,15 @@ fn server(status: &Status) -> Vec<String> {
     [first, second, third].map(|line| harmless(&line)).into()
 }
 
+/// Transfers, the fastest first.
 fn transfers(status: &Status, columns: usize) -> Vec<String> {
-    let mut lines = vec![
-        "TRANSFER SESSION USER     VERB  DONE   OF      RATE/s LEFT    CH STACK    PATH".to_owned(),
-    ];
-    lines.extend(
-        status
-            .transfers
-            .iter()
-            .map(|transfer| line(transfer, columns)),
-    );
-    lines
+    let stack = if columns < WIDE { "" } else { "STACK    " };
+    let heading =
+        format!("ID     SESSION USER       VERB DONE  OF    RATE/s  LEFT    CH {stack}PATH");
+    let mut transfers: Vec<_> = status.transfers.iter().collect();
+    transfers.sort_by(|a, b| b.bytes_per_second.total_cmp(&a.bytes_per_second));
+    let lines = transfers.iter().map(|transfer| line(transfer, columns));
+    std::iter::once(heading).chain(lines).collect()
 }
 
 fn line(transfer: &TransferStatus, columns: usize) -> String {
@@ -121,25 +122,24 @@ fn line(transfer: &TransferStatus, columns: usize) -> String {
         TransferState::Running => size(transfer.bytes_per_second),
     };
     let total = transfer.total_bytes;
-    let begin = [
-        fit(&transfer.id.to_string(), 8),
+    let total = total.map_or_else(|| "?".to_owned(), |total| size(total as f64));
+    let mut begin = vec![
+        fit(&transfer.id.to_string(), 6),
         fit(&transfer.session.to_string(), 7),
-        fit(&transfer.user, 8),
-        fit(&transfer.verb, 5),
-        fit(&size(transfer.bytes as f64), 6),
-        fit(
-            &total.map_or_else(|| "?".to_owned(), |total| size(total as f64)),
-            7,
-        ),
-        fit(&rate, 6),
+        fit(&transfer.user, 10),
+        fit(&transfer.verb, 4),
+        fit(&size(transfer.bytes as f64), 5),
+        fit(&total, 5),
+        fit(&rate, 7),
         fit(&left, 7),
         fit(&transfer.channels.to_string(), 2),
-        fit(&transfer.stack, 8),
-    ]
-    .join(" ");
+    ];
+    if columns >= WIDE {
+        begin.push(fit(&transfer.stack, 8));
+    }
+    let begin = begin.join(" ");
     let room = columns.saturating_sub(begin.chars().count() + 1);
-    let path = fit(&transfer.path, room.max(8));
-    format!("{begin} {}", path.trim_end())
+    format!("{begin} {}", end_of(&transfer.path, room.max(8)))
 }
 
 fn sessions(status: &Status, columns: usize) -> Vec<String> {

@@ -20,6 +20,17 @@ pub(super) fn fit(text: &str, columns: usize) -> String {
     format!("{text:<columns$}")
 }
 
+/// The text, or its end in so many columns: paths differ at their ends.
+pub(super) fn end_of(text: &str, columns: usize) -> String {
+    let text = harmless(text);
+    let length = text.chars().count();
+    if length <= columns {
+        return text;
+    }
+    let kept: String = text.chars().skip(length + 1 - columns).collect();
+    format!("~{kept}")
+}
+
 /// A number of bytes with three digits: `12.3M`, powers of 1024.
 pub(super) fn size(bytes: f64) -> String {
     let mut value = bytes.max(0.0);
@@ -58,6 +69,8 @@ mod tests {
         assert_eq!(fit("abcdef", 4), "abc~");
         assert_eq!(fit("ü", 3), "ü  ");
         assert_eq!(fit("\n", 2), "? ");
+        assert_eq!(end_of("/a/b/c.root", 7), "~c.root");
+        assert_eq!(end_of("/a\n", 3), "/a?");
     }
 
     #[test]
