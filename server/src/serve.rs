@@ -1,5 +1,6 @@
 //! `gridhaul-server serve`: from the command line to the last session.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -325,7 +326,7 @@ fn reload_all(
     let (config, warnings) = match validated {
         Ok(checked) => checked,
         Err(errors) => {
-            reopen_logs(server, logging, confined);
+            report.errors = reopen_logs(server, logging, confined);
             for error in errors.problems() {
                 error!(%error, "the configuration is wrong; everything stays as it was");
                 report.errors.push(error.to_string());
@@ -375,20 +376,26 @@ fn tell(warnings: &[Problem]) {
 }
 
 /// Opens the logs of all processes again, with the running configuration: a mistake in the new one must not leave rotated logs
-/// in use.
-fn reopen_logs(server: &Server, logging: &Logging, confined: &Confined) {
+/// in use. Returns the errors.
+fn reopen_logs(server: &Server, logging: &Logging, confined: &Confined) -> Vec<String> {
+    let mut errors = Vec::new();
+    let mut note = |what: &str, error: &dyn Display| {
+        error!(%error, "{what} was not reopened");
+        errors.push(format!("{what} was not reopened: {error}"));
+    };
     if let Err(error) = logging.reload(&server.config().log, &confined.file) {
-        error!(%error, "the log was not reloaded");
+        note("the log", &error);
     }
     if let Err(error) = server.reopen_transfer_log() {
-        error!(%error, "the transfer log was not reopened");
+        note("the transfer log", &error);
     }
     if let Err(error) = confined.file.reopen_logs() {
-        error!(%error, "the login process's log was not reloaded");
+        note("the log of the login process", &error);
     }
     if let Some(front) = server.front() {
         front.reload(None, logging.descriptors());
     }
+    errors
 }
 
 /// Writes to standard output that the server listens, and how to try it. A failure to write is not an error.

@@ -9,6 +9,7 @@ use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_protocol::reply::Reply;
 
 use super::end::End;
+use super::failure::Failure;
 use super::namespace::FirstHalves;
 use super::parts::Session;
 use super::user::User;
@@ -118,7 +119,7 @@ impl Session {
         };
         let (session, client) = (self.context.id, user.client(self.context.peer));
         let Some(attempt) = attempt else {
-            if let Some(failure) = failure.filter(|failure| failure.is_fault) {
+            if let Some(failure) = failure.filter(Failure::is_fault) {
                 self.context.publish(&Event::CommandFailed {
                     session,
                     peer: client.peer,
@@ -139,7 +140,7 @@ impl Session {
                 (None, Some(text))
             }
         };
-        let is_fault = failure.as_ref().is_some_and(|failure| failure.is_fault);
+        let is_fault = failure.as_ref().is_some_and(Failure::is_fault);
         let error = text.map(|text| failure.map_or(text, |failure| failure.text));
         self.context.publish(&Event::FileOperation(&FileOperation {
             session,

@@ -225,28 +225,9 @@ fn classify(errno: Errno) -> (u16, &'static str) {
     }
 }
 
-/// Whether the server is to blame for an error of storage: a broken or full disk, exhausted resources, a process that has
-/// ended. Mistakes of clients, such as names that do not exist, are not.
-pub(crate) fn is_server_fault(error: &StorageError) -> bool {
-    match error.errno {
-        // Rules of this server, and work that was given up.
-        _ if error.rule.is_some() => false,
-        Errno::INVAL | Errno::CANCELED | Errno::INTR => false,
-        Errno::NOSPC => true,
-        errno => classify(errno).0 == 451,
-    }
-}
-
-/// The same for the error of a transfer.
-pub(crate) fn is_transfer_fault(error: &TransferError) -> bool {
-    match error {
-        TransferError::Open { error, .. } | TransferError::Storage(error) => is_server_fault(error),
-        TransferError::Channel(ChannelError::File(error)) => {
-            is_server_fault(&StorageError::from_io("", error))
-        }
-        TransferError::Local(_) | TransferError::Connect(ConnectError::Local { .. }) => true,
-        _ => false,
-    }
+/// Whether the reply to this error says that the server failed.
+pub(crate) fn is_internal(errno: Errno) -> bool {
+    classify(errno).0 == 451
 }
 
 fn transfer_code(error: &TransferError) -> u16 {

@@ -185,8 +185,6 @@ pub(crate) struct Transfer<'a> {
     /// The code of the last reply.
     pub(crate) code: u16,
     pub(crate) error: Option<&'a str>,
-    /// The server is to blame for the failure.
-    pub(crate) is_fault: bool,
     /// The side at fault, if it failed.
     pub(crate) cause: Option<FailureCause>,
     /// From `SITE TASKID`.
@@ -204,18 +202,26 @@ pub(crate) enum FailureCause {
     Storage,
     /// The file system has no space.
     DiskFull,
-    /// The server: out of a resource, or shutting down.
+    /// The server: out of a resource.
     Server,
+    /// An administrator, who ended the transfer, its session or the server.
+    Administrator,
 }
 
 impl FailureCause {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Client,
         Self::Peer,
         Self::Storage,
         Self::DiskFull,
         Self::Server,
+        Self::Administrator,
     ];
+
+    /// Whether the server or its storage failed.
+    pub(crate) fn is_fault(self) -> bool {
+        matches!(self, Self::Storage | Self::DiskFull | Self::Server)
+    }
 
     /// The label of metrics.
     pub(crate) fn name(self) -> &'static str {
@@ -225,6 +231,7 @@ impl FailureCause {
             Self::Storage => "storage",
             Self::DiskFull => "disk_full",
             Self::Server => "server",
+            Self::Administrator => "administrator",
         }
     }
 }

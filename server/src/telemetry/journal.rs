@@ -13,7 +13,7 @@ use gridhaul_stack::Detail;
 use rustix::io::Errno;
 use tracing::{debug, info, warn};
 
-use super::event::{Event, FileOperation, Transfer, source_name};
+use super::event::{Event, FailureCause, FileOperation, Transfer, source_name};
 use super::front_counts::FrontCounts;
 use super::history::History;
 use super::list::List;
@@ -362,7 +362,10 @@ fn transfer_finished(transfer: &Transfer<'_>) {
     let short = List::of(details.iter().filter(|detail| detail.len() <= SHORT));
     // Listings move data, and change nothing.
     tell_transfer!(
-        (transfer.verb.lists(), transfer.is_fault),
+        (
+            transfer.verb.lists(),
+            transfer.cause.is_some_and(FailureCause::is_fault)
+        ),
         session = transfer.session,
         peer = %client.peer,
         user = transfer.user,

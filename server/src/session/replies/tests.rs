@@ -160,34 +160,3 @@ fn clients_find_the_words_they_search_for_in_refused_stacks() {
     let error = StackError::NotAllowed("udt".into()).to_string();
     assert!(text(&stack_error(&error)).contains("udt driver not whitelisted"));
 }
-
-#[test]
-fn a_broken_or_full_disk_is_the_servers_fault_and_a_wrong_name_is_not() {
-    let is_fault = |errno| is_server_fault(&StorageError::new("write", errno));
-    for errno in [
-        Errno::IO,
-        Errno::NOSPC,
-        Errno::NOMEM,
-        Errno::STALE,
-        Errno::MFILE,
-        Errno::TIMEDOUT,
-    ] {
-        assert!(is_fault(errno), "{errno:?}");
-    }
-    for errno in [
-        Errno::NOENT,
-        Errno::ACCESS,
-        Errno::EXIST,
-        Errno::NOTEMPTY,
-        Errno::DQUOT,
-        Errno::ROFS,
-        Errno::INVAL,
-    ] {
-        assert!(!is_fault(errno), "{errno:?}");
-    }
-    let full = TransferError::Storage(StorageError::new("write", Errno::NOSPC));
-    assert!(is_transfer_fault(&full));
-    assert!(!is_transfer_fault(&TransferError::Cancelled(
-        CancelReason::Abort
-    )));
-}

@@ -4,7 +4,6 @@ use gridhaul_protocol::reply::Reply;
 use gridhaul_storage::{ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{ChecksumRequest, Outcome};
 
-use super::cause;
 use super::order::Order;
 use super::running::Running;
 use crate::session::call::Call;
@@ -15,10 +14,7 @@ use crate::session::replies;
 use crate::telemetry::FailureCause;
 
 /// The last reply, and why a transfer failed, for the log and the metrics.
-pub(super) type Conclusion = (Reply, Option<Failed>);
-
-/// A failure, and the side at fault.
-pub(super) type Failed = (Failure, FailureCause);
+pub(super) type Conclusion = (Reply, Option<Failure>);
 
 /// Sends the last markers, and checks what was stored.
 pub(super) async fn conclude(
@@ -37,22 +33,17 @@ pub(super) async fn conclude(
             } else {
                 replies::transfer_error(error)
             };
-            let failure = Failure {
-                text: error.to_string(),
-                is_fault: replies::is_transfer_fault(error),
-            };
-            let failure = (failure, cause::of_transfer(error));
-            Ok((reply, Some(failure)))
+            Ok((reply, Some(error.into())))
         }
         None => {
             let error = "the data node is gone";
             let failure = Failure {
                 text: error.to_owned(),
-                is_fault: true,
+                cause: FailureCause::Server,
             };
             Ok((
                 Reply::new(451, format!("Command failed. : {error}.")),
-                Some((failure, FailureCause::Server)),
+                Some(failure),
             ))
         }
     }
@@ -80,9 +71,8 @@ async fn accept(
                 let error = "the checksum is not the one that was announced";
                 let failure = Failure {
                     text: error.to_owned(),
-                    is_fault: false,
+                    cause: FailureCause::Peer,
                 };
-                let failure = (failure, FailureCause::Peer);
                 return Ok((reply, Some(failure)));
             }
             Err(error) => return Ok(failed(&error)),
@@ -115,8 +105,7 @@ async fn compute_whole(
 }
 
 fn failed(error: &StorageError) -> Conclusion {
-    let failure = (error.into(), cause::of_storage(error));
-    (replies::storage_error(error), Some(failure))
+    (replies::storage_error(error), Some(error.into()))
 }
 
 fn complete() -> Conclusion {

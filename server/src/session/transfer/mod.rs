@@ -9,7 +9,6 @@
 //!        └─ motion    what a command moves
 //! ```
 
-mod cause;
 mod completion;
 mod motion;
 mod order;

@@ -12,7 +12,7 @@ use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{LOOK_AHEAD_FILES, Outcome, SequenceError, TransferError};
 use tokio::time::Instant;
 
-use super::completion::{Failed, conclude};
+use super::completion::conclude;
 use super::motion::{Motion, upcoming};
 use super::order::Order;
 use super::running::Running;
@@ -26,7 +26,7 @@ use crate::session::failure::Failure;
 use crate::session::replies;
 use crate::shutdown::Phase;
 use crate::status::Activity;
-use crate::telemetry::{self, FailureCause};
+use crate::telemetry;
 use crate::transfer_verb::TransferVerb;
 
 /// A command that moves data, or concerns transfers.
@@ -162,11 +162,7 @@ impl Transfers {
         let concluded = conclude(call, order, &running, outcome).await;
         let logged = match &concluded {
             Ok((reply, failure)) => (reply.code(), failure.clone()),
-            Err(end) => {
-                let (text, is_fault) = (end.to_string(), false);
-                let failure = Failure { text, is_fault };
-                (426, Some((failure, FailureCause::Client)))
-            }
+            Err(end) => (426, Some(end.into())),
         };
         self.publish(call, order, &running, outcome, logged);
         self.last_channels = finished.map_or_else(LastChannels::default, LastChannels::from);
@@ -180,7 +176,7 @@ impl Transfers {
         order: &Order,
         running: &Running,
         outcome: Option<&Outcome>,
-        (code, failure): (u16, Option<Failed>),
+        (code, failure): (u16, Option<Failure>),
     ) {
         self.is_recorded = true;
         let (session, client) = (call.context.id, call.user.client(call.context.peer));
@@ -214,11 +210,8 @@ impl Transfers {
                 details: outcome.map_or(&[], |outcome| outcome.details.as_slice()),
                 checksums: outcome.map_or(&[], |outcome| outcome.checksums.as_slice()),
                 code,
-                error: failure.as_ref().map(|(failure, _)| &*failure.text),
-                is_fault: failure
-                    .as_ref()
-                    .is_some_and(|(failure, _)| failure.is_fault),
-                cause: failure.as_ref().map(|(_, cause)| *cause),
+                error: failure.as_ref().map(|failure| &*failure.text),
+                cause: failure.as_ref().map(|failure| failure.cause),
                 task_id: self.task_id.as_deref(),
             }));
     }

@@ -456,7 +456,6 @@ mod tests {
             checksums: &[],
             code: 226,
             error: None,
-            is_fault: false,
             cause: None,
             task_id: None,
         }
