@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use gridhaul_accounts::Monitor;
 
 /// The number of monitors, of which each test takes one.
-const MONITORS: usize = 12;
+const MONITORS: usize = 20;
 
 static STARTED: Mutex<Option<Result<Vec<Monitor>, String>>> = Mutex::new(None);
 
