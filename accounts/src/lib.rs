@@ -80,7 +80,7 @@ pub use client::{
     AccountError, AccountRequest, AccountStorage, Accounts, BrokerCounts, BrokerLimits,
     BrokerSource,
 };
-pub use listed::{ListedFiles, OpenError, may_be_appended, may_be_opened};
+pub use listed::{ListedFiles, OpenError, may_be_appended, may_be_opened, open_log};
 pub use monitor::{Monitor, MonitorError};
 pub use options::MonitorOptions;
 pub use own::{open_own, own_directory};

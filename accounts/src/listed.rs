@@ -132,8 +132,12 @@ pub(crate) fn open(path: &Path) -> Result<OwnedFd, OpenError> {
     }
 }
 
-/// Opens a log for appending, after the same checks, or creates it.
-pub(crate) fn open_log(path: &Path) -> Result<OwnedFd, OpenError> {
+/// Opens a log for appending, or creates it, with root's permissions, as the monitor does.
+///
+/// # Errors
+///
+/// The reason, [`OpenError::Exposed`] where another account than root could replace the log.
+pub fn open_log(path: &Path) -> Result<OwnedFd, OpenError> {
     let (directory, name, flags) = match find(path)? {
         Found::File(directory, name) => (directory, name, OFlags::empty()),
         Found::Free(directory, _) if !directory.only_root_adds() => return Err(OpenError::Exposed),

@@ -282,6 +282,7 @@ fn reload(
     file: Option<File>,
     logs: LogFiles<File>,
 ) {
+    let reopens_only = file.is_none() && arguments.config.is_some();
     let file = Opened(Mutex::new(file));
     let config = match Config::load_with(arguments, &file) {
         Ok(config) => config.reloaded(&server.config()).0,
@@ -290,7 +291,9 @@ fn reload(
             if let Err(error) = logging.go_on(&running.log, logs) {
                 error!(%error, "the log of the process that listens was not reloaded");
             }
-            error!(%error, "the process that listens goes on with the configuration from before");
+            if !reopens_only {
+                error!(%error, "the process that listens goes on with the configuration from before");
+            }
             return;
         }
     };

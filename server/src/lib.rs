@@ -90,6 +90,7 @@ mod session;
 mod shared;
 mod shutdown;
 pub mod ssh;
+mod start_logs;
 mod status;
 mod storages;
 mod telemetry;

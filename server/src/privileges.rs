@@ -10,7 +10,10 @@ use std::path::Path;
 use gridhaul_accounts::process::fork;
 use gridhaul_accounts::socket::pair;
 use gridhaul_sandbox::{keep_capabilities, narrow_bounding_set};
-use nix::unistd::{Gid, Group, Uid, User, getgrouplist, setgroups, setresgid, setresuid};
+use nix::unistd::{
+    Gid, Group, Uid, User, getgrouplist, getgroups, setegid, seteuid, setgroups, setresgid,
+    setresuid,
+};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, WaitOptions};
@@ -98,6 +101,37 @@ pub fn drop_root(user: &str) -> Result<Identity, PrivilegeError> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|errno| system("prctl")(nix_error(errno)))?;
     Ok(identity(account.uid, account.gid, true))
+}
+
+/// Does work with the rights of the account `user`, and takes those of root back. Must be called as root, while the process has
+/// one thread.
+///
+/// # Errors
+///
+/// When there is no such account, it is root, or the kernel refuses.
+pub(crate) fn as_account<T>(user: &str, work: impl FnOnce() -> T) -> Result<T, PrivilegeError> {
+    let account = unprivileged(user)?;
+    let system = |call| {
+        move |error| PrivilegeError::System {
+            account: user.to_owned(),
+            call,
+            error,
+        }
+    };
+    let (own_group, own_groups) = (Gid::effective(), getgroups().map_err(system("getgroups"))?);
+    let name = std::ffi::CString::new(account.name.clone())
+        .map_err(|_| PrivilegeError::UnknownAccount(user.to_owned()))?;
+    let groups = getgrouplist(&name, account.gid).map_err(system("getgrouplist"))?;
+    setgroups(&groups).map_err(system("setgroups"))?;
+    let become_account = || {
+        setegid(account.gid)?;
+        seteuid(account.uid)
+    };
+    let done = become_account().map(|()| work());
+    seteuid(Uid::from_raw(0)).map_err(system("seteuid"))?;
+    setegid(own_group).map_err(system("setegid"))?;
+    setgroups(&own_groups).map_err(system("setgroups"))?;
+    done.map_err(system("seteuid"))
 }
 
 fn nix_error(errno: Errno) -> nix::Error {

@@ -20,7 +20,7 @@ use tracing::{error, info, warn};
 
 use crate::admin::{Done, Order, ReloadReport, ServerAction};
 use crate::callout::{CalloutProcess, CalloutProcessError};
-use crate::config::{Config, ConfigErrors, Problem, ServeArguments};
+use crate::config::{Config, ConfigErrors, LogLevel, Problem, ServeArguments};
 use crate::front::{FrontProcess, FrontProcessError};
 use crate::helpers::{self, Helper};
 use crate::login::{ConfigurationFile, LoginBackend, LoginProcess, LoginProcessError, Started};
@@ -28,6 +28,7 @@ use crate::machine;
 use crate::privileges::{self, PrivilegeError};
 use crate::sandbox::{self, LocalFiles, Sandbox};
 use crate::server::{PreparedServer, Server, StartError, listen_everywhere};
+use crate::start_logs::StartRights;
 use crate::status::ProcessStatus;
 use crate::telemetry::{Logging, LoggingError};
 use crate::threads::Threads;
@@ -96,7 +97,8 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
             None => LocalFiles::OwnAccount,
         },
     };
-    let logging = Logging::start(&config.log)?;
+    let opener = StartRights { user: &config.user };
+    let logging = Logging::start(&config.log, &opener)?;
     tell(&warnings);
     // Before this process listens or reads a secret. Only the login process has a connection to the monitor.
     let watched_monitor = monitor.as_ref().map(Monitor::watch);
@@ -293,6 +295,9 @@ async fn run(
 
 /// Changes the level of the log of this process, until the next reload.
 fn set_level(server: &Server, logging: &Logging, level: &str) -> Done {
+    if let Err(error) = level.parse::<LogLevel>() {
+        return Done::Failed(format!("log-level: {error}"));
+    }
     match logging.set_level(level) {
         Ok(()) => {
             server.note_log_level(level);

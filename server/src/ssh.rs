@@ -17,7 +17,7 @@ use crate::sandbox::{self, LocalFiles};
 use crate::serve::ServeError;
 use crate::server::PreparedServer;
 use crate::session::{LocalUser, Stream, home_directory};
-use crate::telemetry::Logging;
+use crate::telemetry::{Logging, OwnRights};
 
 /// The addresses and ports of the client and of the server, from sshd.
 const CONNECTION_VARIABLE: &str = "SSH_CONNECTION";
@@ -32,7 +32,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     const LAST_THREADS: Duration = Duration::from_millis(100);
 
     let config = Config::load_for_ssh(arguments)?;
-    let _logging = Logging::start(&config.log)?;
+    let _logging = Logging::start(&config.log, &OwnRights)?;
     let user = local_user(&config);
     let (peer, local) = std::env::var(CONNECTION_VARIABLE)
         .ok()

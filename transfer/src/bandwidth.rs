@@ -44,6 +44,12 @@ impl BandwidthLimit {
         self.began + lock(&self.bucket).take(self.began.elapsed(), bytes)
     }
 
+    /// Gives back bytes that were taken and do not move: otherwise transfers that are aborted while they wait would use up the
+    /// bandwidth of others.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        lock(&self.bucket).give_back(bytes);
+    }
+
     /// How many bytes should move at a time, at most.
     pub(crate) fn piece(&self) -> Option<u64> {
         let rate = lock(&self.bucket).rate?;
@@ -81,14 +87,26 @@ impl Bucket {
     /// Takes `bytes`, and returns when they may move. In any interval of the length t, at most `rate * t` bytes may move,
     /// and in addition those of [`BURST`], or one piece if that is larger.
     fn take(&mut self, now: Duration, bytes: u64) -> Duration {
-        const SECOND: u128 = 1_000_000_000;
-        let Some(rate) = self.rate else {
+        let Some(cost) = self.cost(bytes) else {
             return now;
         };
-        let cost = (u128::from(bytes) * SECOND).div_ceil(u128::from(rate));
-        let cost = Duration::from_nanos(u64::try_from(cost).unwrap_or(u64::MAX));
         self.paid = self.paid.max(now).saturating_add(cost);
         self.paid.saturating_sub(BURST).max(now)
+    }
+
+    /// Undoes [`Bucket::take`]. Those who took bytes meanwhile keep their times.
+    fn give_back(&mut self, bytes: u64) {
+        let cost = self.cost(bytes).unwrap_or_default();
+        self.paid = self.paid.saturating_sub(cost);
+    }
+
+    /// The time that bytes take at the rate; `None` without a limit.
+    fn cost(&self, bytes: u64) -> Option<Duration> {
+        const SECOND: u128 = 1_000_000_000;
+        let cost = (u128::from(bytes) * SECOND).div_ceil(u128::from(self.rate?));
+        Some(Duration::from_nanos(
+            u64::try_from(cost).unwrap_or(u64::MAX),
+        ))
     }
 }
 
@@ -167,6 +185,19 @@ mod tests {
             moved.iter().sum::<u64>().abs_diff(10_000_000) <= 200_000,
             "{moved:?}"
         );
+    }
+
+    #[test]
+    fn bytes_that_do_not_move_delay_no_others() {
+        let mut bucket = Bucket::new(Some(1_000_000));
+        let now = Duration::from_secs(1);
+        let first = bucket.take(now, 100_000);
+        for _ in 0..1000 {
+            bucket.take(now, 100_000);
+            bucket.give_back(100_000);
+        }
+        let next = bucket.take(now, 100_000);
+        assert_eq!(next - first, Duration::from_millis(100));
     }
 
     #[test]

@@ -49,8 +49,11 @@ impl Throttle {
             let piece = self.piece_bytes().min(left);
             left -= piece;
             let ready = self.limits.iter().map(|limit| limit.take(piece)).max();
-            if let Some(ready) = ready.filter(|&ready| ready > Instant::now()) {
-                wait_until(ready, running)?;
+            if let Some(ready) = ready.filter(|&ready| ready > Instant::now())
+                && let Err(error) = wait_until(ready, running)
+            {
+                self.limits.iter().for_each(|limit| limit.give_back(piece));
+                return Err(error);
             }
         }
         Ok(())

@@ -41,8 +41,10 @@ fn device_counters_are_reported() {
             for detail in settings(device) {
                 let line = format!(" {detail}");
                 assert!(reply.lines.contains(&line), "{detail}: {}", reply.text());
+                // The log has them as a list.
+                let listed = [format!("[{detail}"), format!(", {detail}")];
                 assert!(
-                    log.contains(&line) || log.contains(&format!("\"{detail}")),
+                    listed.iter().any(|item| log.contains(item)),
                     "{detail}: {log}"
                 );
             }

@@ -7,8 +7,11 @@ use std::os::unix::fs::{
 };
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -87,7 +90,7 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, AdminSocketError> {
         return Err(AdminSocketError::OpenDirectory(path.to_owned()));
     }
     // Of two servers that start at the same time, the second one sees the socket of the first. The lock ends with this call.
-    flock(&directory, FlockOperation::LockExclusive).map_err(|errno| failed(errno.into()))?;
+    lock(&directory).map_err(failed)?;
     make_room(path)?;
     let open = || {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -99,6 +102,25 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, AdminSocketError> {
         Ok(UnixListener::from(socket))
     };
     open().map_err(failed)
+}
+
+/// Locks the directory. Every account that may read it can lock it, and must not keep the server from starting without a word.
+fn lock(directory: &File) -> io::Result<()> {
+    const LIMIT: Duration = Duration::from_secs(5);
+    const PAUSE: Duration = Duration::from_millis(20);
+
+    let begun = Instant::now();
+    loop {
+        match flock(directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < LIMIT => thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => {
+                return Err(io::Error::other(
+                    "another process holds a lock on its directory; use a directory that only root can read",
+                ));
+            }
+            locked => return Ok(locked?),
+        }
+    }
 }
 
 /// Removes a socket that no server listens at.

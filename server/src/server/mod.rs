@@ -25,6 +25,7 @@ use crate::privileges;
 use crate::session::{LocalUser, Session};
 use crate::shared::{Settings, Shared};
 use crate::shutdown::Shutdown;
+use crate::start_logs::StartRights;
 use crate::status::ProcessStatus;
 use crate::storages::Storages;
 use crate::telemetry::{FrontCounts, Journal, TransferLog, keep_history, watch_lateness};
@@ -151,17 +152,17 @@ impl PreparedServer {
                 root: config.root.clone(),
                 error,
             })?;
-        let transfer_log = match &config.transfer_log {
-            Some(path) => {
-                Some(
-                    TransferLog::open(path).map_err(|error| StartError::TransferLog {
+        let opener = StartRights { user: &config.user };
+        let transfer_log =
+            match &config.transfer_log {
+                Some(path) => Some(TransferLog::open(path, &opener).map_err(|error| {
+                    StartError::TransferLog {
                         path: path.clone(),
                         error,
-                    })?,
-                )
-            }
-            None => None,
-        };
+                    }
+                })?),
+                None => None,
+            };
         let checksum_key = config
             .checksum_key
             .as_deref()

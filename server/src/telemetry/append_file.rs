@@ -36,10 +36,10 @@ pub(crate) struct AppendFile {
 
 impl AppendFile {
     /// Opens or creates the file.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, opener: &dyn OpenLogs) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
-            file: Mutex::new(OwnRights.append(path)?),
+            file: Mutex::new(opener.append(path)?),
         })
     }
 
@@ -97,7 +97,7 @@ mod tests {
     fn lines_go_to_the_new_file_after_a_rotation() {
         let directory = tempfile::tempdir().expect("a directory");
         let (path, moved) = (directory.path().join("log"), directory.path().join("log.1"));
-        let file = AppendFile::open(&path).expect("opened");
+        let file = AppendFile::open(&path, &OwnRights).expect("opened");
         file.append(b"one\n").expect("written");
         std::fs::rename(&path, &moved).expect("renamed");
         file.append(b"two\n").expect("written");
@@ -112,7 +112,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let logs = directory.path().join("logs");
         std::fs::create_dir(&logs).expect("made");
-        let file = AppendFile::open(&logs.join("log")).expect("opened");
+        let file = AppendFile::open(&logs.join("log"), &OwnRights).expect("opened");
         std::fs::remove_dir_all(&logs).expect("removed");
         file.reopen(&OwnRights).expect_err("no directory");
         file.append(b"one\n").expect("written");

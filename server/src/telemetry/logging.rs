@@ -89,13 +89,16 @@ pub enum LoggingError {
 }
 
 impl Logging {
-    /// Starts the log of this process.
+    /// Starts the log of this process. `opener` opens its files.
     ///
     /// # Errors
     ///
     /// When a file or the journal cannot be opened, or the rules cannot be parsed.
-    pub(crate) fn start(log: &Log) -> Result<Self, LoggingError> {
-        let open = |path: &Option<PathBuf>| path.as_deref().map(open).transpose();
+    pub(crate) fn start(log: &Log, opener: &dyn OpenLogs) -> Result<Self, LoggingError> {
+        let open = |path: &Option<PathBuf>| {
+            let path = path.as_deref();
+            path.map(|path| open(path, opener)).transpose()
+        };
         let (file, audit) = (open(&log.file)?, open(&log.audit)?);
         let (filter, handle) = reload::Layer::new(rules(&log.level)?);
         let lines = lines(log.format, file.clone())?.with_filter(filter).boxed();
@@ -240,8 +243,8 @@ where
     }
 }
 
-fn open(path: &Path) -> Result<Arc<AppendFile>, LoggingError> {
-    let file = AppendFile::open(path).map_err(|error| LoggingError::File {
+fn open(path: &Path, opener: &dyn OpenLogs) -> Result<Arc<AppendFile>, LoggingError> {
+    let file = AppendFile::open(path, opener).map_err(|error| LoggingError::File {
         path: path.to_owned(),
         error,
     })?;
@@ -298,12 +301,13 @@ impl io::Write for LineWriter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::OwnRights;
 
     #[test]
     fn nothing_that_is_logged_makes_another_line_or_moves_a_terminal() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("log");
-        let file = open(&path).expect("opened");
+        let file = open(&path, &OwnRights).expect("opened");
         let lines = tracing_subscriber::fmt::layer()
             .with_ansi(false)
             .with_writer(Output(Some(file)));
@@ -325,7 +329,7 @@ mod tests {
 
     #[test]
     fn lines_that_cannot_be_written_are_counted() {
-        let full = open(Path::new("/dev/full")).expect("opened");
+        let full = open(Path::new("/dev/full"), &OwnRights).expect("opened");
         let lines = tracing_subscriber::fmt::layer()
             .with_ansi(false)
             .log_internal_errors(false)

@@ -19,9 +19,9 @@ pub(crate) struct TransferLog {
 }
 
 impl TransferLog {
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, opener: &dyn OpenLogs) -> io::Result<Self> {
         Ok(Self {
-            file: AppendFile::open(path)?,
+            file: AppendFile::open(path, opener)?,
             host: machine::host_name(),
         })
     }

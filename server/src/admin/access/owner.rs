@@ -33,8 +33,10 @@ struct Owner {
 /// The account of the socket at `peer` that is connected to `local`. `None` if there is none on this machine, or if it is a
 /// socket of this process.
 pub(super) async fn find(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
-    let _permit = LOOKS.acquire().await.ok()?;
+    let permit = LOOKS.acquire().await.ok()?;
     let look = move || {
+        // Held until the look is over, also if the connection goes before.
+        let _permit = permit;
         let first = look(peer, local)?;
         if is_held_here(first.inode) {
             return None;
