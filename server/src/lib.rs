@@ -76,6 +76,7 @@ mod helpers;
 mod http;
 mod in_place;
 mod live;
+mod locks;
 mod login;
 mod machine;
 mod own_addresses;
