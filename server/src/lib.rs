@@ -72,6 +72,7 @@ mod fuzz_input;
 pub mod fuzzing;
 mod group_limits;
 mod handover;
+mod harmful;
 mod helpers;
 mod http;
 mod in_place;
