@@ -149,7 +149,7 @@ impl Source for BanListFile {
     type Content = BanList;
 
     const FAILURE: &'static str =
-        "a ban list cannot be used: nobody logs in with a certificate until it is repaired";
+        "a ban list cannot be used: no user logs in with a certificate until it is repaired";
 
     fn open(path: &Path, opener: &Opener) -> Result<Self, FileError> {
         Self::open_with(path, Arc::new(opener.clone()))
@@ -171,7 +171,8 @@ impl Source for BanListFile {
 impl Source for GridmapFile {
     type Content = Gridmap;
 
-    const FAILURE: &'static str = "the grid-mapfile cannot be read: it maps nobody until it can be";
+    const FAILURE: &'static str =
+        "the grid-mapfile cannot be read: it maps no users until it can be";
 
     fn open(path: &Path, opener: &Opener) -> Result<Self, FileError> {
         Self::open_with(path, Arc::new(opener.clone()))

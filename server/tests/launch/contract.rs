@@ -134,7 +134,7 @@ fn mistakes_are_named_before_anything_is_served() {
                 .args(flags),
         )
     };
-    assert!(serve(&[]).contains("nobody could log in"));
+    assert!(serve(&[]).contains("no user could log in"));
     assert!(
         serve(&["--anonymous", "--stripes", "99"]).contains("stripes must be between 1 and 64")
     );

@@ -241,7 +241,7 @@ fn a_grid_mapfile_that_is_removed_lets_nobody_in_and_the_log_says_so() {
     fs::remove_file(grid.path("grid-mapfile")).expect("removed");
     let refused = grid.log_in_until(&server, "530");
     assert!(refused.contains("grid-mapfile"), "{refused}");
-    let log = grid.logged("it maps nobody");
+    let log = grid.logged("it maps no users");
     assert!(log.contains("ERROR"), "{log}");
     server.signal(Signal::HUP);
     grid.logged("reloaded");
