@@ -58,7 +58,7 @@ fn refusals_of_the_front_process_are_in_the_status() {
 }
 
 #[test]
-fn a_flood_of_refusals_is_bounded_in_the_status() {
+fn long_names_of_refused_clients_are_cut() {
     let root = public_directory();
     let (server, address) = start(root.path());
     let name = "x".repeat(2000);
