@@ -5,8 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
-use crate::processes::{Client, sample, site};
-use crate::program::{Running, public_directory};
+use crate::processes::{Client, site};
+use crate::program::{Running, public_directory, sample};
+use crate::skipped::skipped;
 
 /// The lines with these words.
 fn lines<'a>(log: &'a str, words: &str) -> Vec<&'a str> {
@@ -136,7 +137,9 @@ fn a_full_disk_is_a_warning_and_a_mistake_of_a_client_is_not() {
         .as_ref()
         .is_ok_and(|output| output.status.success())
     {
-        eprintln!("SKIPPED: nothing can be mounted in a namespace here: {possible:?}");
+        skipped(&format!(
+            "nothing can be mounted in a namespace here: {possible:?}"
+        ));
         return;
     }
     let mut command = mounts(

@@ -4,7 +4,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use argon2::password_hash::phc::PasswordHash;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::program::{Running, program, public_directory};
+use crate::program::{Running, has_root, program, public_directory, sample};
 
 /// A child of the server, by its name in the list of processes.
 pub(crate) fn child(server: &Running, name: &str) -> u32 {
@@ -74,11 +74,6 @@ fn holds(process: u32, needles: &[Vec<u8>]) -> bool {
     })
 }
 
-pub(crate) fn sample(name: &str) -> PathBuf {
-    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/security/samples");
-    samples.join(name)
-}
-
 /// The number that is the sample host's private key, in both orders of bytes.
 fn private_number() -> Vec<Vec<u8>> {
     let key = PrivateKeyDer::from_pem_file(sample("host.key")).expect("a key");
@@ -113,8 +108,7 @@ pub(crate) fn set_password(file: &Path) -> Vec<u8> {
 
 #[test]
 fn secrets_are_in_the_login_process_and_nowhere_else() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: without root no process can be looked into");
+    if !has_root() {
         return;
     }
     let site = site();
@@ -175,8 +169,7 @@ fn sockets(process: u32) -> Vec<String> {
 
 #[test]
 fn processes_share_no_end_of_a_socket() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: without root there is no monitor");
+    if !has_root() {
         return;
     }
     let site = site();
@@ -284,8 +277,7 @@ fn without_the_login_process_nobody_logs_in_and_the_log_says_so() {
 
 #[test]
 fn without_the_monitor_the_server_ends_with_an_error() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: without root there is no monitor");
+    if !has_root() {
         return;
     }
     let site = site();
@@ -311,8 +303,7 @@ fn transfers_finish_when_the_login_process_ends() {
 
 #[test]
 fn transfers_finish_when_the_monitor_ends() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: without root there is no monitor");
+    if !has_root() {
         return;
     }
     let site = site();
@@ -365,8 +356,7 @@ fn command_line(process: u32) -> String {
 
 #[test]
 fn each_process_has_a_name_of_its_own() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: without root there is no monitor");
+    if !has_root() {
         return;
     }
     let site = site();

@@ -2,32 +2,20 @@
 
 use std::io::{BufRead as _, Write as _};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
 use crate::processes::Client;
-use crate::program::{Running, public_directory};
-
-/// What takes longer never happens. The first sample comes after ten seconds.
-const TIME_LIMIT: Duration = Duration::from_secs(60);
-
-/// The pause between two questions, which leaves the processors to the server.
-const PAUSE: Duration = Duration::from_millis(50);
+use crate::program::{Running, public_directory, wait_for};
 
 /// The status until `is_there` holds for it.
 fn status(address: &str, is_there: impl Fn(&str) -> bool) -> String {
-    let begun = Instant::now();
-    loop {
+    let ask = || {
         let mut stream = TcpStream::connect(address).expect("connected");
         let request =
             format!("GET /status.json HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("sent");
-        let status = std::io::read_to_string(stream).expect("UTF-8");
-        if is_there(&status) {
-            return status;
-        }
-        assert!(begun.elapsed() < TIME_LIMIT, "{status}");
-        std::thread::sleep(PAUSE);
-    }
+        std::io::read_to_string(stream).expect("UTF-8")
+    };
+    wait_for("it is in the status", ask, |status| is_there(status))
 }
 
 fn start(root: &std::path::Path) -> (Running, String) {

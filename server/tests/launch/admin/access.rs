@@ -84,8 +84,7 @@ fn clients_that_are_idle_or_do_not_read_do_not_keep_the_administrator_out() {
 
 #[test]
 fn another_user_of_this_machine_gets_no_data() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can act as another user");
+    if !has_root() {
         return;
     }
     let site = Site::new(&[]);
@@ -129,9 +128,7 @@ fn the_server_itself_is_no_administrator() {
         .args([program, "--version"])
         .output();
     if !can_run.is_ok_and(|output| output.status.success()) {
-        eprintln!(
-            "SKIPPED: only root can start a server as another user, who must reach the program"
-        );
+        skipped("only root can start a server as another user, who must reach the program");
         return;
     }
     let root = public_directory();

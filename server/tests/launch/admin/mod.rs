@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{Running, fails, program, public_directory};
+use crate::program::{Running, fails, has_root, program, public_directory, text, wait_for};
+use crate::skipped::skipped;
 
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
@@ -111,15 +112,7 @@ impl Site {
 
     /// Asks for the status until something about it is true.
     fn wait_for(&self, what: &str, is_true: impl Fn(&Value) -> bool) -> Value {
-        let begun = Instant::now();
-        loop {
-            let status = self.status();
-            if is_true(&status) {
-                return status;
-            }
-            assert!(begun.elapsed() < TIME_LIMIT, "never {what}: {status}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_for(what, || self.status(), is_true)
     }
 
     /// The output of a command that talks to the server.
@@ -217,10 +210,6 @@ impl Client {
         self.expect(&format!("RETR {name}"), "150");
         data
     }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
 }
 
 fn list<'a>(status: &'a Value, name: &str) -> &'a Vec<Value> {
