@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use crate::client::Client;
 use crate::program::{Running, has_root, program, public_directory, text};
 
 /// What takes longer never happens.
@@ -71,15 +72,11 @@ fn work(server: &Running) {
     let replies = server.dialogue(&["USER nobody-knows", "PASS x", "USER anonymous", "PASS x"]);
     assert!(replies[2].starts_with("530"), "{replies:?}");
     assert!(replies[4].starts_with("230"), "{replies:?}");
-    let (mut client, _) = crate::processes::Client::connect(server);
+    let (mut client, _) = Client::connect(server);
     for line in ["USER anonymous", "PASS x"] {
         client.send(line);
     }
-    let passive = client.send("EPSV");
-    let port = passive.split('|').nth(3).expect("229 has a port");
-    let port: u16 = port.parse().expect("a number");
-    let mut data = std::net::TcpStream::connect((server.address.ip(), port)).expect("connected");
-    client.send("RETR file");
+    let mut data = client.retrieve("file");
     let mut content = String::new();
     std::io::Read::read_to_string(&mut data, &mut content).expect("received");
     assert_eq!(content, "content");

@@ -1,7 +1,7 @@
 //! What each process of the server holds, as the kernel shows it.
 
 use std::fs::{self, File, Permissions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
@@ -12,6 +12,7 @@ use argon2::password_hash::phc::PasswordHash;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 
+use crate::client::Client;
 use crate::program::{Running, has_root, program, public_directory, sample};
 
 /// A child of the server, by its name in the list of processes.
@@ -223,39 +224,6 @@ pub(crate) fn kill(server: &Running, name: &str) {
     rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("killed");
 }
 
-/// A control connection.
-pub(crate) struct Client {
-    pub(crate) stream: TcpStream,
-    replies: BufReader<TcpStream>,
-}
-
-impl Client {
-    /// Returns the client and the server's greeting.
-    pub(crate) fn connect(server: &Running) -> (Self, String) {
-        let stream = TcpStream::connect(server.address).expect("connected");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .expect("set");
-        let replies = BufReader::new(stream.try_clone().expect("a handle"));
-        let mut client = Self { stream, replies };
-        let greeting = client.reply();
-        (client, greeting)
-    }
-
-    /// Empty when the server has closed the connection.
-    pub(crate) fn reply(&mut self) -> String {
-        let mut line = String::new();
-        // A connection that was reset is as closed as any other.
-        let _ = self.replies.read_line(&mut line);
-        line
-    }
-
-    pub(crate) fn send(&mut self, line: &str) -> String {
-        let sent = self.stream.write_all(format!("{line}\r\n").as_bytes());
-        sent.map_or_else(|_| String::new(), |()| self.reply())
-    }
-}
-
 #[test]
 fn without_the_login_process_nobody_logs_in_and_the_log_says_so() {
     let site = public_directory();
@@ -320,16 +288,8 @@ fn transfers_finish_without(name: &str, site: &Path, server: Running) {
 
     let file = File::create(site.join("large")).expect("made");
     file.set_len(BYTES).expect("set");
-    let (mut client, _) = Client::connect(&server);
-    for line in ["USER anonymous", "PASS x", "TYPE I"] {
-        client.send(line);
-    }
-    let passive = client.send("EPSV");
-    let port = passive.split('|').nth(3).expect("229 has a port");
-    let port = port.parse().expect("a number");
-    let mut data = TcpStream::connect((server.address.ip(), port)).expect("connected");
-    let started = client.send("RETR large");
-    assert!(started.starts_with('1'), "{started}");
+    let mut client = Client::log_in(&server);
+    let mut data = client.retrieve("large");
     kill(&server, name);
     // The server has noticed: it listens no more.
     let begun = Instant::now();

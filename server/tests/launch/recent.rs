@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, Write as _};
 use std::net::TcpStream;
 
-use crate::processes::Client;
+use crate::client::Client;
 use crate::program::{Running, public_directory, wait_for};
 
 /// The status until `is_there` holds for it.
@@ -69,18 +69,9 @@ fn bytes_of_a_transfer_in_progress_are_in_the_history() {
     let file = std::fs::File::create(root.path().join("f")).expect("created");
     file.set_len(1 << 30).expect("long");
     let (server, address) = start(root.path());
-    let (mut user, _) = Client::connect(&server);
-    user.send("USER ftp");
-    assert!(user.send("PASS x").starts_with("230"));
-    let reply = user.send("EPSV");
-    let port = reply
-        .split("|||")
-        .nth(1)
-        .and_then(|rest| rest.split('|').next());
-    let port: u16 = port.and_then(|port| port.parse().ok()).expect("a port");
+    let mut user = Client::log_in(&server);
     // The client does not read, so the transfer does not end.
-    let _data = TcpStream::connect(("127.0.0.1", port)).expect("connected");
-    assert!(user.send("RETR f").starts_with("150"));
+    let _data = user.retrieve("f");
     let sent = |status: &str| {
         let values = status.split("\"sent_bytes\":").skip(1);
         let values = values.filter_map(|rest| rest.split(',').next()?.parse::<u64>().ok());

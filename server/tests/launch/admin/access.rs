@@ -157,7 +157,7 @@ fn the_server_itself_is_no_administrator() {
     server.stdout.read_line(&mut line).expect("a line");
     let address = line.trim_end().strip_prefix("Administration at http://");
     let address: SocketAddr = address.expect("an address").parse().expect("an address");
-    let mut client = Client::new(server.address);
+    let mut client = Client::log_in(&server);
     client.expect(&format!("EPRT |1|127.0.0.1|{}|", address.port()), "200");
     client.expect("RETR request", "150");
     server.log_until("an action was refused");
