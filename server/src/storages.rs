@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gridhaul_accounts::{AccountRequest, Accounts, BrokerCounts, BrokerSource, open_own};
 use gridhaul_storage::{PosixOptions, PosixStorage, Rights, StorageError};
@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use tracing::{error, info, warn};
 
 use crate::config::Config;
+use crate::locks::lock;
 use crate::telemetry::tell;
 
 /// The root directories that sessions use with the server's own rights. The server's root is opened at the start, so that it
@@ -201,11 +202,6 @@ fn own_keys(config: &Config) -> Vec<Key> {
             read_only,
         })
         .collect()
-}
-
-/// Every insertion is complete, so a panic elsewhere leaves no partial state.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -325,11 +325,11 @@ fn what_is_wrong_with_maps_and_accounts_is_named() {
     site.write("grid-mapfile", "# nobody\n");
     site.check(&[])
         .passes()
-        .says("warning gridmap:", "maps nobody");
+        .says("warning gridmap:", "maps no users");
     site.mode("grid-mapfile", 0o666);
     site.check(&[])
         .fails()
-        .says("error gridmap:", "may be written by anybody");
+        .says("error gridmap:", "can be written by all users");
     if nix::unistd::Uid::effective().is_root() {
         site.mode("grid-mapfile", 0o600);
         site.check(&[]).passes();

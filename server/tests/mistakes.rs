@@ -6,6 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+#[path = "launch/skipped.rs"]
+mod skipped;
+
 /// A mistake in a file, of which one line is marked with `#!`, or in a flag.
 struct Mistake {
     file: &'static str,
@@ -492,7 +495,7 @@ fn a_configuration_without_a_way_in_is_refused_by_both() {
 #[test]
 fn without_arguments_root_gets_the_usage() {
     if !nix::unistd::Uid::effective().is_root() {
-        eprintln!("SKIPPED: the directory would be served");
+        skipped::skipped("the directory would be served");
         return;
     }
     let site = Site::new();

@@ -61,7 +61,7 @@ fn check_ban_list(report: &mut Report, config: &Config, gsi: &Gsi, path: &Path) 
     let list = match BanListFile::open_with(path, Arc::new(OwnRights)) {
         Ok(file) => file.current(),
         Err(error) => {
-            let text = format!("{error}. Until it is repaired, nobody logs in with a certificate");
+            let text = format!("{error}. Until it is repaired, no user logs in with a certificate");
             return report.error(ABOUT, text);
         }
     };
@@ -71,15 +71,16 @@ fn check_ban_list(report: &mut Report, config: &Config, gsi: &Gsi, path: &Path) 
     );
     if list.has_attributes() && gsi.vomsdir.is_none() {
         let text = format!(
-            "{shown} bans by attribute or virtual organization, and there is no vomsdir, so these lines refuse nobody: set \
+            "{shown} bans by attribute or virtual organization, and there is no vomsdir, so these lines refuse no user: set \
              vomsdir"
         );
         report.error(ABOUT, text);
     }
     let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
     if mode & 0o002 != 0 {
-        let text =
-            format!("{shown} may be written by anybody, who could remove their bans: chmod o-w it");
+        let text = format!(
+            "{shown} can be written by all users, who could remove their bans: chmod o-w it"
+        );
         report.error(ABOUT, text);
     }
     check_read_again(report, ABOUT, path, &config.user);
@@ -104,7 +105,7 @@ pub(super) fn check_pools(
     }
     let Some(directory) = &config.accounts.monitor.gridmapdir else {
         let pools = Vec::from_iter(named).join(", ");
-        let text = format!("there is none, so nobody gets an account of {pools}: set gridmapdir");
+        let text = format!("there is none, so no user gets an account of {pools}: set gridmapdir");
         return report.error(ABOUT, text);
     };
     if !rustix::process::geteuid().is_root() {
@@ -147,7 +148,7 @@ fn check_callout(report: &mut Report, config: &Config, callout: &Callout) {
         Ok(metadata) => metadata,
         Err(error) => {
             let text =
-                format!("{shown}: {error}. Until it is there, nobody logs in with a certificate");
+                format!("{shown}: {error}. Until it is there, no user logs in with a certificate");
             return report.error(ABOUT, text);
         }
     };
@@ -158,7 +159,7 @@ fn check_callout(report: &mut Report, config: &Config, callout: &Callout) {
         }
         Callout::Program(_) if mode & 0o002 != 0 => {
             let text = format!(
-                "{shown} may be written by anybody, who could permit themselves: chmod o-w it"
+                "{shown} can be written by all users, who could permit themselves: chmod o-w it"
             );
             return report.error(ABOUT, text);
         }

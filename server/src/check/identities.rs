@@ -81,7 +81,7 @@ fn check_gridmap(
         }
     }
     match gridmap.entries().len() {
-        0 => report.warning(ABOUT, format!("{shown} maps nobody")),
+        0 => report.warning(ABOUT, format!("{shown} maps no users")),
         subjects => report.ok(
             ABOUT,
             format!("{shown} maps {}", counted(subjects, "subject")),
@@ -94,7 +94,7 @@ fn check_gridmap(
     if mode & 0o002 != 0 {
         report.error(
             ABOUT,
-            format!("{shown} may be written by anybody, who could map themselves: chmod o-w it"),
+            format!("{shown} can be written by all users, who could map themselves: chmod o-w it"),
         );
     }
     check_read_again(report, ABOUT, path, &config.user);
@@ -122,7 +122,8 @@ fn check_accounts(report: &mut Report, config: &Config, accounts: &BTreeMap<Stri
     report.problems(Verdict::Warning, ABOUT, refused);
     let service = config.accounts.monitor.pam_service.as_deref();
     if let Some(service) = service.filter(|service| !pam_service_is_described(service)) {
-        let text = format!("pam-service: there is no {service} in /etc/pam.d, so nobody is let in");
+        let text =
+            format!("pam-service: there is no {service} in /etc/pam.d, so no user is admitted");
         report.error(ABOUT, text);
     }
     if looked_at < accounts.len() {

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use crate::config::Problem;
+use crate::harmful::is_harmful;
 
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +117,7 @@ impl Report {
                 Verdict::Error => "error",
             };
             // File names may contain control characters, and a finding is one line.
-            let text = text.replace(char::is_control, "?");
+            let text = text.replace(is_harmful, "?");
             writeln!(output, "{word:<8} {about}: {text}")?;
         }
         let errors = counted(self.count(Verdict::Error), "error");

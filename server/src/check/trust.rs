@@ -43,7 +43,7 @@ pub(super) fn check(
     if store.authorities().next().is_none() {
         report.error(
             ABOUT,
-            format!("{text}: nobody can log in with a certificate"),
+            format!("{text}: no user can log in with a certificate"),
         );
     } else {
         report.ok(ABOUT, text);
@@ -107,7 +107,7 @@ fn check_authorities(report: &mut Report, store: &TrustStore, now: SystemTime) {
         let name = authority.subject();
         if !store.has_signing_policy(name) {
             weak.push(format!(
-                "{name} has no signing policy, so that nobody whom it certified is accepted: install \
+                "{name} has no signing policy, so that no certificate of this authority is accepted: install \
                  its .signing_policy file beside it"
             ));
         }
@@ -151,7 +151,7 @@ fn standing(list: &RevocationList, now: SystemTime) -> (Verdict, String) {
         Some(end) if end < now => (
             Verdict::Error,
             format!(
-                "has expired on {}, so that nobody whom it certified is accepted: fetch a new one \
+                "has expired on {}, so that no certificate of this authority is accepted: fetch a new one \
                  (fetch-crl)",
                 time(end)
             ),

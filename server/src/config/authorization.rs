@@ -77,8 +77,8 @@ struct Table {
 /// An invalid table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum RuleError {
-    #[error("a rule needs one of identity, vo and fqan; for everybody, say identity = \"*\"")]
-    ForNobody,
+    #[error("a rule needs one of identity, vo and fqan; for all users, say identity = \"*\"")]
+    WithoutSubject,
     #[error("a rule needs exactly one of account = \"NAME\", map = true and deny = true")]
     Outcome,
     #[error("a rule with deny = true has neither root nor read-only")]
@@ -165,7 +165,7 @@ impl TryFrom<Table> for Rule {
 
     fn try_from(table: Table) -> Result<Self, RuleError> {
         if table.identity.is_none() && table.vo.is_none() && table.fqan.is_none() {
-            return Err(RuleError::ForNobody);
+            return Err(RuleError::WithoutSubject);
         }
         let outcome = match (table.account, table.map, table.deny) {
             (None, false, true) if table.root.is_some() || table.read_only => {

@@ -14,9 +14,9 @@ pub(super) enum ConfigError {
     File(#[from] FileError),
     /// No way to log in is configured.
     #[error(
-        "nobody could log in: give --gsi, --anonymous, or --passwords FILE (made by `gridhaul-server passwd`)"
+        "no user could log in: give --gsi, --anonymous, or --passwords FILE (made by `gridhaul-server passwd`)"
     )]
-    NobodyCanLogIn,
+    NoWayToLogIn,
     /// A setting has no effect without another one.
     #[error("{0} needs {1}: give that as well")]
     Needs(&'static str, &'static str),
@@ -116,7 +116,7 @@ impl ConfigError {
             Self::Banner => Some("banner"),
             Self::LimitTwice(_) => Some("limit"),
             Self::OpenAdministration(_) => Some("admin-listen"),
-            Self::NobodyCanLogIn
+            Self::NoWayToLogIn
             | Self::File(_)
             | Self::TlsProtocol { .. }
             | Self::NoTlsVersion

@@ -37,8 +37,8 @@ impl Loaded {
         }
         let mut loaded = given.resolve();
         // With other errors, a way in may only be misspelt.
-        if loaded.problems.is_empty() && !loaded.config.lets_anybody_in() {
-            let problem = loaded.sources.problem_of(&ConfigError::NobodyCanLogIn);
+        if loaded.problems.is_empty() && !loaded.config.admits_users() {
+            let problem = loaded.sources.problem_of(&ConfigError::NoWayToLogIn);
             loaded.problems.push(problem);
         }
         loaded
@@ -158,7 +158,7 @@ impl Config {
         })
     }
 
-    fn lets_anybody_in(&self) -> bool {
+    fn admits_users(&self) -> bool {
         self.anonymous.is_some() || self.passwords.is_some() || self.security.gsi.is_some()
     }
 }
@@ -241,7 +241,7 @@ mod tests {
             ..Settings::default()
         })
         .expect("valid");
-        assert!(!config.lets_anybody_in());
+        assert!(!config.admits_users());
         assert_eq!(config.root, PathBuf::from("/"));
         assert_eq!(config.data.hosts, [DataHosts::Any]);
         assert_eq!(config.log.file, Some("/dev/null".into()));

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::harmful::is_harmful;
+
 /// The place of a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Place {
@@ -36,7 +38,7 @@ impl fmt::Display for Place {
 impl Problem {
     /// For output that names the setting already.
     pub(crate) fn without_key(&self) -> String {
-        let text = self.text.replace(char::is_control, "?");
+        let text = self.text.replace(is_harmful, "?");
         let key = self.key.as_deref().unwrap_or_default();
         let text = text.strip_prefix(&format!("{key}: ")).unwrap_or(&text);
         match &self.place {
@@ -57,7 +59,7 @@ impl Problem {
 impl fmt::Display for Problem {
     /// On one line: texts of the file may contain control characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.text.replace(char::is_control, "?");
+        let text = self.text.replace(is_harmful, "?");
         match &self.place {
             // The flag names the setting already.
             Some(Place::Flag(_)) => f.write_str(&self.without_key()),

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn anybody_else_must_be_let_in_by_a_word() {
+    fn no_user_is_admitted_without_a_setting_that_says_so() {
         let arguments = ServeArguments {
             settings: Settings {
                 root: Some("/srv".into()),
@@ -141,8 +141,10 @@ mod tests {
             },
             ..ServeArguments::default()
         };
-        let error = Config::load(&arguments).expect_err("nobody").to_string();
-        assert!(error.starts_with("nobody could log in"), "{error}");
+        let error = Config::load(&arguments)
+            .expect_err("no way to log in")
+            .to_string();
+        assert!(error.starts_with("no user could log in"), "{error}");
         let settings = Settings {
             anonymous_write: Some(true),
             anonymous_names: Some(vec!["guest".to_owned()]),

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::session::SessionPart;
 use super::transfer::{NewTransfer, TransferPart};
+use crate::locks::lock;
 use crate::status::{SessionStatus, TransferDirection, TransferStatus};
 
 /// The interval of the samples that rates are computed from.
@@ -163,17 +164,13 @@ fn all<T>(table: &Mutex<BTreeMap<u64, Arc<T>>>) -> Vec<Arc<T>> {
     lock(table).values().cloned().collect()
 }
 
-/// Entries are added and removed as a whole, so the table after a panic is usable.
-fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
-    table.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use gridhaul_protocol::ranges::RangeSet;
     use gridhaul_transfer::{CancelReason, Progress, RunningTransfer, Survey};
 
     use super::*;
+    use crate::locks::lock;
     use crate::status::{Activity, TransferState};
     use crate::transfer_verb::TransferVerb;
 

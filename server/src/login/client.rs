@@ -5,7 +5,7 @@ use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gridhaul_accounts::{AccountRequest, BrokerSource};
@@ -19,6 +19,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::{ServerConfig, SignatureScheme};
 use zeroize::Zeroizing;
 
+use crate::locks::lock;
 use crate::passwords::{CheckPassword, Grant};
 use crate::security::{Authorized, server_config};
 
@@ -159,11 +160,6 @@ impl LoginClient {
             _ => None,
         }
     }
-}
-
-/// Every change under these locks is complete, so a panic elsewhere leaves no partial state.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl CheckPassword for Arc<LoginClient> {

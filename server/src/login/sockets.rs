@@ -1,12 +1,13 @@
 //! The sockets to the login process: one question at a time on each.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use rustix::io::Errno;
 use tracing::error;
 
 use super::messages::Answer;
+use crate::locks::lock;
 use crate::wire::{receive_message, send_message};
 
 /// The error for an unexpected answer, or none.
@@ -79,11 +80,6 @@ fn exchange(socket: &OwnedFd, message: &[u8]) -> Result<(Answer, Option<OwnedFd>
     let message = receive_message(socket, &mut descriptors)?.ok_or(Errno::PIPE)?;
     let answer = postcard::from_bytes(&message).map_err(|_| Errno::PROTO)?;
     Ok((answer, descriptors.pop()))
-}
-
-/// Every change under the lock is complete, so a panic elsewhere leaves no partial state.
-fn lock(mutex: &Mutex<State>) -> MutexGuard<'_, State> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use gridhaul_security::bans::BanList;
 use gridhaul_security::files::{
@@ -15,6 +15,8 @@ use gridhaul_security::voms::VomsServers;
 use tracing::{error, warn};
 
 use super::Opener;
+use crate::locks::lock;
+use crate::telemetry::Repeats;
 
 /// The interval of messages about a file that stays unusable.
 const REMIND: Duration = Duration::from_secs(60);
@@ -47,8 +49,8 @@ pub(super) struct Told<S: Source> {
 struct Last<S: Source> {
     content: Weak<S::Content>,
     failure: Weak<FileError>,
-    /// The time of the last message about a failure.
-    told: Option<Instant>,
+    /// The messages about the failure.
+    repeats: Repeats,
 }
 
 impl<S: Source> Told<S> {
@@ -59,7 +61,7 @@ impl<S: Source> Told<S> {
             last: Mutex::new(Last {
                 content: Weak::new(),
                 failure: Weak::new(),
-                told: None,
+                repeats: Repeats::new(REMIND),
             }),
         };
         told.current();
@@ -74,17 +76,18 @@ impl<S: Source> Told<S> {
     /// The present content. Blocks on files, at most once a second.
     pub(super) fn current(&self) -> Arc<S::Content> {
         let content = self.source.current();
-        // Both are complete at every unlock, so a panic elsewhere leaves no partial state.
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         if !std::ptr::eq(last.content.as_ptr(), Arc::as_ptr(&content)) {
             last.content = Arc::downgrade(&content);
             self.tell_problems();
         }
         if let Some(failure) = self.source.failure() {
             let is_new = !std::ptr::eq(last.failure.as_ptr(), Arc::as_ptr(&failure));
-            if is_new || last.told.is_none_or(|told| told.elapsed() >= REMIND) {
+            if is_new {
                 last.failure = Arc::downgrade(&failure);
-                last.told = Some(Instant::now());
+                last.repeats = Repeats::new(REMIND);
+            }
+            if last.repeats.due().is_some() {
                 error!(error = %failure, "{}", S::FAILURE);
             }
         }
@@ -146,7 +149,7 @@ impl Source for BanListFile {
     type Content = BanList;
 
     const FAILURE: &'static str =
-        "a ban list cannot be used: nobody logs in with a certificate until it is repaired";
+        "a ban list cannot be used: no user logs in with a certificate until it is repaired";
 
     fn open(path: &Path, opener: &Opener) -> Result<Self, FileError> {
         Self::open_with(path, Arc::new(opener.clone()))
@@ -168,7 +171,8 @@ impl Source for BanListFile {
 impl Source for GridmapFile {
     type Content = Gridmap;
 
-    const FAILURE: &'static str = "the grid-mapfile cannot be read: it maps nobody until it can be";
+    const FAILURE: &'static str =
+        "the grid-mapfile cannot be read: it maps no users until it can be";
 
     fn open(path: &Path, opener: &Opener) -> Result<Self, FileError> {
         Self::open_with(path, Arc::new(opener.clone()))

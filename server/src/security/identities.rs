@@ -7,7 +7,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use gridhaul_security::credential::Credential;
@@ -22,6 +22,8 @@ use tracing::{error, info, warn};
 
 use crate::callout::{CalloutError, Claim, Permission};
 use crate::config::{self, KeyKind};
+use crate::locks::lock;
+use crate::telemetry::Repeats;
 
 use super::authorization::{self, Authorized, Denied, Map};
 use super::files::{Source, Told};
@@ -29,8 +31,7 @@ use super::gsi_authz::{self, GsiAuthz};
 use super::host::HostCredential;
 use super::keys::LoginKeys;
 use super::pools::Pools;
-use super::reminder::Reminder;
-use super::{Opener, SecurityError};
+use super::{Opener, REPEAT_INTERVAL, SecurityError};
 
 /// Asks the callout about a client. The claim has no address; the function adds it.
 pub(crate) type AskCallout<'a> = &'a dyn Fn(Claim<'_>) -> Result<Permission, CalloutError>;
@@ -39,7 +40,7 @@ pub(crate) type AskCallout<'a> = &'a dyn Fn(Claim<'_>) -> Result<Permission, Cal
 #[derive(Debug)]
 pub(crate) struct Identities {
     pools: Arc<Pools>,
-    callout_failures: Reminder,
+    callout_failures: Mutex<Repeats>,
     host: Arc<HostCredential>,
     gsi: Option<Gsi>,
     keys: Arc<LoginKeys>,
@@ -98,7 +99,7 @@ impl Identities {
         };
         Ok(Some(Arc::new(Self {
             pools,
-            callout_failures: Reminder::default(),
+            callout_failures: Mutex::new(Repeats::new(REPEAT_INTERVAL)),
             host,
             gsi,
             keys,
@@ -255,7 +256,11 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    fn ask(&self, callout: AskCallout<'_>, failures: &Reminder) -> Result<Permission, Denied> {
+    fn ask(
+        &self,
+        callout: AskCallout<'_>,
+        failures: &Mutex<Repeats>,
+    ) -> Result<Permission, Denied> {
         let attributes = self.memberships.iter();
         let attributes = attributes.flat_map(|membership| &membership.attributes);
         let fqans: Vec<&str> = attributes.map(Fqan::as_str).collect();
@@ -272,7 +277,7 @@ impl Client<'_> {
                 reason,
             },
             CalloutError::Failed(reason) => {
-                if let Some(untold) = failures.due() {
+                if let Some(untold) = lock(failures).due() {
                     let identity = self.identity;
                     error!(
                         identity,

@@ -15,14 +15,13 @@ mod keys;
 mod opener;
 mod passphrase;
 mod pools;
-mod reminder;
 #[cfg(test)]
 mod tests;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gridhaul_security::files::{FileError, TrustDirectory};
 use gridhaul_security::tls::TlsVersions;
@@ -42,6 +41,9 @@ pub(crate) use identities::{AskCallout, Identities};
 pub(crate) use inventory::{DelegatedMark, Inventory};
 pub(crate) use opener::Opener;
 pub(crate) use passphrase::Passphrase;
+
+/// The interval of messages about failures that clients can repeat.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What the side that talks to clients knows.
 #[derive(Debug)]

@@ -3,14 +3,16 @@
 //! The monitor keeps the leases in the gridmapdir (`accounts/src/pool_accounts.rs`).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gridhaul_accounts::{LeaseError, Monitor};
 use tracing::error;
 
+use super::REPEAT_INTERVAL;
 use super::authorization::Denied;
-use super::reminder::Reminder;
+use crate::locks::lock;
+use crate::telemetry::Repeats;
 
 /// How long a lease is remembered. Administrators and their programs take leases away, so the directory is examined at each
 /// login. A login needs the lease several times.
@@ -23,7 +25,7 @@ const MOST: usize = 1000;
 #[derive(Debug)]
 pub(super) struct Pools {
     monitor: Option<Arc<Monitor>>,
-    failures: Reminder,
+    failures: Mutex<Repeats>,
     leases: Mutex<HashMap<(String, String), (Instant, String)>>,
 }
 
@@ -31,7 +33,7 @@ impl Pools {
     pub(super) fn new(monitor: Option<Arc<Monitor>>) -> Self {
         Self {
             monitor,
-            failures: Reminder::default(),
+            failures: Mutex::new(Repeats::new(REPEAT_INTERVAL)),
             leases: Mutex::default(),
         }
     }
@@ -53,7 +55,7 @@ impl Pools {
             ));
         };
         let account = monitor.lease(identity, pool).map_err(|failure| {
-            if let Some(untold) = self.failures.due() {
+            if let Some(untold) = lock(&self.failures).due() {
                 error!(identity, pool, error = %failure, untold, "no account of a pool could be leased");
             }
             // The details are for the administrator.
@@ -67,13 +69,13 @@ impl Pools {
     }
 
     fn remembered(&self, key: &(String, String)) -> Option<String> {
-        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let leases = lock(&self.leases);
         let (at, account) = leases.get(key)?;
         (at.elapsed() < REMEMBERED).then(|| account.clone())
     }
 
     fn remember(&self, key: (String, String), account: String) {
-        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leases = lock(&self.leases);
         leases.retain(|_, (at, _)| at.elapsed() < REMEMBERED);
         if leases.len() < MOST {
             leases.insert(key, (Instant::now(), account));

@@ -301,6 +301,7 @@ impl io::Write for LineWriter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harmful::is_harmful;
     use crate::telemetry::OwnRights;
 
     #[test]
@@ -312,17 +313,19 @@ mod tests {
             .with_ansi(false)
             .with_writer(Output(Some(file)));
         let subscriber = tracing_subscriber::registry().with(lines);
-        let hostile = "a\n2026-11-23T00:00:00Z INFO forged\r\u{1b}[2J\u{9b}1m\u{2028}b";
+        let hostile = "a\n2026-11-23T00:00:00Z INFO forged\r\u{1b}[2J\u{9b}1m\u{2028}\u{202e}b";
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(quoted = hostile, shown = %hostile, debugged = ?hostile, "{hostile}");
             tracing::info!(name = "ünï-漢字", "second");
         });
         let log = std::fs::read_to_string(path).expect("read");
         assert_eq!(log.lines().count(), 2, "{log}");
-        let is_harmless = |c: char| c == '\n' || !c.is_control() && c != '\u{2028}';
+        let is_harmless = |c: char| c == '\n' || !is_harmful(c);
         assert!(log.chars().all(is_harmless), "{log:?}");
         assert!(
-            log.contains("shown=a\\u000a2026") && log.contains("ünï-漢字"),
+            log.contains("shown=a\\u000a2026")
+                && log.contains("\\u2028\\u202eb")
+                && log.contains("ünï-漢字"),
             "{log}"
         );
     }

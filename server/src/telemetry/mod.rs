@@ -31,5 +31,5 @@ pub(crate) use logging::{LogFiles, Logging, log_lines_lost};
 pub(crate) use metrics::{ExpirySummary, Snapshot};
 pub(crate) use notices::Notices;
 pub(crate) use recent::PROBLEMS;
-pub(crate) use repeats::tell;
+pub(crate) use repeats::{Repeats, tell};
 pub(crate) use transfer_log::TransferLog;

@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use tracing::field::{Field, Visit};
@@ -13,6 +13,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
+use crate::locks::lock;
 use crate::status::{ErrorStatus, MOST_PROBLEMS, RefusalStatus, utc};
 
 /// The most characters of a text that is kept.
@@ -149,11 +150,6 @@ impl fmt::Write for Bounded {
 
 fn cut(text: &str) -> String {
     text.chars().take(MOST_CHARACTERS).collect()
-}
-
-/// Every change under the lock is complete, so a panic elsewhere leaves no partial state.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,43 +1,56 @@
 //! A rate limit for messages that can repeat without an end, such as those about a full disk.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// A message of one kind is logged once in this time.
-const EACH: Duration = Duration::from_secs(30);
+use crate::locks::lock;
 
-static REPEATS: Repeats = Repeats(Mutex::new(None));
+/// The interval of messages of one kind.
+const EACH: Duration = Duration::from_secs(30);
 
 /// Whether a message of this kind gets a line now; then the number of messages without a line before. The kind is a constant
 /// of the program, so that there are few.
 pub(crate) fn tell(kind: &'static str) -> Option<u64> {
-    REPEATS.tell(kind, Instant::now())
+    static KINDS: Mutex<BTreeMap<&str, Repeats>> = Mutex::new(BTreeMap::new());
+
+    let mut kinds = lock(&KINDS);
+    let kind = kinds.entry(kind).or_insert(Repeats::new(EACH));
+    kind.due()
 }
 
-struct Repeats(Mutex<Option<HashMap<&'static str, Kind>>>);
-
-struct Kind {
-    told: Instant,
+/// Messages of one kind, of which one in an interval gets a line.
+#[derive(Debug)]
+pub(crate) struct Repeats {
+    interval: Duration,
+    /// The time of the last line.
+    told: Option<Instant>,
+    /// Since then.
     untold: u64,
 }
 
 impl Repeats {
-    fn tell(&self, kind: &'static str, now: Instant) -> Option<u64> {
-        // A panic elsewhere leaves counts that are accurate enough.
-        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let kinds = kinds.get_or_insert_default();
-        let Some(known) = kinds.get_mut(kind) else {
-            let (told, untold) = (now, 0);
-            kinds.insert(kind, Kind { told, untold });
-            return Some(0);
-        };
-        if now.saturating_duration_since(known.told) < EACH {
-            known.untold += 1;
+    pub(crate) const fn new(interval: Duration) -> Self {
+        Self {
+            interval,
+            told: None,
+            untold: 0,
+        }
+    }
+
+    /// Counts a message. If a line is due for it: the number of messages that had none.
+    pub(crate) fn due(&mut self) -> Option<u64> {
+        self.due_at(Instant::now())
+    }
+
+    fn due_at(&mut self, now: Instant) -> Option<u64> {
+        let is_recent = |told| now.saturating_duration_since(told) < self.interval;
+        if self.told.is_some_and(is_recent) {
+            self.untold += 1;
             return None;
         }
-        known.told = now;
-        Some(std::mem::take(&mut known.untold))
+        self.told = Some(now);
+        Some(std::mem::take(&mut self.untold))
     }
 }
 
@@ -46,13 +59,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_of_a_kind_is_told_once_in_a_while_with_a_count() {
-        let repeats = Repeats(Mutex::default());
-        let now = Instant::now();
-        let lines = (0..1000).filter_map(|_| repeats.tell("disk", now));
-        assert_eq!(lines.collect::<Vec<_>>(), [0]);
-        assert_eq!(repeats.tell("other", now), Some(0));
-        assert_eq!(repeats.tell("disk", now + EACH), Some(999));
-        assert_eq!(repeats.tell("disk", now + EACH), None);
+    fn one_message_in_an_interval_gets_a_line_with_the_count_of_the_others() {
+        for interval in [EACH, Duration::from_secs(5)] {
+            let mut repeats = Repeats::new(interval);
+            let now = Instant::now();
+            let lines = (0..1000).filter_map(|_| repeats.due_at(now));
+            assert_eq!(lines.collect::<Vec<_>>(), [0]);
+            assert_eq!(repeats.due_at(now + interval), Some(999));
+            assert_eq!(repeats.due_at(now + interval), None);
+        }
+    }
+
+    #[test]
+    fn each_kind_has_its_own_limit() {
+        assert_eq!(tell("a test"), Some(0));
+        assert_eq!(tell("a test"), None);
+        assert_eq!(tell("another test"), Some(0));
     }
 }

@@ -1,12 +1,9 @@
 //! Sizes and times for people, and names that cannot control a terminal.
 
-/// The text with `?` for control characters, line separators, and characters that change the direction of text. Clients choose
-/// names and paths.
+use crate::harmful::is_harmful;
+
+/// The text with `?` for harmful characters.
 pub(super) fn harmless(text: &str) -> String {
-    let is_harmful = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
-    };
     text.replace(is_harmful, "?")
 }
 

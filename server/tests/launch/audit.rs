@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::TcpStream;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::processes::{Client, set_password};
+use crate::client::Client;
+use crate::processes::set_password;
 use crate::program::{Running, public_directory};
 
 /// The records of an audit log, after the server has ended.
@@ -61,11 +61,7 @@ fn each_change_has_one_record_also_when_commands_come_together() {
     for line in ["USER anonymous", "PASS x", "TYPE I", "SITE TASKID t-1"] {
         client.send(line);
     }
-    let passive = client.send("EPSV");
-    let port = passive.split('|').nth(3).expect("229 has a port");
-    let port: u16 = port.parse().expect("a number");
-    let mut data = TcpStream::connect((server.address.ip(), port)).expect("connected");
-    client.send("STOR a");
+    let mut data = client.begin(&[("STOR a", "150")]);
     data.write_all(b"content").expect("sent");
     drop(data);
     assert!(client.reply().starts_with("226"));

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::program::{Running, fails, program, public_directory};
+use crate::program::{Running, fails, is_root, program, public_directory};
 
 #[test]
 fn the_launch_contract_is_kept() {
@@ -36,7 +36,7 @@ fn the_launch_contract_is_kept() {
     );
     let (status, log) = server.stop();
     assert_eq!(status, 0, "{log}");
-    if rustix::process::geteuid().is_root() {
+    if is_root() {
         assert!(
             log.contains("running as another account user=\"nobody\""),
             "{log}"
@@ -52,11 +52,7 @@ fn signals_open_logs_anew_and_read_users_again() {
     passwd(&users, "ann", "one");
     let flag = |path: &Path| path.to_str().expect("UTF-8").to_owned();
     // The account that tests run as must be able to read the files again.
-    let user = if rustix::process::geteuid().is_root() {
-        "nobody"
-    } else {
-        ""
-    };
+    let user = if is_root() { "nobody" } else { "" };
     if !user.is_empty() {
         chown_to_nobody(files.path());
         chown_to_nobody(&users);
@@ -134,7 +130,7 @@ fn mistakes_are_named_before_anything_is_served() {
                 .args(flags),
         )
     };
-    assert!(serve(&[]).contains("nobody could log in"));
+    assert!(serve(&[]).contains("no user could log in"));
     assert!(
         serve(&["--anonymous", "--stripes", "99"]).contains("stripes must be between 1 and 64")
     );

@@ -12,8 +12,9 @@ use rustix::process::Signal;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 
-use crate::processes::{Client, child, kill, sample, site};
-use crate::program::{Running, public_directory};
+use crate::client::Client;
+use crate::processes::{child, kill, site};
+use crate::program::{Running, public_directory, sample};
 
 /// What takes longer never happens.
 const TIME_LIMIT: Duration = Duration::from_secs(60);

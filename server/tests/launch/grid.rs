@@ -8,8 +8,9 @@ use rustix::process::Signal;
 
 use crate::grid_client::{GridClient, IDENTITY};
 use crate::processes::child;
-use crate::program::{Running, fails, program};
+use crate::program::{Running, fails, has_root, is_root, program};
 use crate::security::{Site, as_str};
+use crate::skipped::skipped;
 
 /// A site whose map gives the client an account.
 struct Grid(Site);
@@ -114,10 +115,6 @@ fn account() -> String {
     }
     let own = nix::unistd::User::from_uid(nix::unistd::Uid::effective());
     own.expect("asked").expect("the account has a name").name
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 #[test]
@@ -241,7 +238,7 @@ fn a_grid_mapfile_that_is_removed_lets_nobody_in_and_the_log_says_so() {
     fs::remove_file(grid.path("grid-mapfile")).expect("removed");
     let refused = grid.log_in_until(&server, "530");
     assert!(refused.contains("grid-mapfile"), "{refused}");
-    let log = grid.logged("it maps nobody");
+    let log = grid.logged("it maps no users");
     assert!(log.contains("ERROR"), "{log}");
     server.signal(Signal::HUP);
     grid.logged("reloaded");
@@ -395,8 +392,7 @@ fn a_server_whose_callout_process_is_gone_ends_with_an_error() {
 
 #[test]
 fn a_pool_gives_each_identity_an_account_for_good() {
-    if !is_root() {
-        eprintln!("SKIPPED: without root there are no accounts to lease");
+    if !has_root() {
         return;
     }
     let grid = Grid::new();
@@ -443,7 +439,7 @@ fn lcmaps(grid: &Grid, policy: &str) -> Option<String> {
         .output();
     let libraries = libraries.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     if !is_root() || !libraries.is_ok_and(|list| list.contains(LIBRARY)) {
-        eprintln!("SKIPPED: this needs root, and LCMAPS with its plugins");
+        skipped("this needs root, and LCMAPS with its plugins");
         return None;
     }
     let adapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/callouts/lcmaps");
@@ -499,7 +495,7 @@ fn pool_account() -> Option<String> {
 fn lcmaps_and_the_server_share_the_leases_of_a_pool() {
     let grid = Grid::new();
     let Some(account) = pool_account() else {
-        eprintln!("SKIPPED: no account of this machine has a name that ends with a number");
+        skipped("no account of this machine has a name that ends with a number");
         return;
     };
     let pool = account.trim_end_matches(|last: char| last.is_ascii_digit());

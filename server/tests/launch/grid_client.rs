@@ -12,7 +12,7 @@ use gridhaul_security::files::read_credential;
 use gridhaul_security::tls::TlsSettings;
 use gridhaul_security::trust::TrustBuilder;
 
-use crate::processes::sample;
+use crate::program::sample;
 
 /// The identity of the client.
 pub(crate) const IDENTITY: &str = "/DC=test/O=Samples/CN=localhost";

@@ -19,20 +19,20 @@ fn a_reload_changes_the_limits_of_running_sessions() {
     let write = |most: usize| {
         let text = format!(
             "anonymous = true\nanonymous-write = true\n\
-             [[limit]]\nname = 'all'\nuser = 'ftp'\nmax-transfers = {most}\n"
+             [[limit]]\nname = 'all'\nuser = 'anonymous'\nmax-transfers = {most}\n"
         );
         fs::write(&file, text).expect("written");
     };
     write(1);
     let mut server = Running::start(root.path(), &["--config", file.to_str().expect("UTF-8")]);
-    let (mut first, mut second) = (Client::new(&server), Client::new(&server));
+    let (mut first, mut second) = (Client::log_in(&server), Client::log_in(&server));
     let _running = first.begin(&[("STOR first", "150")]);
     let mut data = second.begin(&[("STOR second", "120")]);
     write(2);
     server.signal(Signal::HUP);
     server.log_until("reloaded");
-    second.reply("150");
+    second.expect_reply("150");
     data.write_all(b"x").expect("sent");
     drop(data);
-    second.reply("226");
+    second.expect_reply("226");
 }

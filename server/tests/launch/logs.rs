@@ -2,13 +2,14 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::program::{Running, program, public_directory};
+use crate::client::Client;
+use crate::program::{Running, has_root, program, public_directory, text};
 
 /// What takes longer never happens.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -35,7 +36,7 @@ impl Site {
 
     fn flags(&self) -> Vec<String> {
         let logs = ["log-file", "transfer-log", "audit-log"];
-        let logs = logs.map(|name| [format!("--{name}"), text(&self.path(name))]);
+        let logs = logs.map(|name| [format!("--{name}"), text(&self.path(name)).to_owned()]);
         let mut flags = logs.concat();
         flags.push("--anonymous".to_owned());
         flags
@@ -66,41 +67,25 @@ impl Site {
     }
 }
 
-fn text(path: &Path) -> String {
-    path.to_str().expect("UTF-8").to_owned()
-}
-
 /// A session that gets a file, and a login that is refused.
 fn work(server: &Running) {
     let replies = server.dialogue(&["USER nobody-knows", "PASS x", "USER anonymous", "PASS x"]);
     assert!(replies[2].starts_with("530"), "{replies:?}");
     assert!(replies[4].starts_with("230"), "{replies:?}");
-    let (mut client, _) = crate::processes::Client::connect(server);
+    let (mut client, _) = Client::connect(server);
     for line in ["USER anonymous", "PASS x"] {
         client.send(line);
     }
-    let passive = client.send("EPSV");
-    let port = passive.split('|').nth(3).expect("229 has a port");
-    let port: u16 = port.parse().expect("a number");
-    let mut data = std::net::TcpStream::connect((server.address.ip(), port)).expect("connected");
-    client.send("RETR file");
+    let mut data = client.retrieve("file");
     let mut content = String::new();
     std::io::Read::read_to_string(&mut data, &mut content).expect("received");
     assert_eq!(content, "content");
     assert!(client.reply().starts_with("226"));
 }
 
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("SKIPPED: without root there are no directories that only root may write to");
-    }
-    root
-}
-
 #[test]
 fn logs_in_a_directory_of_root_are_opened_again_after_a_rotation() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let site = Site::new();
@@ -133,7 +118,7 @@ fn logs_in_a_directory_of_root_are_opened_again_after_a_rotation() {
 
 #[test]
 fn a_log_that_cannot_be_opened_again_stays_in_use_and_the_check_has_told_so() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let site = Site::new();
@@ -156,7 +141,7 @@ fn a_log_that_cannot_be_opened_again_stays_in_use_and_the_check_has_told_so() {
     fs::create_dir(&above).expect("made");
     let group = Permissions::from_mode(0o770);
     fs::set_permissions(&above, group).expect("set");
-    let log = text(&above.join("log"));
+    let log = text(&above.join("log")).to_owned();
     let server = Running::start(site.root.path(), &["--anonymous", "--log-file", &log]);
     let mut check = program();
     check.args(["check", "--listen", "127.0.0.1:0", "--root"]);
@@ -189,14 +174,14 @@ fn a_log_that_cannot_be_opened_again_stays_in_use_and_the_check_has_told_so() {
 
 #[test]
 fn a_wrong_configuration_does_not_leave_rotated_logs_in_use() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let site = Site::new();
     let config = site.root.path().join("config.toml");
     fs::write(&config, "banner = \"hello\"\n").expect("written");
     let mut flags = site.flags();
-    flags.extend(["--config".to_owned(), text(&config)]);
+    flags.extend(["--config".to_owned(), text(&config).to_owned()]);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let server = Running::start(site.root.path(), &flags);
     work(&server);

@@ -21,5 +21,6 @@ mod renewal;
 mod roots;
 mod sandbox;
 mod security;
+mod skipped;
 mod ssh;
 mod uploads;

@@ -9,8 +9,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 
 use crate::grid_client::GridClient;
-use crate::processes::sample;
-use crate::program::{Running, fails, program};
+use crate::program::{Running, fails, program, sample};
 use crate::security::Site;
 
 /// A site whose key is encrypted with `secret`.

@@ -1,10 +1,10 @@
 //! What each process of the server holds, as the kernel shows it.
 
 use std::fs::{self, File, Permissions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,8 @@ use argon2::password_hash::phc::PasswordHash;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::program::{Running, program, public_directory};
+use crate::client::Client;
+use crate::program::{Running, has_root, program, public_directory, sample};
 
 /// A child of the server, by its name in the list of processes.
 pub(crate) fn child(server: &Running, name: &str) -> u32 {
@@ -74,11 +75,6 @@ fn holds(process: u32, needles: &[Vec<u8>]) -> bool {
     })
 }
 
-pub(crate) fn sample(name: &str) -> PathBuf {
-    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/security/samples");
-    samples.join(name)
-}
-
 /// The number that is the sample host's private key, in both orders of bytes.
 fn private_number() -> Vec<Vec<u8>> {
     let key = PrivateKeyDer::from_pem_file(sample("host.key")).expect("a key");
@@ -113,8 +109,7 @@ pub(crate) fn set_password(file: &Path) -> Vec<u8> {
 
 #[test]
 fn secrets_are_in_the_login_process_and_nowhere_else() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: without root no process can be looked into");
+    if !has_root() {
         return;
     }
     let site = site();
@@ -175,8 +170,7 @@ fn sockets(process: u32) -> Vec<String> {
 
 #[test]
 fn processes_share_no_end_of_a_socket() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: without root there is no monitor");
+    if !has_root() {
         return;
     }
     let site = site();
@@ -230,39 +224,6 @@ pub(crate) fn kill(server: &Running, name: &str) {
     rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("killed");
 }
 
-/// A control connection.
-pub(crate) struct Client {
-    pub(crate) stream: TcpStream,
-    replies: BufReader<TcpStream>,
-}
-
-impl Client {
-    /// Returns the client and the server's greeting.
-    pub(crate) fn connect(server: &Running) -> (Self, String) {
-        let stream = TcpStream::connect(server.address).expect("connected");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .expect("set");
-        let replies = BufReader::new(stream.try_clone().expect("a handle"));
-        let mut client = Self { stream, replies };
-        let greeting = client.reply();
-        (client, greeting)
-    }
-
-    /// Empty when the server has closed the connection.
-    pub(crate) fn reply(&mut self) -> String {
-        let mut line = String::new();
-        // A connection that was reset is as closed as any other.
-        let _ = self.replies.read_line(&mut line);
-        line
-    }
-
-    pub(crate) fn send(&mut self, line: &str) -> String {
-        let sent = self.stream.write_all(format!("{line}\r\n").as_bytes());
-        sent.map_or_else(|_| String::new(), |()| self.reply())
-    }
-}
-
 #[test]
 fn without_the_login_process_nobody_logs_in_and_the_log_says_so() {
     let site = public_directory();
@@ -284,8 +245,7 @@ fn without_the_login_process_nobody_logs_in_and_the_log_says_so() {
 
 #[test]
 fn without_the_monitor_the_server_ends_with_an_error() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: without root there is no monitor");
+    if !has_root() {
         return;
     }
     let site = site();
@@ -311,8 +271,7 @@ fn transfers_finish_when_the_login_process_ends() {
 
 #[test]
 fn transfers_finish_when_the_monitor_ends() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: without root there is no monitor");
+    if !has_root() {
         return;
     }
     let site = site();
@@ -329,16 +288,8 @@ fn transfers_finish_without(name: &str, site: &Path, server: Running) {
 
     let file = File::create(site.join("large")).expect("made");
     file.set_len(BYTES).expect("set");
-    let (mut client, _) = Client::connect(&server);
-    for line in ["USER anonymous", "PASS x", "TYPE I"] {
-        client.send(line);
-    }
-    let passive = client.send("EPSV");
-    let port = passive.split('|').nth(3).expect("229 has a port");
-    let port = port.parse().expect("a number");
-    let mut data = TcpStream::connect((server.address.ip(), port)).expect("connected");
-    let started = client.send("RETR large");
-    assert!(started.starts_with('1'), "{started}");
+    let mut client = Client::log_in(&server);
+    let mut data = client.retrieve("large");
     kill(&server, name);
     // The server has noticed: it listens no more.
     let begun = Instant::now();
@@ -365,8 +316,7 @@ fn command_line(process: u32) -> String {
 
 #[test]
 fn each_process_has_a_name_of_its_own() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: without root there is no monitor");
+    if !has_root() {
         return;
     }
     let site = site();

@@ -1,13 +1,17 @@
 //! The program, as a child of the test.
 
+use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::skipped::skipped;
 
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gridhaul-server"));
@@ -170,4 +174,51 @@ pub(crate) fn public_directory() -> tempfile::TempDir {
     let all = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(directory.path(), all).expect("set");
     directory
+}
+
+/// Asks again until the answer is as wanted.
+pub(crate) fn wait_for<T: Display>(
+    what: &str,
+    ask: impl Fn() -> T,
+    is_wanted: impl Fn(&T) -> bool,
+) -> T {
+    /// What takes longer never happens. The first sample of the history comes after ten seconds.
+    const TIME_LIMIT: Duration = Duration::from_secs(60);
+    /// Leaves the processors to the server.
+    const PAUSE: Duration = Duration::from_millis(20);
+
+    let begun = Instant::now();
+    loop {
+        let answer = ask();
+        if is_wanted(&answer) {
+            return answer;
+        }
+        assert!(begun.elapsed() < TIME_LIMIT, "never {what}: {answer}");
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// A file of `src/security/samples`.
+pub(crate) fn sample(name: &str) -> PathBuf {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/security/samples");
+    samples.join(name)
+}
+
+/// A path for a command line.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether this is root, which the server needs for a monitor, and to read files and directories of root. Without it the
+/// test is skipped.
+pub(crate) fn has_root() -> bool {
+    let root = is_root();
+    if !root {
+        skipped("this needs root");
+    }
+    root
 }

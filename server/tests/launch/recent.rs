@@ -2,32 +2,20 @@
 
 use std::io::{BufRead as _, Write as _};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
-use crate::processes::Client;
-use crate::program::{Running, public_directory};
-
-/// What takes longer never happens. The first sample comes after ten seconds.
-const TIME_LIMIT: Duration = Duration::from_secs(60);
-
-/// The pause between two questions, which leaves the processors to the server.
-const PAUSE: Duration = Duration::from_millis(50);
+use crate::client::Client;
+use crate::program::{Running, public_directory, wait_for};
 
 /// The status until `is_there` holds for it.
 fn status(address: &str, is_there: impl Fn(&str) -> bool) -> String {
-    let begun = Instant::now();
-    loop {
+    let ask = || {
         let mut stream = TcpStream::connect(address).expect("connected");
         let request =
             format!("GET /status.json HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("sent");
-        let status = std::io::read_to_string(stream).expect("UTF-8");
-        if is_there(&status) {
-            return status;
-        }
-        assert!(begun.elapsed() < TIME_LIMIT, "{status}");
-        std::thread::sleep(PAUSE);
-    }
+        std::io::read_to_string(stream).expect("UTF-8")
+    };
+    wait_for("it is in the status", ask, |status| is_there(status))
 }
 
 fn start(root: &std::path::Path) -> (Running, String) {
@@ -58,7 +46,7 @@ fn refusals_of_the_front_process_are_in_the_status() {
 }
 
 #[test]
-fn a_flood_of_refusals_is_bounded_in_the_status() {
+fn long_names_of_refused_clients_are_cut() {
     let root = public_directory();
     let (server, address) = start(root.path());
     let name = "x".repeat(2000);
@@ -81,18 +69,9 @@ fn bytes_of_a_transfer_in_progress_are_in_the_history() {
     let file = std::fs::File::create(root.path().join("f")).expect("created");
     file.set_len(1 << 30).expect("long");
     let (server, address) = start(root.path());
-    let (mut user, _) = Client::connect(&server);
-    user.send("USER ftp");
-    assert!(user.send("PASS x").starts_with("230"));
-    let reply = user.send("EPSV");
-    let port = reply
-        .split("|||")
-        .nth(1)
-        .and_then(|rest| rest.split('|').next());
-    let port: u16 = port.and_then(|port| port.parse().ok()).expect("a port");
+    let mut user = Client::log_in(&server);
     // The client does not read, so the transfer does not end.
-    let _data = TcpStream::connect(("127.0.0.1", port)).expect("connected");
-    assert!(user.send("RETR f").starts_with("150"));
+    let _data = user.retrieve("f");
     let sent = |status: &str| {
         let values = status.split("\"sent_bytes\":").skip(1);
         let values = values.filter_map(|rest| rest.split(',').next()?.parse::<u64>().ok());

@@ -9,15 +9,7 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::program::{Running, program, public_directory};
-
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("SKIPPED: without root there are no files that only root may read");
-    }
-    root
-}
+use crate::program::{Running, has_root, program, public_directory, text};
 
 /// A root for all, and a directory for root alone.
 struct Site {
@@ -71,13 +63,9 @@ fn lets_in(server: &Running, name: &str, password: &str) -> bool {
     }
 }
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
-}
-
 #[test]
 fn after_a_reload_an_old_password_is_refused_though_only_root_may_read_the_file() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let site = Site::new();
@@ -96,7 +84,7 @@ fn after_a_reload_an_old_password_is_refused_though_only_root_may_read_the_file(
 
 #[test]
 fn a_reload_that_cannot_read_the_passwords_says_that_the_old_ones_hold() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let site = Site::new();
@@ -121,7 +109,7 @@ fn a_reload_that_cannot_read_the_passwords_says_that_the_old_ones_hold() {
 
 #[test]
 fn a_configuration_file_that_only_root_may_read_is_read_again() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let site = Site::new();
@@ -146,7 +134,7 @@ fn a_configuration_file_that_only_root_may_read_is_read_again() {
 
 #[test]
 fn a_trust_directory_that_cannot_be_read_again_is_told_at_the_start() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let site = Site::new();
@@ -182,7 +170,7 @@ fn a_trust_directory_that_cannot_be_read_again_is_told_at_the_start() {
 
 #[test]
 fn a_check_names_a_password_file_that_cannot_be_read_again() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let site = Site::new();
@@ -277,7 +265,7 @@ fn a_reload_refuses_what_would_not_take_effect() {
 
 #[test]
 fn a_deleted_user_is_refused_after_a_reload_though_only_root_may_read_the_files() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let site = Site::new();

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,15 +15,10 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tempfile::TempDir;
 
 use crate::processes::child;
-use crate::program::{Running, public_directory};
+use crate::program::{Running, has_root, public_directory, sample};
 
 /// What takes longer never happens.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
-
-fn sample(name: &str) -> PathBuf {
-    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/security/samples");
-    samples.join(name)
-}
 
 fn certificate(name: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(sample(name)).expect("a certificate")
@@ -112,14 +107,6 @@ fn shown_after_renewal(server: &Running) -> CertificateDer<'static> {
     }
 }
 
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("SKIPPED: without root there are no files that only root may read");
-    }
-    root
-}
-
 /// The rights of the monitor.
 fn rights_of_the_monitor(server: &Running) -> String {
     let status = format!("/proc/{}/status", child(server, "gh-monitor"));
@@ -130,7 +117,7 @@ fn rights_of_the_monitor(server: &Running) -> String {
 
 #[test]
 fn a_key_that_only_root_may_read_is_used_without_a_restart() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     for directory_mode in [0o755, 0o700] {
@@ -147,7 +134,7 @@ fn a_key_that_only_root_may_read_is_used_without_a_restart() {
 
 #[test]
 fn it_is_used_in_a_server_for_certificates_too() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let site = Site::new(0o700);
@@ -166,7 +153,7 @@ fn it_is_used_in_a_server_for_certificates_too() {
 
 #[test]
 fn a_key_that_others_could_exchange_is_not_used_and_the_log_says_why() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let site = Site::new(0o755);

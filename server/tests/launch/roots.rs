@@ -7,7 +7,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::program::{Running, program};
+use crate::program::{Running, has_root, program};
+use crate::skipped::skipped;
 
 const LOGIN: [&str; 2] = ["USER ftp", "PASS x"];
 
@@ -19,10 +20,7 @@ struct Closed {
 impl Closed {
     /// `None` where the server is not started as root.
     fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!(
-                "SKIPPED: the server opens its root with the rights of root only if it is started as root"
-            );
+        if !has_root() {
             return None;
         }
         let directory = tempfile::tempdir().expect("a directory");
@@ -85,7 +83,9 @@ fn a_mount_over_the_root_where_only_root_sees_it_is_noticed() {
         .as_ref()
         .is_ok_and(|output| output.status.success())
     {
-        eprintln!("SKIPPED: nothing can be mounted in a namespace here: {possible:?}");
+        skipped(&format!(
+            "nothing can be mounted in a namespace here: {possible:?}"
+        ));
         return;
     }
     let mut server = Running::of(

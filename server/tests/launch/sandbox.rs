@@ -5,8 +5,9 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use crate::program::{Running, public_directory};
+use crate::program::{Running, has_root, public_directory};
 use crate::security::{Site, as_str};
+use crate::skipped::skipped;
 
 /// What `/proc/PID/status` says of each thread of a process.
 fn threads(process: u32) -> Vec<String> {
@@ -51,8 +52,7 @@ fn every_thread_of_the_server_is_confined() {
 
 #[test]
 fn the_process_with_roots_rights_is_confined() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: there is a monitor only where the server is started as root");
+    if !has_root() {
         return;
     }
     let site = Site::new();
@@ -68,7 +68,7 @@ fn the_process_with_roots_rights_is_confined() {
 #[test]
 fn a_reload_says_which_paths_need_a_restart() {
     if gridhaul_sandbox::landlock_abi().is_none() {
-        eprintln!("skipped: this kernel has no Landlock, or an old one");
+        skipped("this kernel has no Landlock, or an old one");
         return;
     }
     let (site, other) = (public_directory(), public_directory());

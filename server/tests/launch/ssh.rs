@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::program::{program, public_directory};
+use crate::skipped::skipped;
 
 /// A session, as sshd would have started it.
 struct Session {
@@ -209,7 +210,9 @@ fn what_the_kernel_routes_to_this_machine_is_refused_as_its_own() {
     };
     let output = in_network("true").output();
     if !output.as_ref().is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: no network of its own can be made here: {output:?}");
+        skipped(&format!(
+            "no network of its own can be made here: {output:?}"
+        ));
         return;
     }
     let root = public_directory();

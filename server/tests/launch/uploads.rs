@@ -22,7 +22,7 @@ fn an_upload_restarts_after_the_server_was_killed() {
     let part = root.path().join(".file.gridhaul-part");
 
     let server = Running::start(root.path(), &flags);
-    let mut client = Client::new(&server);
+    let mut client = Client::log_in(&server);
     let mut data = client.begin(&[("STOR file", "150")]);
     data.write_all(b"0123456789").expect("sent");
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -38,11 +38,11 @@ fn an_upload_restarts_after_the_server_was_killed() {
     assert_eq!(fs::read(root.path().join("file")).expect("there"), b"old");
 
     let server = Running::start(root.path(), &flags);
-    let mut client = Client::new(&server);
+    let mut client = Client::log_in(&server);
     let mut data = client.begin(&[("REST 10", "350"), ("STOR file", "150")]);
     data.write_all(b"abc").expect("sent");
     drop(data);
-    client.reply("226");
+    client.expect_reply("226");
     let content = fs::read(root.path().join("file")).expect("there");
     assert_eq!(content, b"0123456789abc");
     assert!(!part.exists());

@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use crate::client::{send_block, send_end};
 use crate::metrics::scrape;
 use crate::served::Served;
+use crate::skipped::skipped;
 
 #[test]
 fn checksums_are_of_files_and_of_parts() {
@@ -251,7 +252,7 @@ fn files_carry_their_checksums_to_the_next_server() {
     ask(&served, "11e60398");
     match carries {
         Ok(()) => assert_eq!(count(&served, "attribute"), 1.0),
-        Err(error) => eprintln!("skipped: no extended attributes here: {error}"),
+        Err(error) => skipped(&format!("no extended attributes here: {error}")),
     }
     let file = OpenOptions::new().write(true).open(root.join("file"));
     file.expect("there").write_all_at(b"w", 0).expect("written");

@@ -84,8 +84,7 @@ fn clients_that_are_idle_or_do_not_read_do_not_keep_the_administrator_out() {
 
 #[test]
 fn another_user_of_this_machine_gets_no_data() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can act as another user");
+    if !has_root() {
         return;
     }
     let site = Site::new(&[]);
@@ -129,9 +128,7 @@ fn the_server_itself_is_no_administrator() {
         .args([program, "--version"])
         .output();
     if !can_run.is_ok_and(|output| output.status.success()) {
-        eprintln!(
-            "SKIPPED: only root can start a server as another user, who must reach the program"
-        );
+        skipped("only root can start a server as another user, who must reach the program");
         return;
     }
     let root = public_directory();
@@ -160,7 +157,7 @@ fn the_server_itself_is_no_administrator() {
     server.stdout.read_line(&mut line).expect("a line");
     let address = line.trim_end().strip_prefix("Administration at http://");
     let address: SocketAddr = address.expect("an address").parse().expect("an address");
-    let mut client = Client::new(server.address);
+    let mut client = Client::log_in(&server);
     client.expect(&format!("EPRT |1|127.0.0.1|{}|", address.port()), "200");
     client.expect("RETR request", "150");
     server.log_until("an action was refused");

@@ -5,7 +5,7 @@ mod actions;
 mod terminal;
 
 use std::fs::{self, File, Permissions};
-use std::io::{BufRead as _, BufReader, Read, Write};
+use std::io::{BufRead as _, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{Running, fails, program, public_directory};
+use crate::client::Client;
+use crate::program::{Running, fails, has_root, program, public_directory, text, wait_for};
+use crate::skipped::skipped;
 
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
@@ -111,15 +113,7 @@ impl Site {
 
     /// Asks for the status until something about it is true.
     fn wait_for(&self, what: &str, is_true: impl Fn(&Value) -> bool) -> Value {
-        let begun = Instant::now();
-        loop {
-            let status = self.status();
-            if is_true(&status) {
-                return status;
-            }
-            assert!(begun.elapsed() < TIME_LIMIT, "never {what}: {status}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_for(what, || self.status(), is_true)
     }
 
     /// The output of a command that talks to the server.
@@ -141,7 +135,7 @@ impl Site {
     }
 
     fn client(&self) -> Client {
-        Client::new(self.server.address)
+        Client::log_in(&self.server)
     }
 }
 
@@ -171,56 +165,6 @@ fn exchange(
         status,
         format!("{body}{}", if status == 401 { head } else { "" }),
     )
-}
-
-/// A client of files.
-struct Client {
-    stream: TcpStream,
-    replies: BufReader<TcpStream>,
-}
-
-impl Client {
-    fn new(server: SocketAddr) -> Self {
-        let stream = TcpStream::connect(server).expect("connected");
-        stream.set_read_timeout(Some(TIME_LIMIT)).expect("set");
-        let replies = BufReader::new(stream.try_clone().expect("a handle"));
-        let mut client = Self { stream, replies };
-        assert!(client.reply().starts_with("220"));
-        client.expect("USER anonymous", "331");
-        client.expect("PASS x", "230");
-        client.expect("TYPE I", "200");
-        client
-    }
-
-    fn reply(&mut self) -> String {
-        let mut line = String::new();
-        self.replies.read_line(&mut line).expect("a reply");
-        line.trim_end().to_owned()
-    }
-
-    fn expect(&mut self, line: &str, code: &str) -> String {
-        self.stream
-            .write_all(format!("{line}\r\n").as_bytes())
-            .expect("sent");
-        let reply = self.reply();
-        assert!(reply.starts_with(code), "{line}: {reply}");
-        reply
-    }
-
-    /// Begins to receive a file, and returns the data connection.
-    fn retrieve(&mut self, name: &str) -> TcpStream {
-        let reply = self.expect("EPSV", "229");
-        let port = reply.rsplit('|').nth(1).expect("a port");
-        let port: u16 = port.parse().expect("a port");
-        let address = (self.stream.peer_addr().expect("connected").ip(), port);
-        let data = TcpStream::connect(address).expect("connected");
-        self.expect(&format!("RETR {name}"), "150");
-        data
-    }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
 }
 
 fn list<'a>(status: &'a Value, name: &str) -> &'a Vec<Value> {
