@@ -291,7 +291,9 @@ fn reload(
             if let Err(error) = logging.go_on(&running.log, logs) {
                 error!(%error, "the log of the process that listens was not reloaded");
             }
-            if !reopens_only {
+            if reopens_only {
+                info!("the process that listens has reopened its logs");
+            } else {
                 error!(%error, "the process that listens goes on with the configuration from before");
             }
             return;

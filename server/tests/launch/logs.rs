@@ -139,10 +139,10 @@ fn a_log_that_cannot_be_opened_again_stays_in_use_and_the_check_has_told_so() {
     fs::set_permissions(site.logs.path(), all).expect("set");
     let above = site.logs.path().join("above");
     fs::create_dir(&above).expect("made");
-    let group = Permissions::from_mode(0o770);
-    fs::set_permissions(&above, group).expect("set");
     let log = text(&above.join("log")).to_owned();
     let server = Running::start(site.root.path(), &["--anonymous", "--log-file", &log]);
+    let group = Permissions::from_mode(0o770);
+    fs::set_permissions(&above, group).expect("set");
     let mut check = program();
     check.args(["check", "--listen", "127.0.0.1:0", "--root"]);
     check
@@ -172,6 +172,38 @@ fn a_log_that_cannot_be_opened_again_stays_in_use_and_the_check_has_told_so() {
     assert!(log.contains("logged in"), "{log}");
 }
 
+/// The account that serves may write to the directory of the log, and puts a link there.
+#[test]
+fn links_of_the_account_that_serves_lead_root_to_no_other_file() {
+    if !has_root() {
+        return;
+    }
+    let site = Site::new();
+    let (logs, secret) = (
+        site.root.path().join("logs"),
+        site.logs.path().join("secret"),
+    );
+    fs::create_dir(&logs).expect("made");
+    std::os::unix::fs::chown(&logs, Some(65_534), Some(65_534)).expect("given");
+    let log = logs.join("log");
+    std::os::unix::fs::symlink(&secret, &log).expect("linked");
+    let mut serve = program();
+    serve.args(["serve", "--anonymous", "--listen", "127.0.0.1:0", "--root"]);
+    let serve = serve.arg(site.root.path()).args(["--log-file", text(&log)]);
+    let output = serve.output().expect("started");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{told}");
+    assert!(
+        told.contains("only root write to its directories"),
+        "{told}"
+    );
+    assert!(!secret.exists());
+    // Its own log is fine.
+    fs::remove_file(&log).expect("removed");
+    let _server = Running::start(site.root.path(), &["--anonymous", "--log-file", text(&log)]);
+    assert!(log.exists());
+}
+
 #[test]
 fn a_wrong_configuration_does_not_leave_rotated_logs_in_use() {
     if !has_root() {
@@ -192,7 +224,7 @@ fn a_wrong_configuration_does_not_leave_rotated_logs_in_use() {
     fs::write(&config, "no-such-key = 1\n").expect("written");
     server.signal(Signal::HUP);
     site.wait_for("log-file", "the configuration is wrong");
-    site.wait_for("log-file", "goes on with the configuration from before");
+    site.wait_for("log-file", "has reopened its logs");
     work(&server);
     site.wait_for("log-file", "login failed");
     site.wait_for("audit-log", "\"login failed\"");
