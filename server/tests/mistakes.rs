@@ -239,6 +239,21 @@ const MISTAKES: &[Mistake] = &[
         "name another one with --admin-token",
     ),
     in_file(
+        "metrics-listen = 23999\nadmin-listen = 23999 #!",
+        "admin-listen",
+        "take another port",
+    ),
+    in_file(
+        "log-file = 'HERE/log'\ntransfer-log = 'HERE/log' #!",
+        "transfer-log",
+        "give each log its own",
+    ),
+    in_file(
+        "[[limit]] #!\nname = 'atlas'\nvo = 'atlas'\nmax-transfers = 5",
+        "limit",
+        "need --gsi",
+    ),
+    in_file(
         "admin-names = 'dtn.example.org' #!",
         "admin-names",
         "needs admin-listen",

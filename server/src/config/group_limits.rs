@@ -79,6 +79,11 @@ enum LimitError {
 const LEAST_BANDWIDTH: u64 = 16 * 1024;
 
 impl GroupLimit {
+    /// Whether only clients with certificates can belong to the group.
+    pub(crate) fn needs_certificates(&self) -> bool {
+        self.identity.is_some() || self.vo.is_some() || self.fqan.is_some()
+    }
+
     /// Whether a session belongs to the group: all conditions match. `vo` and `fqan` must match the same attribute.
     pub fn is_about(&self, member: &Member<'_>) -> bool {
         let named = self.identity.as_ref().is_none_or(|pattern| {

@@ -1,11 +1,13 @@
 //! Addresses must be those of this machine.
 
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Validated;
+use crate::config::Config;
 use crate::own_addresses::OwnAddresses;
 
 /// Passive data connections must be able to use their address.
@@ -25,13 +27,7 @@ pub(super) fn check_data_address(validated: &mut Validated) {
 
 /// Control connections, metrics and administration. An address in use is not an error here: most likely this server has it already.
 pub(super) fn check_listeners(validated: &mut Validated) {
-    let config = &validated.config;
-    let all = config.listen.iter().map(|address| ("listen", *address));
-    let metrics = config
-        .metrics_listen
-        .map(|address| ("metrics-listen", address));
-    let admin = config.admin.listen.map(|address| ("admin-listen", address));
-    let all: Vec<_> = all.chain(metrics).chain(admin).collect();
+    let all: Vec<_> = listeners(&validated.config).collect();
     for (key, address) in all {
         let Err(error) = bind(address) else {
             continue;
@@ -46,6 +42,55 @@ pub(super) fn check_listeners(validated: &mut Validated) {
         };
         let text = format!("{key}: cannot listen at {address} ({error}): {remedy}");
         validated.error(key, text);
+    }
+}
+
+/// Two listeners cannot have the same address. Port 0 takes another port for each.
+pub(super) fn check_repeated(validated: &mut Validated) {
+    let config = &validated.config;
+    let mut seen: Vec<(&str, SocketAddr)> = Vec::new();
+    let mut repeated = Vec::new();
+    for (key, address) in listeners(config).filter(|(_, address)| address.port() > 0) {
+        match seen.iter().find(|(_, other)| *other == address) {
+            Some((other, _)) => repeated.push((key, *other, address)),
+            None => seen.push((key, address)),
+        }
+    }
+    for (key, other, address) in repeated {
+        let text = match key == other {
+            true => format!("{key}: {address} is given twice: delete one of them"),
+            false => format!("{key}: {address} is that of {other} as well: take another port"),
+        };
+        validated.error(key, text);
+    }
+}
+
+/// All addresses to listen at, with their settings.
+fn listeners(config: &Config) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+    let all = config.listen.iter().map(|address| ("listen", *address));
+    let metrics = config
+        .metrics_listen
+        .map(|address| ("metrics-listen", address));
+    let admin = config.admin.listen.map(|address| ("admin-listen", address));
+    all.chain(metrics).chain(admin)
+}
+
+/// The server does not serve as root, so its data connections cannot have the ports of root.
+pub(super) fn check_port_range(validated: &mut Validated) {
+    const FOR_ALL: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
+
+    let Some(range) = validated.config.data.port_range else {
+        return;
+    };
+    let first = fs::read_to_string(FOR_ALL).ok();
+    let first = first.and_then(|text| text.trim().parse::<u16>().ok());
+    let first = first.unwrap_or(1024);
+    if range.first < first {
+        let text = format!(
+            "port-range: ports below {first} are for root, and data connections are not served as root: take a range \
+             like 50000-51000"
+        );
+        validated.error("port-range", text);
     }
 }
 

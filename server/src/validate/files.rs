@@ -59,6 +59,16 @@ fn check_passwords(validated: &mut Validated, config: &Config) {
             return validated.error("passwords", text);
         }
     };
+    let anonymous = config.anonymous.iter();
+    for name in anonymous.flat_map(|anonymous| &anonymous.names) {
+        if passwords.has(name) {
+            let text = format!(
+                "passwords: the user '{name}' has a password, so anonymous users cannot log in by that name: delete the \
+                 user, or take the name out of anonymous-names"
+            );
+            validated.warning("passwords", text);
+        }
+    }
     // Opened when the user logs in, with the rights of the account that serves.
     let user = &config.user;
     let roots: BTreeSet<_> = passwords

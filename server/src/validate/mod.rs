@@ -54,6 +54,8 @@ impl Validated {
         };
         settings::check(&mut validated, &drivers::registry());
         addresses::check_data_address(&mut validated);
+        addresses::check_port_range(&mut validated);
+        addresses::check_repeated(&mut validated);
         validated
     }
 

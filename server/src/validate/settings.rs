@@ -1,5 +1,7 @@
 //! Settings that the drivers of this program must know, and settings without effect.
 
+use std::path::PathBuf;
+
 use gridhaul_stack::Registry;
 
 use super::Validated;
@@ -15,8 +17,55 @@ pub(super) fn check(validated: &mut Validated, registry: &Registry) {
         validated.error("client-options", error);
     }
     check_drivers(validated, registry);
+    check_limits(validated);
+    check_logs(validated);
     if !validated.is_wrong("allowed-drivers") && !validated.is_wrong("anonymous-drivers") {
         warn_of_unused_options(validated);
+    }
+}
+
+/// Only clients with certificates have identities and attributes.
+fn check_limits(validated: &mut Validated) {
+    let config = &validated.config;
+    if config.security.gsi.is_some() {
+        return;
+    }
+    let limits = config.group_limits.iter();
+    let without_effect: Vec<_> = limits
+        .filter(|limit| limit.needs_certificates())
+        .map(|limit| limit.name.clone())
+        .collect();
+    for name in without_effect {
+        let text = format!(
+            "limit '{name}' is without effect: identity, vo and fqan need --gsi: give that as well"
+        );
+        validated.error("limit", text);
+    }
+}
+
+/// Each log has a format of its own. Devices such as `/dev/null` take all of them.
+fn check_logs(validated: &mut Validated) {
+    let config = &validated.config;
+    let logs = [
+        ("log-file", &config.log.file),
+        ("transfer-log", &config.transfer_log),
+        ("audit-log", &config.log.audit),
+    ];
+    let mut seen: Vec<(&str, PathBuf)> = Vec::new();
+    let mut repeated = Vec::new();
+    for (key, path) in logs {
+        let Some(path) = path.clone().filter(|path| !path.starts_with("/dev")) else {
+            continue;
+        };
+        match seen.iter().find(|(_, other)| *other == path) {
+            Some((other, _)) => repeated.push((key, *other, path)),
+            None => seen.push((key, path)),
+        }
+    }
+    for (key, other, path) in repeated {
+        let path = path.display();
+        let text = format!("{key}: {path} is the file of {other} as well: give each log its own");
+        validated.error(key, text);
     }
 }
 
