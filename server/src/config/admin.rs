@@ -76,46 +76,19 @@ pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &mut Settings) ->
         subjects: settings.admin_subjects.take().unwrap_or_default(),
         names: settings.admin_names.take().unwrap_or_default(),
     };
-    for (given, name, needed, needs) in [
-        (
-            admin.token.is_some(),
-            "admin-token",
-            admin.listen.is_some(),
-            "admin-listen",
-        ),
-        (
-            admin.certificate.is_some(),
-            "admin-cert",
-            admin.listen.is_some(),
-            "admin-listen",
-        ),
-        (
-            admin.key.is_some(),
-            "admin-key",
-            admin.certificate.is_some(),
-            "admin-cert",
-        ),
-        (
-            admin.clients.is_some(),
-            "admin-clients",
-            admin.certificate.is_some(),
-            "admin-cert",
-        ),
-        (
-            !admin.names.is_empty(),
-            "admin-names",
-            admin.listen.is_some(),
-            "admin-listen",
-        ),
-        (
-            !admin.subjects.is_empty(),
-            "admin-subjects",
-            admin.clients.is_some(),
-            "admin-clients",
-        ),
+    let listens = (admin.listen.is_some(), "admin-listen");
+    let has_certificate = (admin.certificate.is_some(), "admin-cert");
+    let knows_clients = (admin.clients.is_some(), "admin-clients");
+    for (is_given, name, (is_there, needed)) in [
+        (admin.token.is_some(), "admin-token", listens),
+        (admin.certificate.is_some(), "admin-cert", listens),
+        (admin.key.is_some(), "admin-key", has_certificate),
+        (admin.clients.is_some(), "admin-clients", has_certificate),
+        (!admin.names.is_empty(), "admin-names", listens),
+        (!admin.subjects.is_empty(), "admin-subjects", knows_clients),
     ] {
-        if given && !needed {
-            errors.push(ConfigError::Needs(name, needs));
+        if is_given && !is_there {
+            errors.push(ConfigError::Needs(name, needed));
         }
     }
     if let Some(address) = admin.listen
