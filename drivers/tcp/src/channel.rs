@@ -18,7 +18,7 @@ use rustix::net::{
     shutdown, sockopt,
 };
 
-use crate::facts;
+use crate::facts::RecentFacts;
 use crate::settings::stream_socket;
 use crate::socket::{
     ZeroCopyCompletion, has_upper_layer_protocol, next_zerocopy_completion, unacknowledged_bytes,
@@ -33,6 +33,7 @@ pub struct TcpChannel {
     has_failed: bool,
     /// Whether the last data call sent, for [`Channel::info`].
     is_sending: bool,
+    facts: RecentFacts,
 }
 
 impl TcpChannel {
@@ -43,6 +44,7 @@ impl TcpChannel {
             peer,
             has_failed: false,
             is_sending: false,
+            facts: RecentFacts::default(),
         }
     }
 
@@ -259,7 +261,7 @@ impl Channel for TcpChannel {
         };
         ChannelInfo {
             buffer_bytes: size.unwrap_or(0),
-            details: facts::details(self.socket()),
+            details: self.facts.details(self.socket()),
             ..ChannelInfo::default()
         }
     }

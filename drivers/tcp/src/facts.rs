@@ -1,7 +1,8 @@
 //! What the kernel knows about a connection (`TCP_INFO`, tcp(7)): where its time went.
 
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use gridhaul_stack::Detail;
 use rustix::io::Errno;
@@ -38,11 +39,33 @@ pub fn connection_facts(socket: BorrowedFd<'_>) -> Result<ConnectionFacts, Errno
     Ok(parse(&info))
 }
 
-/// The details of a connection for the log.
-pub(crate) fn details(socket: BorrowedFd<'_>) -> Vec<Detail> {
-    let Ok(facts) = connection_facts(socket) else {
-        return Vec::new();
-    };
+/// The facts of one connection, read at most every [`RecentFacts::AGE`]: a connection may carry a hundred thousand small files in
+/// a second, and none of them is slow.
+#[derive(Debug, Default)]
+pub(crate) struct RecentFacts(Mutex<Option<(Instant, ConnectionFacts)>>);
+
+impl RecentFacts {
+    const AGE: Duration = Duration::from_millis(10);
+
+    /// The details of the connection for the log.
+    pub(crate) fn details(&self, socket: BorrowedFd<'_>) -> Vec<Detail> {
+        self.facts(socket).map_or_else(Vec::new, details)
+    }
+
+    fn facts(&self, socket: BorrowedFd<'_>) -> Option<ConnectionFacts> {
+        // A panic cannot leave half a value.
+        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let is_recent = |(at, _): &(Instant, _)| now.duration_since(*at) < Self::AGE;
+        if !recent.as_ref().is_some_and(is_recent) {
+            let facts = connection_facts(socket).ok()?;
+            *recent = Some((now, facts));
+        }
+        recent.map(|(_, facts)| facts)
+    }
+}
+
+fn details(facts: ConnectionFacts) -> Vec<Detail> {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     vec![
         Detail::setting("rtt-us", micros(facts.rtt)),

@@ -33,8 +33,12 @@ pub(super) fn parse(line: &str) -> Option<Finished> {
     let details = field("details").unwrap_or_default();
     let detail = |name: &str| detail(&details, name);
     let micros = |name: &str| detail(name).map(Duration::from_micros);
-    let times =
-        micros("busy-us").zip(micros("receiver-limited-us").zip(micros("buffer-limited-us")));
+    // A line has no counts of 0.
+    let times = micros("busy-us").map(|busy| Times {
+        busy,
+        receiver: micros("receiver-limited-us").unwrap_or_default(),
+        buffer: micros("buffer-limited-us").unwrap_or_default(),
+    });
     Some(Finished {
         path: field("path")?,
         facts: Facts {
@@ -44,11 +48,7 @@ pub(super) fn parse(line: &str) -> Option<Finished> {
             channels: number("channels")?,
             rtt: micros("rtt-us"),
             retransmits: detail("retransmits"),
-            times: times.map(|(busy, (receiver, buffer))| Times {
-                busy,
-                receiver,
-                buffer,
-            }),
+            times,
         },
         verb,
     })

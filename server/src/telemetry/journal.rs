@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 
 use gridhaul_security::voms::Fqan;
 use gridhaul_shares::Network;
-use gridhaul_stack::Detail;
+use gridhaul_stack::{Detail, DetailValue};
 use rustix::io::Errno;
 use tracing::{debug, info, warn};
 
@@ -358,8 +358,18 @@ fn transfer_finished(transfer: &Transfer<'_>) {
 
     let client = transfer.client;
     let peers = List::of(transfer.peers.iter().map(IpAddr::to_canonical));
-    let details: Vec<String> = transfer.details.iter().map(Detail::to_string).collect();
-    let short = List::of(details.iter().filter(|detail| detail.len() <= SHORT));
+    // Counts of 0 explain nothing, and most transfers of small files have no others.
+    let is_zero =
+        |value: &DetailValue| matches!(value, DetailValue::Count(0) | DetailValue::Shared(0));
+    let counted = transfer
+        .details
+        .iter()
+        .filter(|detail| !is_zero(&detail.value));
+    let short = List::of(
+        counted
+            .map(Detail::to_string)
+            .filter(|detail| detail.len() <= SHORT),
+    );
     // Listings move data, and change nothing.
     tell_transfer!(
         (
@@ -389,7 +399,10 @@ fn transfer_finished(transfer: &Transfer<'_>) {
         error = transfer.error,
         "transfer finished"
     );
-    let details = List::of(details);
+    if !tracing::enabled!(tracing::Level::DEBUG) {
+        return;
+    }
+    let details = List::of(transfer.details);
     debug!(
         session = transfer.session,
         way = transfer.movement.map(|movement| movement.way),

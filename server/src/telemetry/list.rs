@@ -33,7 +33,9 @@ impl Error for List {}
 /// As a text line has it. Texts with characters that could look like the end of the list are in quotes.
 impl fmt::Display for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_plain = |c: char| c.is_alphanumeric() || "/=.:_-%+".contains(c);
+        let is_plain = |c: char| {
+            c.is_alphanumeric() || matches!(c, '/' | '=' | '.' | ':' | '_' | '-' | '%' | '+')
+        };
         f.write_str("[")?;
         for (place, item) in self.0.iter().enumerate() {
             if place > 0 {

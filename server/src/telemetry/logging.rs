@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::{ParseError, filter_fn};
+use tracing_subscriber::filter::{LevelFilter, ParseError, filter_fn};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
@@ -22,7 +22,7 @@ use super::append_file::{AppendFile, OpenLogs};
 use super::escape::harmless;
 use super::journald::{self, Journal};
 use super::json_lines::JsonLines;
-use super::recent::{Collect, PROBLEMS};
+use super::recent::{PROBLEMS, collect};
 use crate::config::{Log, LogFormat};
 
 /// Lines that could not be written.
@@ -40,7 +40,7 @@ pub(super) const AUDIT: &str = "audit";
 pub(crate) struct Logging {
     file: Option<Arc<AppendFile>>,
     audit: Option<Arc<AppendFile>>,
-    filter: reload::Handle<EnvFilter, Registry>,
+    filter: Rules,
 }
 
 /// The files of the log, for another process.
@@ -100,19 +100,7 @@ impl Logging {
             path.map(|path| open(path, opener)).transpose()
         };
         let (file, audit) = (open(&log.file)?, open(&log.audit)?);
-        let (filter, handle) = reload::Layer::new(rules(&log.level)?);
-        let lines = lines(log.format, file.clone())?.with_filter(filter).boxed();
-        // Not filtered by the level: an audit log has all records.
-        let records = audit.clone().map(|file| {
-            let layer = tracing_subscriber::fmt::layer().with_ansi(false);
-            let layer = layer
-                .event_format(JsonLines)
-                .with_writer(Output(Some(file)));
-            let is_record = filter_fn(|metadata| metadata.target() == AUDIT);
-            layer.with_filter(is_record).boxed()
-        });
-        let recent = Collect(&PROBLEMS).boxed();
-        let layers: Vec<_> = [lines, recent].into_iter().chain(records).collect();
+        let (layers, handle) = layers(log, file.clone(), audit.clone())?;
         tracing_subscriber::registry().with(layers).try_init()?;
         Ok(Self {
             file,
@@ -186,6 +174,32 @@ impl Logging {
     }
 }
 
+type Lines = Box<dyn Layer<Registry> + Send + Sync>;
+type Rules = reload::Handle<EnvFilter, Registry>;
+
+/// Everything that takes events, and the rules for the log.
+fn layers(
+    log: &Log,
+    file: Option<Arc<AppendFile>>,
+    audit: Option<Arc<AppendFile>>,
+) -> Result<(Vec<Lines>, Rules), LoggingError> {
+    let (filter, handle) = reload::Layer::new(rules(&log.level)?);
+    let lines = lines(log.format, file)?.with_filter(filter).boxed();
+    // Not filtered by the level: an audit log has all records.
+    let records = audit.map(|file| {
+        let layer = tracing_subscriber::fmt::layer().with_ansi(false);
+        let layer = layer
+            .event_format(JsonLines)
+            .with_writer(Output(Some(file)));
+        // Without the hint, every event of every level would be made for this filter.
+        let is_record =
+            filter_fn(|metadata| metadata.target() == AUDIT).with_max_level_hint(LevelFilter::INFO);
+        layer.with_filter(is_record).boxed()
+    });
+    let recent = collect(&PROBLEMS).boxed();
+    Ok(([lines, recent].into_iter().chain(records).collect(), handle))
+}
+
 /// The connection to the journal that is configured.
 fn journal(has_file: bool) -> Result<Journal, LoggingError> {
     if has_file {
@@ -193,8 +207,6 @@ fn journal(has_file: bool) -> Result<Journal, LoggingError> {
     }
     Journal::connect().map_err(|(path, error)| LoggingError::Journal { path, error })
 }
-
-type Lines = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// The layer that writes all lines.
 fn lines(format: LogFormat, file: Option<Arc<AppendFile>>) -> Result<Lines, LoggingError> {
@@ -281,11 +293,19 @@ impl io::Write for LineWriter<'_> {
             [text @ .., b'\n'] => (text, b"\n".as_slice()),
             text => (text, b"".as_slice()),
         };
-        let text = harmless(&String::from_utf8_lossy(text)).into_owned();
-        let harmless = [text.as_bytes(), end].concat();
+        let is_plain = |byte: &u8| matches!(byte, b' '..=b'~');
+        let shown;
+        // Most lines have nothing to escape.
+        let harmless = if text.iter().all(is_plain) {
+            line
+        } else {
+            let text = harmless(&String::from_utf8_lossy(text)).into_owned();
+            shown = [text.as_bytes(), end].concat();
+            &shown
+        };
         let written = match self.0 {
-            Some(file) => file.append(&harmless),
-            None => io::stderr().lock().write_all(&harmless),
+            Some(file) => file.append(harmless),
+            None => io::stderr().lock().write_all(harmless),
         };
         if written.is_err() {
             LOST.fetch_add(1, Ordering::Relaxed);
@@ -303,6 +323,24 @@ mod tests {
     use super::*;
     use crate::harmful::is_harmful;
     use crate::telemetry::OwnRights;
+
+    #[test]
+    fn events_that_no_log_takes_are_not_made() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let audit = open(&directory.path().join("audit"), &OwnRights).expect("opened");
+        let log = Log {
+            file: None,
+            format: LogFormat::Text,
+            level: "info".to_owned(),
+            audit: None,
+        };
+        let (layers, _rules) = layers(&log, None, Some(audit)).expect("layers");
+        let subscriber = tracing_subscriber::registry().with(layers);
+        tracing::subscriber::with_default(subscriber, || {
+            assert!(tracing::enabled!(tracing::Level::INFO));
+            assert!(!tracing::enabled!(tracing::Level::DEBUG));
+        });
+    }
 
     #[test]
     fn nothing_that_is_logged_makes_another_line_or_moves_a_terminal() {

@@ -11,7 +11,9 @@ use std::time::SystemTime;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::locks::lock;
 use crate::status::{ErrorStatus, MOST_PROBLEMS, RefusalStatus, utc};
@@ -93,17 +95,24 @@ impl Problems {
     }
 }
 
-/// Hands the lines of the log to [`Problems`].
+/// The layer that collects the lines of the levels WARN and ERROR in `problems`. Its filter tells `tracing` that no other events need
+/// be made for it.
+pub(super) fn collect<S>(problems: &'static Problems) -> impl Layer<S> + Send + Sync
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    Collect(problems).with_filter(LevelFilter::WARN)
+}
+
 #[derive(Debug)]
-pub(super) struct Collect(pub(super) &'static Problems);
+struct Collect(&'static Problems);
 
 impl<S: Subscriber> Layer<S> for Collect {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let metadata = event.metadata();
         let fields = metadata.fields();
         // Refusals are a list of their own; in this one they would replace everything else.
-        let is_refusal = fields.field("count").is_some() && fields.field("untold").is_some();
-        if *metadata.level() > Level::WARN || is_refusal {
+        if fields.field("count").is_some() && fields.field("untold").is_some() {
             return;
         }
         let mut text = Text::default();
@@ -187,7 +196,7 @@ mod tests {
     /// The list after `log` has written lines.
     fn logged(log: impl FnOnce()) -> &'static Problems {
         let problems: &'static Problems = Box::leak(Box::new(Problems::new()));
-        let subscriber = tracing_subscriber::registry().with(Collect(problems));
+        let subscriber = tracing_subscriber::registry().with(collect(problems));
         tracing::subscriber::with_default(subscriber, log);
         problems
     }
