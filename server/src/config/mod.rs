@@ -26,6 +26,7 @@ mod limits;
 mod listen;
 mod load;
 mod log_level;
+mod log_targets;
 mod max_startups;
 mod places;
 mod port_range;
