@@ -190,6 +190,7 @@ impl Given {
         });
         problems.extend(from_file.problems);
         sources.lines = from_file.lines;
+        sources.tables = from_file.tables;
         Self {
             keys: arguments
                 .settings

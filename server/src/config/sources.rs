@@ -15,6 +15,8 @@ pub(crate) struct Sources {
     pub(super) file: Option<PathBuf>,
     /// The lines of keys in the file.
     pub(super) lines: BTreeMap<String, usize>,
+    /// The lines of tables in the file.
+    pub(super) tables: BTreeMap<String, Vec<usize>>,
 }
 
 /// The errors in a configuration.
@@ -28,6 +30,12 @@ impl Sources {
             return Some(Place::Flag(key.to_owned()));
         }
         let line = *self.lines.get(key)?;
+        Some(Place::Line(self.file.clone()?, line))
+    }
+
+    /// The place of a table of a setting, counted from 0.
+    fn place_of_table(&self, key: &str, index: usize) -> Option<Place> {
+        let line = *self.tables.get(key)?.get(index)?;
         Some(Place::Line(self.file.clone()?, line))
     }
 
@@ -45,8 +53,19 @@ impl Sources {
         }
     }
 
+    /// A problem of a table of a setting, counted from 0. The text must name both.
+    pub(crate) fn problem_of_table(&self, key: &str, index: usize, text: impl ToString) -> Problem {
+        Problem {
+            place: self.place_of_table(key, index),
+            ..self.problem(key, text)
+        }
+    }
+
     pub(super) fn problem_of(&self, error: &ConfigError) -> Problem {
         let key = error.key();
+        if let (Some(key), Some(index)) = (key, error.table()) {
+            return self.problem_of_table(key, index, error);
+        }
         Problem {
             key: key.map(str::to_owned),
             place: key.and_then(|key| self.place(key)),
