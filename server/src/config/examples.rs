@@ -113,7 +113,7 @@ fn of_kind(value_name: &str) -> Option<Example> {
 }
 
 /// For an error of the command line: an example of the flag, without quotes of TOML.
-pub fn flag_example(key: &str) -> Option<String> {
+pub(super) fn flag_example(key: &str) -> Option<String> {
     let value = example(key)?.value;
     let value = value.trim_matches(['[', ']']).replace(['"', ' '], "");
     Some(format!("--{key}={value}"))

@@ -104,6 +104,7 @@ mod tests {
         let arguments = ServeArguments {
             config: Some(path),
             settings,
+            ..ServeArguments::default()
         };
         Config::load(&arguments).expect("valid").keys
     }

@@ -12,7 +12,7 @@ use super::error::ConfigError;
 use super::file::{self, FromFile};
 use super::flags::{CommandLine, ServeArguments, default};
 use super::keys::Keys;
-use super::problem::Problem;
+use super::problem::{Problem, WrongFlag};
 use super::resolve::DEFAULT_LISTEN;
 use super::settings::Settings;
 use super::sources::{ConfigErrors, Sources};
@@ -188,6 +188,7 @@ impl Given {
             problems.push(sources.problem_of(&error.into()));
             FromFile::default()
         });
+        problems.extend(arguments.wrong.iter().map(WrongFlag::problem));
         problems.extend(from_file.problems);
         sources.lines = from_file.lines;
         sources.tables = from_file.tables;
@@ -230,8 +231,8 @@ mod tests {
     fn a_session_of_ssh_has_its_user_and_no_other_way_in() {
         let load = |settings: Settings| {
             Config::load_for_ssh(&ServeArguments {
-                config: None,
                 settings,
+                ..ServeArguments::default()
             })
         };
         let config = load(Settings {
