@@ -36,7 +36,7 @@ pub(super) fn check_listeners(validated: &mut Validated) {
         let remedy = match error.kind() {
             io::ErrorKind::AddrInUse => {
                 let text = format!(
-                    "{key}: {address} is in use, by a server that runs already or by another program, which \
+                    "{key}: {address} is in use ({error}), by a server that runs already or by another program, which \
                      `ss -ltnp` names: end it, or take another port"
                 );
                 validated.in_use(key, Some(address), text);
