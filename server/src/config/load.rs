@@ -192,11 +192,12 @@ impl Given {
         problems.extend(from_file.problems);
         sources.lines = from_file.lines;
         sources.tables = from_file.tables;
+        let settings = arguments.settings.clone().or(from_file.settings);
+        let source = |key: &str| sources.source(key);
+        let keys = settings.in_force(&source, &|name| default(&command, name));
         Self {
-            keys: arguments
-                .settings
-                .in_force(&from_file.settings, &|name| default(&command, name)),
-            settings: arguments.settings.clone().or(from_file.settings),
+            settings,
+            keys,
             sources,
             problems,
         }

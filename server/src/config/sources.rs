@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::error::ConfigError;
+use super::keys::Source;
 use super::problem::{Place, Problem};
 
 /// The places of all settings that are given.
@@ -41,7 +42,16 @@ impl Sources {
 
     /// Whether a setting is given, and is not a default.
     pub(crate) fn is_given(&self, key: &str) -> bool {
-        self.place(key).is_some()
+        self.source(key) != Source::Default
+    }
+
+    /// Where the value of a setting is from.
+    pub(super) fn source(&self, key: &str) -> Source {
+        match self.place(key) {
+            Some(Place::Flag(_)) => Source::Flag,
+            Some(Place::Line(..)) => Source::File,
+            None => Source::Default,
+        }
     }
 
     /// A problem of a setting. The text must name it.
