@@ -36,13 +36,13 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let config = Config::load(&ServeArguments {
-//!     config: None,
 //!     settings: Settings {
 //!         root: Some("/srv/data".into()),
 //!         listen: Some(vec!["127.0.0.1:0".parse()?]),
 //!         anonymous: Some(true),
 //!         ..Settings::default()
 //!     },
+//!     ..ServeArguments::default()
 //! })?;
 //! let runtime = tokio::runtime::Runtime::new()?;
 //! runtime.block_on(async {

@@ -3,12 +3,9 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use gridhaul_server::bare;
 use gridhaul_server::config::{
     CheckArguments, Command, CommandLine, DoctorArguments, PasswdArguments, ServeArguments,
-    flag_example,
 };
 use gridhaul_server::passwords::{self, Change, Grant, PasswordsError};
 use gridhaul_server::terminal::TerminalError;
@@ -18,7 +15,7 @@ use gridhaul_server::{check, doctor, serve, ssh, terminal};
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let line = match CommandLine::try_parse() {
+    let line = match CommandLine::of(std::env::args_os()) {
         Ok(line) => line,
         Err(error) => return without_command(&error),
     };
@@ -48,21 +45,10 @@ fn ended(done: Result<(), String>) -> ExitCode {
     }
 }
 
-/// Prints the help, the version, or an error with an example of the value.
+/// Prints the help, the version, or an error.
 fn without_command(error: &clap::Error) -> ExitCode {
     // There is no other place to report that standard error is closed.
     let _ = error.print();
-    let is_value = matches!(
-        error.kind(),
-        ErrorKind::ValueValidation | ErrorKind::InvalidValue
-    );
-    let argument = error.get(ContextKind::InvalidArg);
-    if let (true, Some(ContextValue::String(argument))) = (is_value, argument) {
-        let name = argument.trim_start_matches('-').split([' ', '[', '=']);
-        if let Some(example) = name.into_iter().next().and_then(flag_example) {
-            eprintln!("Write it like {example}");
-        }
-    }
     match error.use_stderr() {
         true => ExitCode::from(USAGE),
         false => ExitCode::SUCCESS,

@@ -20,6 +20,7 @@ use tracing::{error, info, warn};
 
 use crate::admin::{Done, Order, ReloadReport, ServerAction};
 use crate::callout::{CalloutProcess, CalloutProcessError};
+use crate::check;
 use crate::config::{Config, ConfigErrors, LogLevel, Problem, ServeArguments};
 use crate::front::{FrontProcess, FrontProcessError};
 use crate::helpers::{self, Helper};
@@ -81,7 +82,10 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     /// The program does not wait longer for threads that are stuck in a file system.
     const LAST_THREADS: Duration = Duration::from_secs(1);
 
-    let (config, warnings) = Validated::for_start(arguments).checked()?;
+    let validated = Validated::for_start(arguments);
+    let defects = check::defects(&validated, arguments.config.as_deref());
+    let (config, mut warnings) = validated.checked()?;
+    warnings.extend(defects);
     // Before anything is opened: the processes that act for accounts inherit the descriptors of this one. Before there is a
     // monitor: only the login process has a connection to it.
     let callout = CalloutProcess::start(&config)?;

@@ -234,8 +234,8 @@ mod tests {
             ..Settings::default()
         };
         let arguments = ServeArguments {
-            config: None,
             settings,
+            ..ServeArguments::default()
         };
         let config = Config::load(&arguments).expect("valid");
         let storages = Storages::open(&config, None).expect("opened");

@@ -215,14 +215,14 @@ fn what_is_wrong_with_the_certificate_is_named() {
     site.mode("host.key", 0o644);
     site.check(&[])
         .fails()
-        .says("error certificate:", "chmod 0600");
+        .says("error key: --key:", "chmod 0600");
     site.mode("host.key", 0o600);
 
     site.issue("other", "DNS:localhost", 365);
     let other = site.path("other.key");
     let said = site.check(&["--key", other.to_str().expect("UTF-8")]);
     said.fails()
-        .says("error certificate:", "does not belong to the certificate");
+        .says("error key: --key:", "does not belong to the certificate");
     let said = site.check(&["--cert", "/nonexistent/host.pem"]);
     said.fails()
         .says("error cert: --cert:", "/nonexistent/host.pem: No such file");

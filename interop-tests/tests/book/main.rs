@@ -1,5 +1,6 @@
 //! Checks of the documentation: links, options, metrics and commands.
 
+mod log;
 mod markdown;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,7 +101,10 @@ fn metrics() -> BTreeSet<String> {
     ] {
         let source = fs::read_to_string(top().join(file)).expect("it is there");
         let quoted = source.split('"').skip(1).step_by(2);
-        let found = quoted.filter(|text| text.starts_with("gridhaul_") && !text.contains(' '));
+        let is_name = |text: &&str| text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        let found = quoted
+            .filter(|text| text.starts_with("gridhaul_"))
+            .filter(is_name);
         names.extend(found.map(str::to_owned));
     }
     names
@@ -198,7 +202,40 @@ fn the_reference_of_options_matches_the_help() {
         let printed = expected.get(name);
         assert_eq!(printed, Some(value), "docs/reference/options.md: --{name}");
     }
+    for name in expected.keys() {
+        let is_there = documented.contains_key(name);
+        assert!(is_there, "docs/reference/options.md lacks --{name}");
+    }
     assert!(documented.len() > 60, "{documented:?}");
+}
+
+#[test]
+fn every_option_of_other_commands_is_in_the_reference() {
+    let page = page("docs/reference/options.md");
+    let mentioned: BTreeSet<&str> = page.spans().flat_map(long_options).collect();
+    let settings = options("serve");
+    for command in [
+        "check", "doctor", "ssh", "passwd", "status", "top", "kick", "drain", "reload",
+    ] {
+        let own = options(command).into_keys();
+        for name in own.filter(|name| !settings.contains_key(name)) {
+            let is_there = mentioned.contains(name.as_str());
+            assert!(
+                is_there,
+                "docs/reference/options.md lacks --{name} of {command}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_metric_is_in_the_reference() {
+    let page = page("docs/reference/metrics.md");
+    let documented: BTreeSet<&str> = page.spans().collect();
+    for name in metrics() {
+        let is_there = documented.contains(name.as_str());
+        assert!(is_there, "docs/reference/metrics.md lacks {name}");
+    }
 }
 
 #[test]

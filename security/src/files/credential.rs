@@ -53,6 +53,23 @@ pub fn read_encrypted_credential(
     open: impl Fn(&Path) -> io::Result<File>,
     passphrase: impl FnOnce() -> Result<Zeroizing<Vec<u8>>, KeyError>,
 ) -> Result<Credential, FileError> {
+    let read = read_parts(certificates, key, &open, passphrase);
+    // Other errors would send the administrator the wrong way: a certificate is open to all users, and is no key.
+    read.map_err(|error| match are_swapped(certificates, key, &open) {
+        true => FileError::Swapped {
+            certificates: certificates.to_owned(),
+            key: key.to_owned(),
+        },
+        false => error,
+    })
+}
+
+fn read_parts(
+    certificates: &Path,
+    key: &Path,
+    open: impl Fn(&Path) -> io::Result<File>,
+    passphrase: impl FnOnce() -> Result<Zeroizing<Vec<u8>>, KeyError>,
+) -> Result<Credential, FileError> {
     let wrong = |path: &Path, error| FileError::Credential {
         path: path.to_owned(),
         error,
@@ -73,23 +90,61 @@ pub fn read_encrypted_credential(
         .map_err(|error| wrong(certificates, error))
 }
 
-fn read_key(path: &Path, mut file: File) -> Result<Zeroizing<Vec<u8>>, FileError> {
-    let metadata = file.metadata().map_err(failed(path))?;
-    let mode = metadata.mode() & 0o7777;
-    if mode & OTHERS != 0 {
+/// Whether the one file has only a private key, and the other only certificates. Errors are for those who read the files.
+fn are_swapped(certificates: &Path, key: &Path, open: impl Fn(&Path) -> io::Result<File>) -> bool {
+    let sections = |path: &Path| Some(Sections::of(&read_whole(open(path).ok()?).ok()?));
+    let (Some(first), Some(second)) = (sections(certificates), sections(key)) else {
+        return false;
+    };
+    let has_only_key = first.has_key && !first.has_certificate;
+    has_only_key && second.has_certificate && !second.has_key
+}
+
+/// What a PEM text has.
+struct Sections {
+    has_certificate: bool,
+    has_key: bool,
+}
+
+impl Sections {
+    fn of(pem: &[u8]) -> Self {
+        let lines = pem.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+        let labels = lines.filter_map(|line| line.strip_prefix(b"-----BEGIN "));
+        let mut found = Self {
+            has_certificate: false,
+            has_key: false,
+        };
+        for label in labels {
+            found.has_certificate |= label.starts_with(b"CERTIFICATE-----");
+            found.has_key |= label.ends_with(b"PRIVATE KEY-----");
+        }
+        found
+    }
+}
+
+fn read_key(path: &Path, file: File) -> Result<Zeroizing<Vec<u8>>, FileError> {
+    let mode = file.metadata().map_err(failed(path))?.mode() & 0o7777;
+    let pem = read_whole(file).map_err(failed(path))?;
+    // Another file by mistake, such as a certificate, may be open to all users.
+    if mode & OTHERS != 0 && Sections::of(&pem).has_key {
         return Err(FileError::Permissions {
             path: path.to_owned(),
             mode,
         });
     }
+    Ok(pem)
+}
+
+/// Reads a file that may have a key into a buffer of the full size: growing it would leave copies of the key in freed memory.
+fn read_whole(mut file: File) -> io::Result<Zeroizing<Vec<u8>>> {
+    let metadata = file.metadata()?;
     let size = metadata.len();
     if !metadata.is_file() || size > MAX_BYTES {
         let words = format!("it is no file of at most {MAX_BYTES} bytes");
-        return Err(failed(path)(io::Error::other(words)));
+        return Err(io::Error::other(words));
     }
-    // Read into a buffer of the full size: growing it would leave copies of the key in freed memory.
     let mut pem = Zeroizing::new(vec![0; usize::try_from(size).unwrap_or(0)]);
-    file.read_exact(&mut pem).map_err(failed(path))?;
+    file.read_exact(&mut pem)?;
     Ok(pem)
 }
 
@@ -112,6 +167,21 @@ mod tests {
         set_mode(&host.key_file, 0o400);
         let credential = read_credential(&host.certificate_file, &host.key_file);
         assert_eq!(*credential.expect("sound").leaf(), host.certificate);
+    }
+
+    #[test]
+    fn swapped_files_are_told_from_open_permissions_and_broken_files() {
+        let pki = Pki::new();
+        let host = pki.root("/CN=host");
+        // As a certificate usually is, and a key must not be.
+        set_mode(&host.certificate_file, 0o644);
+        set_mode(&host.key_file, 0o600);
+        let error = read_credential(&host.key_file, &host.certificate_file);
+        let words = error.expect_err("swapped").to_string();
+        assert!(words.contains("they are swapped"), "{words}");
+        let error = read_credential(&host.certificate_file, &host.certificate_file);
+        let words = error.expect_err("no key").to_string();
+        assert!(words.contains("there is no private key in it"), "{words}");
     }
 
     #[test]

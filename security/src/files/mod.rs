@@ -73,6 +73,17 @@ pub enum FileError {
         /// Its mode.
         mode: u32,
     },
+    /// The certificate is where the key is expected, and the key where the certificate is.
+    #[error(
+        "{} has the certificate and {} its private key: they are swapped; name them the other way around",
+        key.display(), certificates.display()
+    )]
+    Swapped {
+        /// The file that was read as the certificate.
+        certificates: PathBuf,
+        /// The file that was read as the key.
+        key: PathBuf,
+    },
     /// The content is invalid.
     #[error("{}: {error}", path.display())]
     Credential {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -24,6 +24,17 @@ pub enum AdminSocketError {
     /// The system refuses it.
     #[error("admin-socket {}: {error}", path.display())]
     System {
+        /// The socket.
+        path: PathBuf,
+        /// The underlying OS error.
+        error: io::Error,
+    },
+    /// Its directory is missing or cannot be opened.
+    #[error(
+        "admin-socket {}: its directory cannot be opened: {error}; make the directory, or name a path in another one",
+        path.display()
+    )]
+    Directory {
         /// The socket.
         path: PathBuf,
         /// The underlying OS error.
@@ -69,6 +80,22 @@ pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Checks whether a server could listen at a path, without changing anything.
+///
+/// # Errors
+///
+/// When another server listens there, or the path cannot be used safely.
+pub(crate) fn examine(path: &Path) -> Result<(), AdminSocketError> {
+    open_directory(path)?;
+    find(path)?;
+    let system = |error| AdminSocketError::System {
+        path: path.to_owned(),
+        error,
+    };
+    // The kernel limits the length of the path.
+    SockAddr::unix(path).map(drop).map_err(system)
+}
+
 /// Listens at a path. A socket that no server listens at is replaced. Only the account of this process can connect.
 ///
 /// # Errors
@@ -79,19 +106,12 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, AdminSocketError> {
         path: path.to_owned(),
         error,
     };
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let directory = File::open(parent.unwrap_or_else(|| Path::new("."))).map_err(failed)?;
-    let found = directory.metadata().map_err(failed)?;
-    let is_ours = found.uid() == 0 || found.uid() == geteuid().as_raw();
-    let (is_open, is_sticky) = (found.mode() & 0o022 != 0, found.mode() & 0o1000 != 0);
-    if !is_ours || is_open && !is_sticky {
-        return Err(AdminSocketError::OpenDirectory(path.to_owned()));
-    }
+    let directory = open_directory(path)?;
     // Of two servers that start at the same time, the second one sees the socket of the first. The lock ends with this call.
     lock(&directory).map_err(failed)?;
-    make_room(path)?;
+    if find(path)? == Found::Stale {
+        fs::remove_file(path).map_err(failed)?;
+    }
     let open = || {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.bind(&SockAddr::unix(path)?)?;
@@ -123,14 +143,21 @@ fn lock(directory: &File) -> io::Result<()> {
     }
 }
 
-/// Removes a socket that no server listens at.
-fn make_room(path: &Path) -> Result<(), AdminSocketError> {
+/// What is at a path where a server may listen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// A socket that no server listens at.
+    Stale,
+}
+
+fn find(path: &Path) -> Result<Found, AdminSocketError> {
     let failed = |error| AdminSocketError::System {
         path: path.to_owned(),
         error,
     };
     let found = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         found => found.map_err(failed)?,
     };
     if !found.file_type().is_socket() {
@@ -138,10 +165,33 @@ fn make_room(path: &Path) -> Result<(), AdminSocketError> {
     }
     match UnixStream::connect(path) {
         Ok(_) => Err(AdminSocketError::Taken(path.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(failed)
-        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(Found::Stale),
         Err(error) => Err(failed(error)),
+    }
+}
+
+/// Opens the directory of a path, in which other users must not be able to replace the socket.
+fn open_directory(path: &Path) -> Result<File, AdminSocketError> {
+    let failed = |error| AdminSocketError::Directory {
+        path: path.to_owned(),
+        error,
+    };
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(
+        parent.unwrap_or_else(|| Path::new(".")),
+        flags,
+        Mode::empty(),
+    );
+    let directory = File::from(directory.map_err(|errno| failed(errno.into()))?);
+    let found = directory.metadata().map_err(failed)?;
+    let is_ours = found.uid() == 0 || found.uid() == geteuid().as_raw();
+    let (is_open, is_sticky) = (found.mode() & 0o022 != 0, found.mode() & 0o1000 != 0);
+    match !is_ours || is_open && !is_sticky {
+        true => Err(AdminSocketError::OpenDirectory(path.to_owned())),
+        false => Ok(directory),
     }
 }
 
@@ -157,7 +207,10 @@ mod tests {
         let mode = fs::metadata(&path).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert!(matches!(listen(&path), Err(AdminSocketError::Taken(_))));
+        assert!(matches!(examine(&path), Err(AdminSocketError::Taken(_))));
         drop(first);
+        examine(&path).expect("a stale socket would be replaced");
+        assert!(path.exists(), "nothing changes");
         listen(&path).expect("the first one has ended");
     }
 
@@ -173,5 +226,12 @@ mod tests {
         fs::set_permissions(&open, Permissions::from_mode(0o777)).expect("ours");
         let refused = listen(&open.join("admin.sock"));
         assert!(matches!(refused, Err(AdminSocketError::OpenDirectory(_))));
+        let missing = listen(&directory.path().join("missing/admin.sock"));
+        assert!(matches!(missing, Err(AdminSocketError::Directory { .. })));
+        let long = directory.path().join("x".repeat(200));
+        assert!(matches!(
+            examine(&long),
+            Err(AdminSocketError::System { .. })
+        ));
     }
 }

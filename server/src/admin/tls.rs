@@ -27,6 +27,13 @@ pub struct AdminTlsError {
     reason: String,
 }
 
+impl AdminTlsError {
+    /// The setting that names the file.
+    pub(crate) fn key(&self) -> &'static str {
+        self.key
+    }
+}
+
 /// The configuration of TLS, if there is a certificate.
 ///
 /// # Errors

@@ -20,10 +20,11 @@ const ABOUT: &str = "certificate";
 /// How long before the end of the validity a warning is due: enough time to get a new certificate.
 const SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Checks whether clients will accept the certificate. It assumes that clients trust the same authorities as `trust`.
+/// Checks whether clients will accept the certificate. It assumes that clients trust the same authorities as `trust`. A certificate
+/// whose key has a passphrase that must be asked for is examined only if `may_ask`.
 pub(super) fn check(
     report: &mut Report,
-    files: &HostFiles,
+    (files, may_ask): (&HostFiles, bool),
     trust: Option<&TrustStore>,
     (host, user): (&str, &str),
     now: SystemTime,
@@ -32,12 +33,13 @@ pub(super) fn check(
     let is_encrypted = Cell::new(false);
     let unlock = || {
         is_encrypted.set(true);
-        passphrase.of(&files.key, &OwnRights, true)
+        passphrase.of(&files.key, &OwnRights, may_ask)
     };
     let open = |path: &Path| File::open(path);
     let credential = match read_encrypted_credential(&files.certificates, &files.key, open, unlock)
     {
         Ok(credential) => credential,
+        Err(_) if is_encrypted.get() && files.passphrase.is_none() && !may_ask => return,
         Err(error) => {
             report.error(ABOUT, error);
             return;

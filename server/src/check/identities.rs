@@ -5,9 +5,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use gridhaul_accounts::{AccountRequest, open_own, pam_service_is_described};
+use gridhaul_accounts::{AccountRequest, open_own};
 use gridhaul_security::files::{GridmapFile, VomsDirectory};
 
+use super::Depth;
 use super::authorization::check_pools;
 use super::files::check_read_again;
 use super::report::{Report, Verdict, counted};
@@ -15,17 +16,14 @@ use super::trust::check_directory;
 use crate::config::{Config, Gsi, Outcome, Rule};
 use crate::validate::Validated;
 
-/// More accounts are not looked up: each may be a round trip to a directory service.
-const MOST_ACCOUNTS: usize = 10_000;
-
-pub(super) fn check(report: &mut Report, validated: &Validated, gsi: &Gsi) {
+pub(super) fn check(report: &mut Report, validated: &Validated, gsi: &Gsi, depth: Depth) {
     let config = &validated.config;
     // The place that names each account.
     let mut accounts = BTreeMap::new();
     if let Some(path) = &gsi.gridmap
         && !validated.is_wrong("gridmap")
     {
-        check_gridmap(report, config, path, &mut accounts);
+        check_gridmap(report, config, (path, depth), &mut accounts);
     }
     for rule in &gsi.rules {
         if let Outcome::Grant {
@@ -38,7 +36,7 @@ pub(super) fn check(report: &mut Report, validated: &Validated, gsi: &Gsi) {
         }
     }
     check_pools(report, config, &mut accounts);
-    check_accounts(report, config, &accounts);
+    check_accounts(report, config, &accounts, depth.accounts);
     match gsi.allow_independent_proxies {
         false => report.ok("proxies", "independent ones (RFC 3820) are refused"),
         true => report.warning(
@@ -51,7 +49,7 @@ pub(super) fn check(report: &mut Report, validated: &Validated, gsi: &Gsi) {
     match &gsi.vomsdir {
         Some(_) if validated.is_wrong("vomsdir") => {}
         Some(path) => {
-            check_vomsdir(report, path, asked);
+            check_vomsdir(report, path, asked, depth);
             check_directory(report, "vomsdir", path, &config.user);
         }
         None => report.ok(
@@ -64,7 +62,7 @@ pub(super) fn check(report: &mut Report, validated: &Validated, gsi: &Gsi) {
 fn check_gridmap(
     report: &mut Report,
     config: &Config,
-    path: &Path,
+    (path, depth): (&Path, Depth),
     accounts: &mut BTreeMap<String, String>,
 ) {
     const ABOUT: &str = "gridmap";
@@ -87,9 +85,11 @@ fn check_gridmap(
             format!("{shown} maps {}", counted(subjects, "subject")),
         ),
     }
-    let problems = file.problems();
-    let problems = problems.iter().map(|problem| format!("{shown}, {problem}"));
-    report.problems(Verdict::Error, ABOUT, problems);
+    if depth.names_unused {
+        let problems = file.problems();
+        let problems = problems.iter().map(|problem| format!("{shown}, {problem}"));
+        report.problems(Verdict::Error, ABOUT, problems);
+    }
     let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
     if mode & 0o002 != 0 {
         report.error(
@@ -100,12 +100,17 @@ fn check_gridmap(
     check_read_again(report, ABOUT, path, &config.user);
 }
 
-fn check_accounts(report: &mut Report, config: &Config, accounts: &BTreeMap<String, String>) {
+fn check_accounts(
+    report: &mut Report,
+    config: &Config,
+    accounts: &BTreeMap<String, String>,
+    most: usize,
+) {
     const ABOUT: &str = "accounts";
-    let looked_at = accounts.len().min(MOST_ACCOUNTS);
+    let looked_at = accounts.len().min(most);
     let refused: Vec<String> = accounts
         .iter()
-        .take(MOST_ACCOUNTS)
+        .take(most)
         .filter_map(|(account, by)| {
             let refusal = refusal(config, account)?;
             Some(format!("{by}: {refusal}"))
@@ -114,18 +119,12 @@ fn check_accounts(report: &mut Report, config: &Config, accounts: &BTreeMap<Stri
     let usable = looked_at - refused.len();
     let text = format!("{usable} of {} can be used", counted(looked_at, "account"));
     // Maps keep entries of people who have left. A map without any usable account is a mistake.
-    if usable == 0 && looked_at > 0 {
+    if usable == 0 && looked_at > 0 && looked_at == accounts.len() {
         report.error(ABOUT, text);
     } else {
         report.ok(ABOUT, text);
     }
     report.problems(Verdict::Warning, ABOUT, refused);
-    let service = config.accounts.monitor.pam_service.as_deref();
-    if let Some(service) = service.filter(|service| !pam_service_is_described(service)) {
-        let text =
-            format!("pam-service: there is no {service} in /etc/pam.d, so no user is admitted");
-        report.error(ABOUT, text);
-    }
     if looked_at < accounts.len() {
         let more = accounts.len() - looked_at;
         report.warning(ABOUT, format!("{more} more were not looked at"));
@@ -148,7 +147,7 @@ fn refusal(config: &Config, account: &str) -> Option<String> {
     Some(error.to_string())
 }
 
-fn check_vomsdir(report: &mut Report, path: &Path, asked: bool) {
+fn check_vomsdir(report: &mut Report, path: &Path, asked: bool, depth: Depth) {
     const ABOUT: &str = "vomsdir";
     let shown = path.display();
     let directory = match VomsDirectory::open(path) {
@@ -170,5 +169,7 @@ fn check_vomsdir(report: &mut Report, path: &Path, asked: bool) {
             format!("{shown} names servers of {}", organizations.join(", ")),
         );
     }
-    report.problems(Verdict::Error, ABOUT, directory.problems());
+    if depth.names_unused {
+        report.problems(Verdict::Error, ABOUT, directory.problems());
+    }
 }

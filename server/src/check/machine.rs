@@ -11,7 +11,9 @@ use crate::validate::Validated;
 pub(super) fn check(report: &mut Report, validated: &Validated, registry: &Registry) {
     let config = &validated.config;
     check_descriptors(report, config);
-    check_memory(report, config);
+    if !validated.is_wrong("buffer-memory") {
+        check_memory(report, config);
+    }
     if !validated.is_wrong("stack") {
         report.ok(
             "stack",
@@ -53,14 +55,6 @@ fn check_memory(report: &mut Report, config: &Config) {
     let mebibytes = |bytes: u64| format!("{} MiB", bytes >> 20);
     let wanted = machine::buffer_bytes(&config.limits);
     match machine::memory_limit() {
-        Some(limit) if wanted > limit => report.error(
-            ABOUT,
-            format!(
-                "{} is more than the {} that the server may have: lower it",
-                mebibytes(wanted),
-                mebibytes(limit)
-            ),
-        ),
         Some(limit) if wanted > limit / 2 => report.warning(
             ABOUT,
             format!(

@@ -7,6 +7,7 @@ mod authorization;
 pub(crate) mod certificate;
 mod files;
 mod identities;
+mod in_use;
 mod kernel;
 mod machine;
 mod network;
@@ -17,11 +18,11 @@ mod trust;
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use crate::config::{CheckArguments, Config};
+use crate::config::{CheckArguments, Problem};
 use crate::drivers;
-use crate::validate::Validated;
+use crate::validate::{Validated, in_child};
 use report::{Report, Verdict};
 
 /// Checks the arguments of `serve`. Returns whether there is no error.
@@ -36,7 +37,7 @@ pub fn check(arguments: &CheckArguments, output: &mut impl Write) -> io::Result<
     if validated.is_unusable() {
         // All other findings would be about the defaults.
     } else if arguments.rdma {
-        check_rdma(&mut report, &validated.config);
+        check_rdma(&mut report, &validated);
     } else {
         report.settings(Verdict::Warning, &validated.warnings);
         check_all(&mut report, &validated, arguments.serve.config.as_deref());
@@ -45,37 +46,58 @@ pub fn check(arguments: &CheckArguments, output: &mut impl Write) -> io::Result<
     Ok(report.count(Verdict::Error) == 0)
 }
 
+/// How thoroughly files are examined.
+#[derive(Debug, Clone, Copy)]
+struct Depth {
+    /// The passphrase of the host key may be asked for at the terminal.
+    may_ask: bool,
+    /// More accounts are not looked up: each may be a round trip to a directory service.
+    accounts: usize,
+    /// Lines and files that are not used are named. A server that starts logs them when it reads them.
+    names_unused: bool,
+}
+
+impl Depth {
+    const CHECK: Self = Self {
+        may_ask: true,
+        accounts: 10_000,
+        names_unused: true,
+    };
+    const START: Self = Self {
+        may_ask: false,
+        accounts: 20,
+        names_unused: false,
+    };
+}
+
+/// What `check` calls an error in files that may change while a server runs, and that a server which starts does not refuse:
+/// maps, lists, certificates of authorities. For its log. Must be called while the process has one thread.
+pub(crate) fn defects(validated: &Validated, file: Option<&Path>) -> Vec<Problem> {
+    /// Trust directories have thousands of files, and network file systems may hang.
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    if !validated.is_right() {
+        return Vec::new();
+    }
+    let found = in_child(Some(LIMIT), || {
+        let mut report = Report::default();
+        check_files(&mut report, validated, file, Depth::START);
+        let errors = report
+            .errors()
+            .map(|(about, text)| validated.problem(about, format!("{about}: {text}")));
+        errors.collect::<Vec<_>>()
+    });
+    found.unwrap_or_else(|error| {
+        let text = format!("the files were not examined ({error}): run `gridhaul-server check`");
+        vec![validated.problem("configuration", text)]
+    })
+}
+
 /// Examines what the settings name, except for settings with an error, which was reported.
 fn check_all(report: &mut Report, validated: &Validated, file: Option<&Path>) {
     let config = &validated.config;
-    let now = SystemTime::now();
-    let security = &config.security;
-    let trust = security
-        .gsi
-        .as_ref()
-        .filter(|_| !validated.is_wrong("trust"))
-        .and_then(|gsi| trust::check(report, &gsi.trust, &config.user, now));
-    if let Some(host) = &security.host
-        && !validated.is_wrong("cert")
-        && !validated.is_wrong("key")
-    {
-        certificate::check(
-            report,
-            host,
-            trust.as_deref(),
-            (&crate::machine::host_name(), &config.user),
-            now,
-        );
-    }
-    if let Some(gsi) = &security.gsi {
-        identities::check(report, validated, gsi);
-        authorization::check(report, validated, gsi);
-    }
+    check_files(report, validated, file, Depth::CHECK);
     sandbox::check(report, config);
-    files::check(report, validated);
-    if let Some(file) = file.filter(|file| file.exists()) {
-        files::check_read_again(report, "configuration", file, &config.user);
-    }
     network::check(report, validated);
     let registry = drivers::registry();
     machine::check(report, validated, &registry);
@@ -83,13 +105,44 @@ fn check_all(report: &mut Report, validated: &Validated, file: Option<&Path>) {
     if let Some(driver) = rdma::driver(&registry)
         && rdma::is_asked_for(config, driver)
     {
-        rdma::check(report, config, driver);
+        rdma::check(report, validated, driver);
     }
 }
 
-fn check_rdma(report: &mut Report, config: &Config) {
+fn check_files(report: &mut Report, validated: &Validated, file: Option<&Path>, depth: Depth) {
+    let config = &validated.config;
+    let now = SystemTime::now();
+    let security = &config.security;
+    let trust = security
+        .gsi
+        .as_ref()
+        .filter(|_| !validated.is_wrong("trust"))
+        .and_then(|gsi| trust::check(report, &gsi.trust, &config.user, now, depth));
+    if let Some(host) = &security.host
+        && !validated.is_wrong("cert")
+        && !validated.is_wrong("key")
+    {
+        certificate::check(
+            report,
+            (host, depth.may_ask),
+            trust.as_deref(),
+            (&crate::machine::host_name(), &config.user),
+            now,
+        );
+    }
+    if let Some(gsi) = &security.gsi {
+        identities::check(report, validated, gsi, depth);
+        authorization::check(report, validated, gsi);
+    }
+    files::check(report, validated);
+    if let Some(file) = file.filter(|file| file.exists()) {
+        files::check_read_again(report, "configuration", file, &config.user);
+    }
+}
+
+fn check_rdma(report: &mut Report, validated: &Validated) {
     match rdma::driver(&drivers::registry()) {
-        Some(driver) => rdma::check(report, config, driver),
+        Some(driver) => rdma::check(report, validated, driver),
         None => report.error("rdma", "this program was built without it"),
     }
 }

@@ -1,19 +1,18 @@
 //! Addresses and ports.
 
-use std::io;
-use std::net::SocketAddr;
-
+use super::in_use;
 use super::report::Report;
-use crate::admin;
 use crate::config::{Config, PortRange};
-use crate::server::{StartError, listen};
 use crate::validate::Validated;
 
 pub(super) fn check(report: &mut Report, validated: &Validated) {
     let config = &validated.config;
-    if !validated.is_wrong("listen") {
-        for address in &config.listen {
-            check_listen(report, "listen", *address);
+    in_use::check(report, validated);
+    for (key, address) in validated.listeners() {
+        let mut in_use = validated.in_use.iter();
+        let is_in_use = in_use.any(|one| (one.key, one.address) == (key, Some(address)));
+        if !is_in_use && !validated.is_wrong(key) {
+            report.ok(key, format!("{address} is free"));
         }
     }
     if config
@@ -26,9 +25,8 @@ pub(super) fn check(report: &mut Report, validated: &Validated) {
             "only this machine can connect: give --listen 2811 for all addresses",
         );
     }
-    if let Some(address) = config.admin.listen {
-        check_listen(report, "admin-listen", address);
-        check_administrators(report, config);
+    if config.admin.listen.is_some() {
+        tell_administrators(report, config);
     }
     match config.data.port_range {
         None => report.ok(
@@ -39,42 +37,17 @@ pub(super) fn check(report: &mut Report, validated: &Validated) {
     }
 }
 
-/// Tells who may use the administration interface, and reads the files about them.
-fn check_administrators(report: &mut Report, config: &Config) {
+/// Tells who may use the administration interface.
+fn tell_administrators(report: &mut Report, config: &Config) {
     let admin = &config.admin;
-    match admin::examine(admin) {
-        Err(error) => report.error("admin-listen", error),
-        Ok(()) if admin.token.is_some() => {
-            report.ok(
-                "admin-listen",
-                "administrators show the secret of admin-token",
-            );
-        }
-        Ok(()) if admin.clients.is_some() => {
-            report.ok(
-                "admin-listen",
-                "administrators have certificates of admin-clients",
-            );
-        }
-        Ok(()) => report.ok(
-            "admin-listen",
-            "administrators are root and the account that starts the server, on this machine",
-        ),
-    }
-}
-
-fn check_listen(report: &mut Report, key: &'static str, address: SocketAddr) {
-    match listen(address) {
-        Ok(_) => report.ok(key, format!("{address} is free")),
-        // Most likely by this server, and the check is for a new configuration.
-        Err(StartError::Listen { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => {
-            report.warning(
-                key,
-                format!("{address} is in use, by a server that runs already or by another program"),
-            );
-        }
-        Err(error) => report.error(key, error),
-    }
+    let text = if admin.token.is_some() {
+        "administrators show the secret of admin-token"
+    } else if admin.clients.is_some() {
+        "administrators have certificates of admin-clients"
+    } else {
+        "administrators are root and the account that starts the server, on this machine"
+    };
+    report.ok("admin-listen", text);
 }
 
 /// Each transfer may listen at its own port.

@@ -5,6 +5,7 @@ use gridhaul_stack::{Driver, Registry};
 use super::report::Report;
 use crate::config::Config;
 use crate::machine;
+use crate::validate::Validated;
 
 const ABOUT: &str = "rdma";
 
@@ -58,9 +59,12 @@ fn check_users(report: &mut Report, config: &Config) {
     }
 }
 
-pub(super) fn check(report: &mut Report, config: &Config, driver: &dyn Driver) {
+pub(super) fn check(report: &mut Report, validated: &Validated, driver: &dyn Driver) {
+    let config = &validated.config;
     check_users(report, config);
-    check_memory(report, config);
+    if !validated.is_wrong("rdma-memory") {
+        check_memory(report, config);
+    }
     driver.limit_memory(machine::ring_bytes(&config.limits));
     for finding in driver.check_devices() {
         report.finding(finding);

@@ -96,6 +96,13 @@ impl Report {
         }
     }
 
+    /// The errors, each with its subject.
+    pub(super) fn errors(&self) -> impl Iterator<Item = (&str, &str)> {
+        let errors = self.findings.iter();
+        let errors = errors.filter(|finding| finding.verdict == Verdict::Error);
+        errors.map(|finding| (finding.about.as_ref(), finding.text.as_str()))
+    }
+
     pub(crate) fn count(&self, verdict: Verdict) -> usize {
         let findings = self.findings.iter();
         findings

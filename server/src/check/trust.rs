@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use gridhaul_security::files::TrustDirectory;
 use gridhaul_security::trust::{RevocationList, TrustProblem, TrustStore};
 
+use super::Depth;
 use super::certificate::{lifetime, time};
 use super::report::{Report, Verdict, counted};
 use crate::privileges;
@@ -24,6 +25,7 @@ pub(super) fn check(
     path: &Path,
     user: &str,
     now: SystemTime,
+    depth: Depth,
 ) -> Option<Arc<TrustStore>> {
     let shown = path.display();
     let directory = match TrustDirectory::open(path) {
@@ -48,13 +50,15 @@ pub(super) fn check(
     } else {
         report.ok(ABOUT, text);
     }
-    let (grave, others): (Vec<_>, Vec<_>) = directory
-        .problems()
-        .into_iter()
-        .partition(|problem| problem.is_grave);
-    let told = |problem: TrustProblem| format!("{shown}/{}: {}", problem.file, problem.reason);
-    report.problems(Verdict::Error, REVOCATION, grave.into_iter().map(told));
-    report.problems(Verdict::Warning, ABOUT, others.into_iter().map(told));
+    if depth.names_unused {
+        let (grave, others): (Vec<_>, Vec<_>) = directory
+            .problems()
+            .into_iter()
+            .partition(|problem| problem.is_grave);
+        let told = |problem: TrustProblem| format!("{shown}/{}: {}", problem.file, problem.reason);
+        report.problems(Verdict::Error, REVOCATION, grave.into_iter().map(told));
+        report.problems(Verdict::Warning, ABOUT, others.into_iter().map(told));
+    }
     check_readable(report, path, user);
     check_authorities(report, &store, now);
     check_lists(report, &store, now);

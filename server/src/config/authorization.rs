@@ -8,7 +8,9 @@ use gridhaul_security::gridmap::{Subject, SubjectPattern};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
+use super::examples::Example;
 use super::shown::Shown;
+use super::tables;
 
 /// A rule: a condition on identities, and its outcome.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -59,7 +61,7 @@ pub struct MemberOf<'a> {
 /// The table in the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Table {
+pub(super) struct Table {
     #[serde(default, deserialize_with = "identity")]
     identity: Option<SubjectPattern>,
     vo: Option<Pattern>,
@@ -76,7 +78,7 @@ struct Table {
 
 /// An invalid table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-enum RuleError {
+pub(super) enum RuleError {
     #[error("a rule needs one of identity, vo and fqan; for all users, say identity = \"*\"")]
     WithoutSubject,
     #[error("a rule needs exactly one of account = \"NAME\", map = true and deny = true")]
@@ -90,21 +92,6 @@ enum RuleError {
 }
 
 impl Rule {
-    /// Whether a table of the file may have this key.
-    pub(super) fn has_key(key: &str) -> bool {
-        const KEYS: [&str; 8] = [
-            "identity",
-            "vo",
-            "fqan",
-            "account",
-            "map",
-            "deny",
-            "root",
-            "read-only",
-        ];
-        KEYS.contains(&key)
-    }
-
     /// The rule of a server without rules: the grid-mapfile decides.
     pub fn gridmap() -> Self {
         Self {
@@ -139,6 +126,24 @@ impl Rule {
         named && (!self.asks_for_attributes() || claimant.memberships.iter().any(member))
     }
 
+    /// Whether a later rule is never reached, because this one matches every client that the later one matches, and decides.
+    /// Only equal and missing conditions are compared.
+    pub(crate) fn hides(&self, later: &Self) -> bool {
+        // A client without an account in the grid-mapfile goes on to the next rule.
+        if self.is_mapped() {
+            return false;
+        }
+        let is_any = |pattern: &SubjectPattern| pattern.to_string() == "*";
+        // A rule that denies also looks at other subjects than the identity.
+        let sees_more = later.outcome == Outcome::Deny && self.outcome != Outcome::Deny;
+        let identity = self.identity.as_ref().is_none_or(|pattern| {
+            is_any(pattern) || !sees_more && later.identity.as_ref() == Some(pattern)
+        });
+        let attributes = self.vo.is_none() && self.fqan.is_none()
+            || (&self.vo, &self.fqan) == (&later.vo, &later.fqan);
+        identity && attributes
+    }
+
     /// The outcome of the rule.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
@@ -154,6 +159,36 @@ impl Rule {
         matches!(self.outcome, Outcome::Grant { account: None, .. })
     }
 }
+
+impl tables::Table for Rule {
+    const KEYS: &'static [(&'static str, Example)] = &[
+        ("identity", Example::own(SUBJECT, "\"/DC=org/*\"")),
+        (
+            "vo",
+            Example::own("a virtual organization in quotes", "\"atlas\""),
+        ),
+        (
+            "fqan",
+            Example::own("a VOMS attribute in quotes", "\"/atlas/Role=production\""),
+        ),
+        (
+            "account",
+            Example::plain("the name of an account in quotes", "\"grid\""),
+        ),
+        ("map", Example::plain("true or false", "true")),
+        ("deny", Example::plain("true or false", "true")),
+        (
+            "root",
+            Example::plain("a directory in quotes", "\"/srv/data\""),
+        ),
+        ("read-only", Example::plain("true or false", "true")),
+    ];
+
+    type Parts = Table;
+}
+
+/// What `identity` must be.
+pub(super) const SUBJECT: &str = "a subject in quotes, in which * stands for any text";
 
 /// A missing condition matches.
 fn matches(pattern: Option<&Pattern>, text: &str) -> bool {
@@ -428,10 +463,43 @@ mod tests {
             ),
             ("identity = '['\nmap = true", "unclosed character class"),
             ("vo = '['\naccount = 'a'", "unclosed character class"),
-            ("identiy = '*'\nmap = true", "unknown field `identiy`"),
         ] {
             let error = error(text);
             assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_rule_hides_those_that_are_never_reached() {
+        let all = "identity = '*'\naccount = 'grid'";
+        let cms = "vo = 'cms'\naccount = 'grid'";
+        for (first, later, expected) in [
+            (all, "vo = 'atlas'\naccount = 'atlas'", true),
+            (all, "identity = '/CN=Bob'\ndeny = true", true),
+            ("identity = '*'\ndeny = true", all, true),
+            (cms, "vo = 'cms'\naccount = 'other'", true),
+            (cms, "identity = '/CN=Bob'\nvo = 'cms'\nmap = true", true),
+            (cms, "vo = 'atlas'\naccount = 'other'", false),
+            (cms, all, false),
+            // The grid-mapfile may have no account.
+            ("identity = '*'\nmap = true", all, false),
+            // Clients whose user is Bob, under the name of a proxy.
+            (
+                "identity = '/CN=Bob'\naccount = 'bob'",
+                "identity = '/CN=Bob'\ndeny = true",
+                false,
+            ),
+            (
+                "identity = '/CN=Bob'\naccount = 'bob'",
+                "identity = '/CN=Bob'\nmap = true",
+                true,
+            ),
+        ] {
+            assert_eq!(
+                rule(first).hides(&rule(later)),
+                expected,
+                "{first} / {later}"
+            );
         }
     }
 

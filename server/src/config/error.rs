@@ -1,10 +1,21 @@
 //! Errors in the configuration, and how to fix them.
 
+use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use super::file::FileError;
 use super::port_range::PORT_RANGE_VARIABLE;
 use super::values::ValueError;
+
+/// A configuration file that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the configuration file {}: {error}", path.display())]
+pub(super) struct FileError {
+    /// The file.
+    pub(super) path: PathBuf,
+    /// The underlying OS error.
+    pub(super) error: io::Error,
+}
 
 /// An error in the configuration.
 #[derive(Debug, thiserror::Error)]
@@ -85,8 +96,13 @@ pub(super) enum ConfigError {
         most: u64,
     },
     /// Two limits have the same name.
-    #[error("two [[limit]] tables have the name '{0}': give one of them another name")]
-    LimitTwice(String),
+    #[error("[[limit]] table {}: another table has the name '{name}' as well: give one of them another name", index + 1)]
+    LimitTwice {
+        /// The name.
+        name: String,
+        /// The second table, counted from 0.
+        index: usize,
+    },
     /// A list is empty.
     #[error("{0} is empty; leave it out for its default")]
     Empty(&'static str),
@@ -105,6 +121,14 @@ pub(super) enum ConfigError {
 }
 
 impl ConfigError {
+    /// The table of the setting to which the error belongs, counted from 0, where there is one.
+    pub(super) fn table(&self) -> Option<usize> {
+        match self {
+            Self::LimitTwice { index, .. } => Some(*index),
+            _ => None,
+        }
+    }
+
     /// The setting to which the error belongs, where there is one.
     pub(super) fn key(&self) -> Option<&'static str> {
         match self {
@@ -114,7 +138,7 @@ impl ConfigError {
             Self::NoVomsdir => Some("authorize"),
             Self::SshIsClear => Some("encrypt-data"),
             Self::Banner => Some("banner"),
-            Self::LimitTwice(_) => Some("limit"),
+            Self::LimitTwice { .. } => Some("limit"),
             Self::OpenAdministration(_) => Some("admin-listen"),
             Self::NoWayToLogIn
             | Self::File(_)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use gridhaul_security::files::OpenFiles;
 use serde::Deserialize as _;
@@ -13,20 +13,14 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::authorization::Rule;
-use super::examples::example;
+use super::error::FileError;
+use super::examples::{example, written};
+use super::globus_file::is_of_globus;
+use super::group_limits::GroupLimit;
 use super::problem::{Place, Problem};
 use super::settings::Settings;
 use super::similar::similar;
-
-/// A configuration file that cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read the configuration file {}: {error}", path.display())]
-pub(super) struct FileError {
-    /// The file.
-    path: PathBuf,
-    /// The underlying OS error.
-    error: io::Error,
-}
+use super::tables::{self, TableProblem};
 
 /// The contents of a file.
 #[derive(Debug, Default)]
@@ -35,11 +29,10 @@ pub(super) struct FromFile {
     pub(super) settings: Settings,
     /// The line of each key.
     pub(super) lines: BTreeMap<String, usize>,
+    /// The lines of the tables of a key that has a list of them.
+    pub(super) tables: BTreeMap<String, Vec<usize>>,
     pub(super) problems: Vec<Problem>,
 }
-
-/// The key of the rules, which are tables.
-const RULES: &str = "authorize";
 
 /// Reads a file that `opener` opens. No line is skipped: what is not understood is a problem.
 ///
@@ -48,6 +41,13 @@ const RULES: &str = "authorize";
 /// When it cannot be read.
 pub(super) fn read(path: &Path, opener: &dyn OpenFiles) -> Result<FromFile, FileError> {
     let text = opener.open(path).and_then(read_bounded);
+    let text = text.and_then(|text| match is_of_globus(&text) {
+        true => Err(io::Error::other(format!(
+            "it is one of globus-gridftp-server; `gridhaul-server import {}` writes one of this server with its settings",
+            path.display()
+        ))),
+        false => Ok(text),
+    });
     let text = text.map_err(|error| FileError {
         path: path.to_owned(),
         error,
@@ -94,6 +94,10 @@ impl Reader<'_> {
             }
             let name = key.into_inner().into_owned();
             from.lines.insert(name.clone(), line);
+            if let DeValue::Array(values) = value.get_ref() {
+                let lines = values.iter().map(|value| self.line(&value.span()));
+                from.tables.insert(name.clone(), lines.collect());
+            }
             match self.value(&name, line, value) {
                 Ok(settings) => from.settings = from.settings.or(settings),
                 Err(problems) => from.problems.extend(problems),
@@ -122,14 +126,16 @@ impl Reader<'_> {
             );
             return Err(vec![self.problem(key, line, text)]);
         }
-        if key == RULES
-            && let DeValue::Array(rules) = value.get_ref()
-        {
-            let rules = rules.iter();
-            let problems: Vec<_> = rules.filter_map(|rule| self.rule(rule)).collect();
-            if !problems.is_empty() {
-                return Err(problems);
-            }
+        let problems = match key {
+            "authorize" => tables::problems::<Rule>(key, &value, self.text),
+            "limit" => tables::problems::<GroupLimit>(key, &value, self.text),
+            _ => Vec::new(),
+        };
+        if !problems.is_empty() {
+            let problems = problems.into_iter();
+            let told = problems
+                .map(|TableProblem { span, text }| self.problem(key, self.line(&span), text));
+            return Err(told.collect());
         }
         let span = value.span();
         let key_of_table = Spanned::new(span.clone(), key.to_owned().into());
@@ -142,34 +148,9 @@ impl Reader<'_> {
         })
     }
 
-    /// The problem of a rule, if it has one.
-    fn rule(&self, rule: &Spanned<DeValue<'_>>) -> Option<Problem> {
-        let error = Rule::deserialize(rule.clone().into_deserializer()).err()?;
-        let at = error.span().unwrap_or_else(|| rule.span());
-        let misplaced = match rule.get_ref() {
-            DeValue::Table(table) => table
-                .keys()
-                .any(|key| Settings::is_key(key.get_ref()) && !Rule::has_key(key.get_ref())),
-            _ => false,
-        };
-        let hint = match misplaced {
-            true => "; keys of the server must stand before the first [[authorize]]",
-            false => "",
-        };
-        let text = format!("[[{RULES}]]: {}{hint}", error.message());
-        Some(self.problem(RULES, self.line(&at), text))
-    }
-
     fn wrong_value(&self, key: &str, span: &Range<usize>, message: &str) -> String {
-        /// Longer values are cut.
-        const SHOWN: usize = 60;
-
         match example(key) {
-            Some((kind, example)) => {
-                let written = self.text.get(span.clone()).unwrap_or_default();
-                let written: String = written.chars().take(SHOWN).collect();
-                format!("{key}: {written} is not {kind}; write it like {key} = {example}")
-            }
+            Some(example) => example.wrong(key, &written(self.text, span), message),
             None => format!("{key}: {message}"),
         }
     }
@@ -191,11 +172,9 @@ impl Reader<'_> {
         let text = if error.message().contains("duplicate") {
             format!("{key}: this key is given twice: delete one of the lines")
         } else {
-            let like = match example(key) {
-                Some((_, example)) if !example.contains('"') || value.contains(['"', '\'']) => {
-                    example.to_owned()
-                }
-                _ => format!("\"{}\"", value.replace(['"', '\''], "")),
+            let like = match example(key).and_then(|example| example.instead_of(&value)) {
+                Some(example) => example.to_owned(),
+                None => format!("\"{}\"", value.replace(['"', '\''], "")),
             };
             format!("{key}: {value} is not a value of TOML; write it like {key} = {like}")
         };
@@ -365,8 +344,11 @@ mod tests {
              [[authorize]]\nidentity = \"*\"\nmap = true\nanonymous = true\n[limits]\nmovers = 1\n",
         );
         let expected = [
-            (4, "[[authorize]]: unknown field `acount`"),
-            (8, "[[authorize]]: a rule needs one of identity"),
+            (
+                4,
+                "[[authorize]] table 1: acount: a table has no such key (did you mean 'account'?)",
+            ),
+            (8, "[[authorize]] table 3: a rule needs one of identity"),
             (13, "must stand before the first [[authorize]]"),
             (14, "limits: there is no such key; keys are not in tables"),
         ];
@@ -375,6 +357,117 @@ mod tests {
             assert_eq!(*line, expected_line, "{text}");
             assert!(text.contains(words), "{text}");
         }
+    }
+
+    #[test]
+    fn keys_of_tables_are_named_with_examples() {
+        let found = problems(
+            "[[limit]]\nname = 'a'\nmax-transfers = 'many'\nmax-connections = -1\nbandwidth = [5]\nnetwork = 5\n\
+             [[limit]]\nname = 5\nbandwidth = 'fast'\nnetwork = ['x']\n\
+             [[authorize]]\nidentity = true\nread-only = 'yes'\nroot = ['/srv']\n",
+        );
+        let expected = [
+            (
+                3,
+                "[[limit]] table 1: max-transfers: 'many' is not a whole number; write it like max-transfers = 10",
+            ),
+            (
+                4,
+                "[[limit]] table 1: max-connections: -1 is not a whole number; write it like max-connections = 10",
+            ),
+            (
+                5,
+                "[[limit]] table 1: bandwidth: [5] is not a number of bytes",
+            ),
+            (
+                6,
+                "[[limit]] table 1: network: '5' is not an address or a block of addresses, like 192.0.2.7",
+            ),
+            (
+                8,
+                "[[limit]] table 2: name: 5 is not a name in quotes; write it like name = \"atlas\"",
+            ),
+            (
+                9,
+                "[[limit]] table 2: bandwidth: 'fast' is not a number of bytes, like 65536",
+            ),
+            (
+                10,
+                "[[limit]] table 2: network: 'x' is not an address or a block of addresses, like 192.0.2.7",
+            ),
+            (
+                12,
+                "[[authorize]] table 1: identity: true is not a subject in quotes",
+            ),
+            (
+                13,
+                "[[authorize]] table 1: read-only: 'yes' is not true or false; write it like read-only = true",
+            ),
+            (
+                14,
+                "[[authorize]] table 1: root: ['/srv'] is not a directory in quotes",
+            ),
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for ((line, text), (expected_line, words)) in found.iter().zip(expected) {
+            assert_eq!(*line, expected_line, "{text}");
+            assert!(text.starts_with(words), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_of_another_type_get_no_words_of_the_toml_library() {
+        for (text, words) in [
+            (
+                "idle-timeout = [5]",
+                "idle-timeout: [5] is not a time; write it like",
+            ),
+            (
+                "log-level = { a = 1 }",
+                "log-level: { a = 1 } is not a level in quotes",
+            ),
+            (
+                "listen = 1.5",
+                "listen: 1.5 is not an address with a port in quotes",
+            ),
+            (
+                "limit = 5",
+                "limit: this is no list of tables; write [[limit]]",
+            ),
+            (
+                "[authorize]\nmap = true",
+                "authorize: this is no list of tables; write [[authorize]]",
+            ),
+        ] {
+            let found = problems(text);
+            assert!(
+                matches!(&found[..], [(1, one)] if one.starts_with(words)),
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_network_stands_for_a_list_of_it() {
+        let text = "[[limit]]\nname = 'a'\nmax-transfers = 1\nnetwork = ";
+        let one = settings(&format!("{text}'10.0.0.0/8'"));
+        assert_eq!(one.limit, settings(&format!("{text}['10.0.0.0/8']")).limit);
+        assert!(one.limit.is_some_and(|limits| limits.len() == 1));
+    }
+
+    #[test]
+    fn a_file_of_globus_gridftp_server_is_recognized() {
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        file.write_all(b"# the site\nport 2811\nlog_level ERROR,WARN\n")
+            .expect("written");
+        let error = read(file.path(), &OwnRights)
+            .expect_err("another format")
+            .to_string();
+        let remedy = format!("`gridhaul-server import {}`", file.path().display());
+        assert!(
+            error.contains("one of globus-gridftp-server") && error.contains(&remedy),
+            "{error}"
+        );
     }
 
     #[test]

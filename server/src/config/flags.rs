@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::problem::WrongFlag;
 use super::settings::Settings;
 
 /// Serves a directory over GridFTP.
@@ -71,6 +72,9 @@ pub struct ServeArguments {
     /// The settings that are given as flags.
     #[command(flatten)]
     pub settings: Settings,
+    /// Flags that cannot be used.
+    #[arg(skip)]
+    pub wrong: Vec<WrongFlag>,
 }
 
 /// The arguments of `check`.

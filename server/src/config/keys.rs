@@ -38,26 +38,8 @@ pub enum Source {
 }
 
 impl Keys {
-    /// The keys of settings, each with the text of its value on the command line and in the file. `default` has the words
-    /// for others.
-    pub(super) fn new(
-        settings: impl IntoIterator<Item = (&'static str, Reload, Option<String>, Option<String>)>,
-        default: &dyn Fn(&str) -> String,
-    ) -> Self {
-        let entries = settings.into_iter().map(|(name, reload, flag, file)| {
-            let (source, value) = match (flag, file) {
-                (Some(value), _) => (Source::Flag, value),
-                (None, Some(value)) => (Source::File, value),
-                (None, None) => (Source::Default, default(name)),
-            };
-            KeyInForce {
-                key: name.replace('_', "-"),
-                value,
-                source,
-                reload,
-            }
-        });
-        Self(entries.collect())
+    pub(super) fn new(keys: impl IntoIterator<Item = KeyInForce>) -> Self {
+        Self(keys.into_iter().collect())
     }
 
     /// The keys.
@@ -104,6 +86,7 @@ mod tests {
         let arguments = ServeArguments {
             config: Some(path),
             settings,
+            ..ServeArguments::default()
         };
         Config::load(&arguments).expect("valid").keys
     }

@@ -12,7 +12,7 @@ use super::error::ConfigError;
 use super::file::{self, FromFile};
 use super::flags::{CommandLine, ServeArguments, default};
 use super::keys::Keys;
-use super::problem::Problem;
+use super::problem::{Problem, WrongFlag};
 use super::resolve::DEFAULT_LISTEN;
 use super::settings::Settings;
 use super::sources::{ConfigErrors, Sources};
@@ -188,13 +188,16 @@ impl Given {
             problems.push(sources.problem_of(&error.into()));
             FromFile::default()
         });
+        problems.extend(arguments.wrong.iter().map(WrongFlag::problem));
         problems.extend(from_file.problems);
         sources.lines = from_file.lines;
+        sources.tables = from_file.tables;
+        let settings = arguments.settings.clone().or(from_file.settings);
+        let source = |key: &str| sources.source(key);
+        let keys = settings.in_force(&source, &|name| default(&command, name));
         Self {
-            keys: arguments
-                .settings
-                .in_force(&from_file.settings, &|name| default(&command, name)),
-            settings: arguments.settings.clone().or(from_file.settings),
+            settings,
+            keys,
             sources,
             problems,
         }
@@ -229,8 +232,8 @@ mod tests {
     fn a_session_of_ssh_has_its_user_and_no_other_way_in() {
         let load = |settings: Settings| {
             Config::load_for_ssh(&ServeArguments {
-                config: None,
                 settings,
+                ..ServeArguments::default()
             })
         };
         let config = load(Settings {

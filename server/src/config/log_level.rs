@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use tracing_subscriber::EnvFilter;
 
+use super::log_targets::{is_target, similar_target};
 use super::similar::similar;
 use super::texts::deserialize_as_text;
 
@@ -30,6 +31,25 @@ pub enum LogLevelError {
         /// The word.
         word: String,
     },
+    /// A rule for a module that writes nothing.
+    #[error(
+        "no log line comes from '{target}'{}: write the rule for gridhaul_server, gridhaul_accounts, audit or rustls, or for a \
+         module as the log names it, like info,gridhaul_server=debug",
+        similar_target(target)
+    )]
+    Target {
+        /// The module.
+        target: String,
+    },
+    /// A rule for a span.
+    #[error(
+        "'{rule}' has no effect, because this program has no spans: write levels and MODULE=LEVEL with commas between them, \
+         like info,gridhaul_server=debug"
+    )]
+    Span {
+        /// The rule.
+        rule: String,
+    },
     /// The rules have another form.
     #[error(
         "'{rules}' are no rules for levels: write levels and MODULE=LEVEL with commas between them, like \
@@ -48,20 +68,23 @@ impl FromStr for LogLevel {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         for rule in text.split(',') {
-            let (target, level) = match rule.rsplit_once('=') {
-                // A field of a span, as in `[session{id=5}]`, ends with a brace.
-                Some((target, level)) if !level.contains(['}', ']']) => (Some(target), level),
-                _ if rule.contains(['[', ']']) => continue,
-                _ => (None, rule),
+            if rule.contains(['[', ']', '{', '}']) {
+                let rule = rule.to_owned();
+                return Err(LogLevelError::Span { rule });
+            }
+            let (target, level) = match rule.split_once('=') {
+                Some((target, level)) => (Some(target), Some(level)),
+                // A crate of ours without a level is logged in full.
+                None if rule.starts_with("gridhaul_") => (Some(rule), None),
+                None => (None, Some(rule)),
             };
-            // EnvFilter also reads the numbers from 0 to 5.
-            let is_level = LEVELS.iter().any(|name| name.eq_ignore_ascii_case(level))
-                || matches!(level.as_bytes(), [b'0'..=b'5']);
-            // A crate of ours without a level is logged in full.
-            let is_ours = target.is_none() && rule.starts_with("gridhaul_");
-            if !is_level && !is_ours {
+            if let Some(level) = level.filter(|level| !is_level(level)) {
                 let word = level.to_owned();
                 return Err(LogLevelError::Level { word });
+            }
+            if let Some(target) = target.filter(|target| !is_target(target)) {
+                let target = target.to_owned();
+                return Err(LogLevelError::Target { target });
             }
         }
         match EnvFilter::builder().parse(text) {
@@ -71,6 +94,12 @@ impl FromStr for LogLevel {
             }),
         }
     }
+}
+
+/// EnvFilter also reads the numbers from 0 to 5.
+fn is_level(text: &str) -> bool {
+    let is_name = LEVELS.iter().any(|name| name.eq_ignore_ascii_case(text));
+    is_name || matches!(text.as_bytes(), [b'0'..=b'5'])
 }
 
 deserialize_as_text!(LogLevel);
@@ -87,10 +116,10 @@ mod tests {
             "off",
             "3",
             "info,gridhaul_server=debug",
-            "info,tokio=warn",
+            "info,rustls=warn",
             "gridhaul_server",
-            "gridhaul_server::session[run]=trace",
-            "info,[session{id=5}]=debug",
+            "gridhaul_server::login=trace",
+            "info,audit=off",
         ] {
             assert_eq!(text.parse(), Ok(LogLevel(text.to_owned())), "{text}");
         }
@@ -110,6 +139,25 @@ mod tests {
             assert!(error.starts_with(word), "{error}");
             assert!(error.contains("info,gridhaul_server=debug"), "{error}");
         }
+        for text in ["info,[session{id=5}]=debug", "gridhaul_server[run]=trace"] {
+            let error = text.parse::<LogLevel>().expect_err(text).to_string();
+            assert!(error.contains("no spans"), "{error}");
+        }
+        for text in ["info,gridhaul_sevrer=debug", "gridhaul_sevrer"] {
+            let error = text.parse::<LogLevel>().expect_err(text).to_string();
+            assert!(
+                error.contains("(did you mean 'gridhaul_server'?)"),
+                "{error}"
+            );
+        }
+        let error = "tokio=warn"
+            .parse::<LogLevel>()
+            .expect_err("no lines")
+            .to_string();
+        assert!(
+            error.starts_with("no log line comes from 'tokio'"),
+            "{error}"
+        );
         let error = "inof".parse::<LogLevel>().expect_err("a typo").to_string();
         assert!(error.contains("did you mean 'info'?"), "{error}");
     }

@@ -19,6 +19,7 @@ mod error;
 mod examples;
 mod file;
 mod flags;
+mod globus_file;
 mod globus_tls;
 mod group_limits;
 mod keys;
@@ -26,6 +27,7 @@ mod limits;
 mod listen;
 mod load;
 mod log_level;
+mod log_targets;
 mod max_startups;
 mod places;
 mod port_range;
@@ -39,16 +41,17 @@ mod settings;
 mod shown;
 mod similar;
 mod sources;
+mod tables;
 mod texts;
 mod tls_range;
 mod values;
+mod wrong_flags;
 
 pub use accounts::LocalAccounts;
 pub use admin::{AdminSocket, Administration};
 pub use authorization::{Claimant, MemberOf, Outcome, Rule};
 pub use configuration::{Anonymous, Config, Log};
 pub use data::DataConnections;
-pub use examples::flag_example;
 pub use flags::{
     CheckArguments, Command, CommandLine, DoctorArguments, KickArguments, PasswdArguments,
     ServeArguments, SocketArguments, StatusArguments, TopArguments, Whom,
@@ -60,6 +63,7 @@ pub use listen::ListenAddress;
 pub use log_level::{LogLevel, LogLevelError};
 pub use max_startups::{MaxStartups, MaxStartupsError};
 pub use places::HostFiles;
+pub use problem::WrongFlag;
 pub use seconds::Seconds;
 pub use security::{Gsi, Security};
 pub use settings::Settings;

@@ -26,6 +26,25 @@ pub(crate) struct Problem {
     pub(crate) text: String,
 }
 
+/// A flag that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrongFlag {
+    /// Without the leading dashes.
+    pub(super) key: String,
+    /// What is wrong, and the remedy.
+    pub(super) text: String,
+}
+
+impl WrongFlag {
+    pub(super) fn problem(&self) -> Problem {
+        Problem {
+            key: Some(self.key.clone()),
+            place: Some(Place::Flag(self.key.clone())),
+            text: format!("{}: {}", self.key, self.text),
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

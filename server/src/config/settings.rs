@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::authorization::Rule;
 use super::configuration::Config;
 use super::group_limits::GroupLimit;
-use super::keys::{Keys, Reload};
+use super::keys::{KeyInForce, Keys, Reload, Source};
 use super::listen::ListenAddress;
 use super::log_level::LogLevel;
 use super::max_startups::MaxStartups;
@@ -63,24 +63,21 @@ macro_rules! settings {
                 given
             }
 
-            /// The keys with their values: those of these flags, and of the file. `default` has
-            /// the words for the default of a setting.
-            pub(super) fn in_force(&self, file: &Self, default: &dyn Fn(&str) -> String) -> Keys {
+            /// The keys with their values. `source` tells where a setting is from, and `default` has the words for its default.
+            pub(super) fn in_force(&self, source: &dyn Fn(&str) -> Source, default: &dyn Fn(&str) -> String) -> Keys {
                 let keys = [
-                    $((
-                        stringify!($file_name),
-                        Reload::Live,
-                        self.$file_name.as_ref().map(Shown::shown),
-                        file.$file_name.as_ref().map(Shown::shown),
-                    ),)*
-                    $($((
-                        stringify!($name),
-                        reload!($reload),
-                        self.$name.as_ref().map(Shown::shown),
-                        file.$name.as_ref().map(Shown::shown),
-                    ),)*)*
+                    $((stringify!($file_name), Reload::Live, self.$file_name.as_ref().map(Shown::shown)),)*
+                    $($((stringify!($name), reload!($reload), self.$name.as_ref().map(Shown::shown)),)*)*
                 ];
-                Keys::new(keys, default)
+                Keys::new(keys.into_iter().map(|(name, reload, value)| {
+                    let key = key_of(name);
+                    KeyInForce {
+                        value: value.unwrap_or_else(|| default(name)),
+                        source: source(&key),
+                        reload,
+                        key,
+                    }
+                }))
             }
 
             /// Every setting by the name of its field, and when a change of it takes effect.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::error::ConfigError;
+use super::keys::Source;
 use super::problem::{Place, Problem};
 
 /// The places of all settings that are given.
@@ -15,6 +16,8 @@ pub(crate) struct Sources {
     pub(super) file: Option<PathBuf>,
     /// The lines of keys in the file.
     pub(super) lines: BTreeMap<String, usize>,
+    /// The lines of tables in the file.
+    pub(super) tables: BTreeMap<String, Vec<usize>>,
 }
 
 /// The errors in a configuration.
@@ -31,9 +34,24 @@ impl Sources {
         Some(Place::Line(self.file.clone()?, line))
     }
 
+    /// The place of a table of a setting, counted from 0.
+    fn place_of_table(&self, key: &str, index: usize) -> Option<Place> {
+        let line = *self.tables.get(key)?.get(index)?;
+        Some(Place::Line(self.file.clone()?, line))
+    }
+
     /// Whether a setting is given, and is not a default.
     pub(crate) fn is_given(&self, key: &str) -> bool {
-        self.place(key).is_some()
+        self.source(key) != Source::Default
+    }
+
+    /// Where the value of a setting is from.
+    pub(super) fn source(&self, key: &str) -> Source {
+        match self.place(key) {
+            Some(Place::Flag(_)) => Source::Flag,
+            Some(Place::Line(..)) => Source::File,
+            None => Source::Default,
+        }
     }
 
     /// A problem of a setting. The text must name it.
@@ -45,8 +63,19 @@ impl Sources {
         }
     }
 
+    /// A problem of a table of a setting, counted from 0. The text must name both.
+    pub(crate) fn problem_of_table(&self, key: &str, index: usize, text: impl ToString) -> Problem {
+        Problem {
+            place: self.place_of_table(key, index),
+            ..self.problem(key, text)
+        }
+    }
+
     pub(super) fn problem_of(&self, error: &ConfigError) -> Problem {
         let key = error.key();
+        if let (Some(key), Some(index)) = (key, error.table()) {
+            return self.problem_of_table(key, index, error);
+        }
         Problem {
             key: key.map(str::to_owned),
             place: key.and_then(|key| self.place(key)),

@@ -51,7 +51,6 @@ impl Served {
         fs::create_dir(directory.path().join("outside")).expect("made");
         fs::write(directory.path().join("outside/secret"), SECRET).expect("written");
         let config = Config::load(&ServeArguments {
-            config: None,
             settings: Settings {
                 root: Some(directory.path().join("root")),
                 listen: Some(vec![ListenAddress::At((Ipv4Addr::LOCALHOST, 0).into())]),
@@ -62,6 +61,7 @@ impl Served {
                 file_threads: Some(8),
                 ..Settings::default()
             },
+            ..ServeArguments::default()
         })
         .expect("a valid configuration");
         let runtime = Builder::new_multi_thread()

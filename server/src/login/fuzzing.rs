@@ -69,12 +69,12 @@ impl Site {
         let private = fs::Permissions::from_mode(0o600);
         fs::set_permissions(path("host.key"), private).expect("set");
         let mut config = Config::load(&ServeArguments {
-            config: None,
             settings: Settings {
                 anonymous: Some(true),
                 root: Some(PathBuf::from("/srv/everybody")),
                 ..Settings::default()
             },
+            ..ServeArguments::default()
         })
         .expect("a valid configuration");
         config.security = config::Security {

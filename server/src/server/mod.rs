@@ -30,7 +30,7 @@ use crate::status::ProcessStatus;
 use crate::storages::Storages;
 use crate::telemetry::{FrontCounts, Journal, TransferLog, keep_history, watch_lateness};
 
-pub(crate) use sockets::{listen, listen_everywhere};
+pub(crate) use sockets::listen_everywhere;
 pub use start_error::StartError;
 
 use sockets::{in_runtime, listen_and_tell};

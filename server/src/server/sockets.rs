@@ -34,7 +34,7 @@ pub(super) fn in_runtime(listener: TcpListener) -> io::Result<tokio::net::TcpLis
 }
 
 /// Opens a listener. One for IPv6 accepts no IPv4 connections, so that both can be configured for a port.
-pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
     const BACKLOG: i32 = 1024;
     let open = || {
         let socket = Socket::new(

@@ -89,6 +89,13 @@ impl Client {
         Ok(Self { path })
     }
 
+    /// The server with this socket.
+    pub(super) fn at(socket: &Path) -> Self {
+        Self {
+            path: socket.to_owned(),
+        }
+    }
+
     /// The document at a path.
     pub(super) async fn get(&self, path: &str) -> Result<Bytes, TerminalError> {
         match self.ask(Method::GET, path, "").await? {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -42,6 +43,25 @@ pub fn status(arguments: &StatusArguments) -> Result<(), TerminalError> {
         return print(&format!("{}\n", String::from_utf8_lossy(&document)));
     }
     print(&summary(&parsed(&document)?))
+}
+
+/// The status document of the server with this socket.
+///
+/// # Errors
+///
+/// When the server cannot be asked, or gives no answer in a few seconds.
+pub(crate) fn document_at(socket: &Path) -> Result<Vec<u8>, TerminalError> {
+    /// Another program may have the socket.
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    let client = Client::at(socket);
+    let document = wait(async {
+        match tokio::time::timeout(LIMIT, client.get("/status.json")).await {
+            Ok(document) => document,
+            Err(_) => Err(TerminalError::Answer("it takes too long".to_owned())),
+        }
+    });
+    Ok(document?.to_vec())
 }
 
 /// `top`.

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Validated;
-use crate::config::Config;
+use crate::admin::{AdminSocketError, examine_socket};
+use crate::config::{AdminSocket, Config};
 use crate::own_addresses::OwnAddresses;
 
 /// Passive data connections must be able to use their address.
@@ -25,7 +26,7 @@ pub(super) fn check_data_address(validated: &mut Validated) {
     }
 }
 
-/// Control connections, metrics and administration. An address in use is not an error here: most likely this server has it already.
+/// Control connections, metrics and administration.
 pub(super) fn check_listeners(validated: &mut Validated) {
     let all: Vec<_> = listeners(&validated.config).collect();
     for (key, address) in all {
@@ -33,7 +34,14 @@ pub(super) fn check_listeners(validated: &mut Validated) {
             continue;
         };
         let remedy = match error.kind() {
-            io::ErrorKind::AddrInUse => continue,
+            io::ErrorKind::AddrInUse => {
+                let text = format!(
+                    "{key}: {address} is in use ({error}), by a server that runs already or by another program, which \
+                     `ss -ltnp` names: end it, or take another port"
+                );
+                validated.in_use(key, Some(address), text);
+                continue;
+            }
             io::ErrorKind::PermissionDenied => {
                 "ports below 1024 are for root: take another port, or start the server as root"
                     .to_owned()
@@ -45,34 +53,64 @@ pub(super) fn check_listeners(validated: &mut Validated) {
     }
 }
 
-/// Two listeners cannot have the same address. Port 0 takes another port for each.
+/// Two listeners cannot have the same address, and none can have a part of what another one has. Port 0 takes another port for
+/// each.
 pub(super) fn check_repeated(validated: &mut Validated) {
     let config = &validated.config;
     let mut seen: Vec<(&str, SocketAddr)> = Vec::new();
     let mut repeated = Vec::new();
     for (key, address) in listeners(config).filter(|(_, address)| address.port() > 0) {
-        match seen.iter().find(|(_, other)| *other == address) {
-            Some((other, _)) => repeated.push((key, *other, address)),
+        match seen.iter().find(|(_, other)| overlap(*other, address)) {
+            Some((other, whole)) => repeated.push((key, *other, address, *whole)),
             None => seen.push((key, address)),
         }
     }
-    for (key, other, address) in repeated {
-        let text = match key == other {
-            true => format!("{key}: {address} is given twice: delete one of them"),
-            false => format!("{key}: {address} is that of {other} as well: take another port"),
+    for (key, other, address, whole) in repeated {
+        let text = match (key == other, address == whole) {
+            (true, true) => format!("{key}: {address} is given twice: delete one of them"),
+            (true, false) => {
+                format!("{key}: {address} and {whole} exclude each other: delete one of them")
+            }
+            (false, true) => {
+                format!("{key}: {address} is that of {other} as well: take another port")
+            }
+            (false, false) => {
+                format!(
+                    "{key}: {address} and {whole} of {other} exclude each other: take another port"
+                )
+            }
         };
         validated.error(key, text);
     }
 }
 
+/// Whether two sockets cannot listen at these addresses at the same time. A socket for IPv6 accepts no IPv4.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_same =
+        one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && one.is_ipv4() == other.is_ipv4() && is_same
+}
+
 /// All addresses to listen at, with their settings.
-fn listeners(config: &Config) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+pub(super) fn listeners(config: &Config) -> impl Iterator<Item = (&'static str, SocketAddr)> {
     let all = config.listen.iter().map(|address| ("listen", *address));
     let metrics = config
         .metrics_listen
         .map(|address| ("metrics-listen", address));
     let admin = config.admin.listen.map(|address| ("admin-listen", address));
     all.chain(metrics).chain(admin)
+}
+
+/// The Unix socket of the administration interface, if the configuration names one.
+pub(super) fn check_admin_socket(validated: &mut Validated) {
+    let AdminSocket::At(path) = &validated.config.admin.socket else {
+        return;
+    };
+    match examine_socket(path) {
+        Ok(()) => {}
+        Err(error @ AdminSocketError::Taken(_)) => validated.in_use("admin-socket", None, error),
+        Err(error) => validated.error("admin-socket", error),
+    }
 }
 
 /// The server does not serve as root, so its data connections cannot have the ports of root.

@@ -2,10 +2,16 @@
 //! processes that talk to clients.
 
 use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use gridhaul_accounts::process::fork;
 use gridhaul_accounts::socket::pair;
-use rustix::process::{WaitOptions, waitpid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
+use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::{Validated, files};
 use crate::config::Problem;
@@ -13,9 +19,7 @@ use crate::wire::{receive_message, send_message};
 
 /// Adds what is wrong with files to a configuration.
 pub(super) fn check_files(validated: &mut Validated) {
-    let errors = validated.problems.len();
-    let warnings = validated.warnings.len();
-    match in_child(validated, errors, warnings) {
+    match of_files(validated) {
         Ok((more_errors, more_warnings)) => {
             validated.problems.extend(more_errors);
             validated.warnings.extend(more_warnings);
@@ -31,22 +35,52 @@ pub(super) fn check_files(validated: &mut Validated) {
 type Found = (Vec<Problem>, Vec<Problem>);
 
 /// The errors and warnings after those that are known.
-fn in_child(validated: &mut Validated, errors: usize, warnings: usize) -> io::Result<Found> {
+fn of_files(validated: &mut Validated) -> io::Result<Found> {
+    let (errors, warnings) = (validated.problems.len(), validated.warnings.len());
+    in_child(None, || {
+        files::check(validated);
+        (
+            validated.problems.split_off(errors),
+            validated.warnings.split_off(warnings),
+        )
+    })
+}
+
+/// The result of work in a child process. Must be called while this process has one thread.
+///
+/// # Errors
+///
+/// When the process cannot be started, ends without a result, or exceeds the limit. Then it is killed.
+pub(crate) fn in_child<T: Serialize + DeserializeOwned>(
+    limit: Option<Duration>,
+    work: impl FnOnce() -> T,
+) -> io::Result<T> {
     let (tell, told) = pair()?;
     let started = fork(|| {
-        files::check(validated);
-        let found = (
-            &validated.problems[errors..],
-            &validated.warnings[warnings..],
-        );
         // Without a message the parent reports that there is none.
-        if let Ok(message) = postcard::to_stdvec(&found) {
+        if let Ok(message) = postcard::to_stdvec(&work()) {
             let _ = send_message(&tell, &message, &[]);
         }
     })?;
     drop(tell);
-    let message = receive_message(&told, &mut Vec::new());
+    let message = wait(&told, limit)
+        .and_then(|()| Ok(receive_message(&told, &mut Vec::new())?))
+        .inspect_err(|_| {
+            // It may have ended.
+            let _ = kill_process(started, Signal::KILL);
+        });
     waitpid(Some(started), WaitOptions::empty())?;
     let message = message?.ok_or(io::ErrorKind::UnexpectedEof)?;
     postcard::from_bytes(&message).map_err(io::Error::other)
+}
+
+/// Waits until there is something to receive.
+fn wait(socket: &OwnedFd, limit: Option<Duration>) -> io::Result<()> {
+    let limit = limit.map(Timespec::try_from).transpose();
+    let limit = limit.map_err(io::Error::other)?;
+    let mut polled = [PollFd::new(socket, PollFlags::IN)];
+    match retry_on_intr(|| poll(&mut polled, limit.as_ref()))? {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        _ => Ok(()),
+    }
 }

@@ -1,15 +1,15 @@
 //! The files that settings name must be there, and usable by the account that serves.
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
+use gridhaul_accounts::pam_service_is_described;
 use gridhaul_storage::{PosixOptions, PosixStorage};
 use rustix::io::Errno;
 
-use super::Validated;
+use super::{Validated, credential, roots};
 use crate::checksum_key;
 use crate::config::{Callout, Config};
 use crate::passwords::{Passwords, PasswordsError};
@@ -20,7 +20,11 @@ pub(super) fn check(validated: &mut Validated) {
     check_user(validated, &config);
     check_root(validated, &config);
     check_security(validated, &config);
-    check_passwords(validated, &config);
+    credential::check_host(validated, &config);
+    credential::check_administrators(validated, &config);
+    check_pam_service(validated, &config);
+    let passwords = check_passwords(validated, &config);
+    roots::check(validated, &config, passwords.as_ref());
     if let Some(path) = &config.checksum_key
         && let Err(error) = checksum_key::read(path)
     {
@@ -44,10 +48,21 @@ pub(super) fn check(validated: &mut Validated) {
     }
 }
 
-fn check_passwords(validated: &mut Validated, config: &Config) {
-    let Some(path) = &config.passwords else {
-        return;
-    };
+/// Without its file, PAM asks the service `other`, which refuses all users on most machines.
+fn check_pam_service(validated: &mut Validated, config: &Config) {
+    let service = config.accounts.monitor.pam_service.as_deref();
+    if let Some(service) = service.filter(|service| !pam_service_is_described(service)) {
+        let text = format!(
+            "pam-service: there is no {service} in /etc/pam.d, so no user would be admitted; make /etc/pam.d/{service}, or \
+             name another service"
+        );
+        validated.error("pam-service", text);
+    }
+}
+
+/// Returns the users, if their file can be used.
+fn check_passwords(validated: &mut Validated, config: &Config) -> Option<Passwords> {
+    let path = config.passwords.as_ref()?;
     let passwords = match Passwords::read(path) {
         Ok(passwords) => passwords,
         Err(error) => {
@@ -56,7 +71,8 @@ fn check_passwords(validated: &mut Validated, config: &Config) {
                 _ => "`gridhaul-server passwd FILE NAME` makes the file",
             };
             let text = format!("passwords: {error}; {remedy}");
-            return validated.error("passwords", text);
+            validated.error("passwords", text);
+            return None;
         }
     };
     let anonymous = config.anonymous.iter();
@@ -69,26 +85,7 @@ fn check_passwords(validated: &mut Validated, config: &Config) {
             validated.warning("passwords", text);
         }
     }
-    // Opened when the user logs in, with the rights of the account that serves.
-    let user = &config.user;
-    let roots: BTreeSet<_> = passwords
-        .grants()
-        .filter_map(|grant| grant.root.as_ref())
-        .collect();
-    for root in roots {
-        let is_open = match privileges::is_root() {
-            true => privileges::may_reach(user, root),
-            false => fs::read_dir(root).is_ok(),
-        };
-        if !is_open {
-            let text = format!(
-                "passwords: {} is the root of a user who cannot log in: the directory is missing, or the account of the \
-                 server may not enter it; chmod o+rx it and the directories above it, or name another account with --user",
-                root.display()
-            );
-            validated.warning("passwords", text);
-        }
-    }
+    Some(passwords)
 }
 
 fn check_user(validated: &mut Validated, config: &Config) {

@@ -5,13 +5,19 @@
 
 mod addresses;
 mod apart;
+mod credential;
 mod files;
+mod roots;
 mod settings;
+
+use std::net::SocketAddr;
 
 use gridhaul_security::files::{OpenFiles, OwnRights};
 
 use crate::config::{Config, ConfigErrors, Loaded, Problem, ServeArguments, Sources};
 use crate::drivers;
+
+pub(crate) use apart::in_child;
 
 /// A configuration, and what is wrong with it.
 #[derive(Debug)]
@@ -22,7 +28,18 @@ pub(crate) struct Validated {
     pub(crate) problems: Vec<Problem>,
     /// The settings without effect, and those that may surprise.
     pub(crate) warnings: Vec<Problem>,
+    /// What another program has: an error for a server that starts. For `check`, a server with this configuration may run.
+    pub(crate) in_use: Vec<InUse>,
     sources: Sources,
+}
+
+/// An address, or the administration socket, that another program has.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    pub(crate) key: &'static str,
+    /// `None` for the socket.
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) problem: Problem,
 }
 
 impl Validated {
@@ -30,6 +47,7 @@ impl Validated {
     pub(crate) fn for_start(arguments: &ServeArguments) -> Self {
         let mut validated = Self::settings(arguments, &OwnRights);
         addresses::check_listeners(&mut validated);
+        addresses::check_admin_socket(&mut validated);
         apart::check_files(&mut validated);
         validated.problems.sort_by_key(Problem::line);
         validated
@@ -50,6 +68,7 @@ impl Validated {
             config,
             problems,
             warnings: Vec::new(),
+            in_use: Vec::new(),
             sources,
         };
         settings::check(&mut validated, &drivers::registry());
@@ -60,7 +79,10 @@ impl Validated {
     }
 
     /// The configuration and its warnings, if there is no error.
-    pub(crate) fn checked(self) -> Result<(Config, Vec<Problem>), ConfigErrors> {
+    pub(crate) fn checked(mut self) -> Result<(Config, Vec<Problem>), ConfigErrors> {
+        let in_use = self.in_use.into_iter().map(|one| one.problem);
+        self.problems.extend(in_use);
+        self.problems.sort_by_key(Problem::line);
         ConfigErrors::of(self.problems)?;
         Ok((self.config, self.warnings))
     }
@@ -71,16 +93,45 @@ impl Validated {
         keys.any(|wrong| wrong == Some(key))
     }
 
+    /// All addresses to listen at, with their settings.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        addresses::listeners(&self.config)
+    }
+
     /// Whether there is an error of the whole: the file cannot be read, or there is no way to log in.
     pub(crate) fn is_unusable(&self) -> bool {
         let mut problems = self.problems.iter();
         problems.any(|problem| problem.key.is_none() && problem.place.is_none())
     }
 
+    /// Whether a server could start.
+    pub(crate) fn is_right(&self) -> bool {
+        self.problems.is_empty() && self.in_use.is_empty()
+    }
+
+    /// A problem of a setting or of a part of the server, with its place if it is a setting that is given.
+    pub(crate) fn problem(&self, about: &str, text: impl ToString) -> Problem {
+        self.sources.problem(about, text)
+    }
+
     /// The text must name the setting and the remedy.
     fn error(&mut self, key: &str, text: impl ToString) {
         let problem = self.sources.problem(key, text);
         self.problems.push(problem);
+    }
+
+    fn error_of_table(&mut self, key: &str, index: usize, text: impl ToString) {
+        let problem = self.sources.problem_of_table(key, index, text);
+        self.problems.push(problem);
+    }
+
+    fn in_use(&mut self, key: &'static str, address: Option<SocketAddr>, text: impl ToString) {
+        let problem = self.sources.problem(key, text);
+        self.in_use.push(InUse {
+            key,
+            address,
+            problem,
+        });
     }
 
     fn warning(&mut self, key: &str, text: impl ToString) {

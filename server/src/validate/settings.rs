@@ -7,6 +7,7 @@ use gridhaul_stack::Registry;
 use super::Validated;
 use crate::config::similar;
 use crate::drivers;
+use crate::machine;
 use crate::session::GSI;
 
 pub(super) fn check(validated: &mut Validated, registry: &Registry) {
@@ -18,6 +19,8 @@ pub(super) fn check(validated: &mut Validated, registry: &Registry) {
     }
     check_drivers(validated, registry);
     check_limits(validated);
+    check_rules(validated);
+    check_memory(validated);
     check_logs(validated);
     if !validated.is_wrong("allowed-drivers") && !validated.is_wrong("anonymous-drivers") {
         warn_of_unused_options(validated);
@@ -32,14 +35,68 @@ fn check_limits(validated: &mut Validated) {
     }
     let limits = config.group_limits.iter();
     let without_effect: Vec<_> = limits
-        .filter(|limit| limit.needs_certificates())
-        .map(|limit| limit.name.clone())
+        .enumerate()
+        .filter(|(_, limit)| limit.needs_certificates())
+        .map(|(index, limit)| (index, limit.name.clone()))
         .collect();
-    for name in without_effect {
+    for (index, name) in without_effect {
         let text = format!(
-            "limit '{name}' is without effect: identity, vo and fqan need --gsi: give that as well"
+            "[[limit]] table {} '{name}' is without effect: identity, vo and fqan need --gsi: give that as well",
+            index + 1
         );
-        validated.error("limit", text);
+        validated.error_of_table("limit", index, text);
+    }
+}
+
+/// The first rule that is about a client decides.
+fn check_rules(validated: &mut Validated) {
+    let Some(gsi) = &validated.config.security.gsi else {
+        return;
+    };
+    let rules = gsi.rules.iter().enumerate();
+    let hidden: Vec<_> = rules
+        .filter_map(|(index, rule)| {
+            let first = gsi.rules[..index]
+                .iter()
+                .position(|first| first.hides(rule))?;
+            Some((first, index))
+        })
+        .collect();
+    for (first, index) in hidden {
+        let text = format!(
+            "[[authorize]] table {} is without effect: table {} decides about all its clients before it; delete one of \
+             them, or put this one first",
+            index + 1,
+            first + 1
+        );
+        validated.error_of_table("authorize", index, text);
+    }
+}
+
+/// Memory that the machine does not have. The defaults are parts of what it has.
+fn check_memory(validated: &mut Validated) {
+    let Some(limit) = machine::memory_limit() else {
+        return;
+    };
+    let limits = &validated.config.limits;
+    let (buffers, rings) = (machine::buffer_bytes(limits), machine::ring_bytes(limits));
+    let mebibytes = |bytes: u64| format!("{} MiB", bytes >> 20);
+    let (has_buffers, has_rings) = (limits.buffer_memory.is_some(), limits.rdma_memory.is_some());
+    if has_buffers && buffers > limit {
+        let text = format!(
+            "buffer-memory: {} is more than the {} that the server may have: lower it",
+            mebibytes(buffers),
+            mebibytes(limit)
+        );
+        validated.error("buffer-memory", text);
+    } else if has_rings && rings.saturating_add(buffers) > limit {
+        let text = format!(
+            "rdma-memory: {} and the {} of buffer-memory are more than the {} that the server may have: lower one of them",
+            mebibytes(rings),
+            mebibytes(buffers),
+            mebibytes(limit)
+        );
+        validated.error("rdma-memory", text);
     }
 }
 

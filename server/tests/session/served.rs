@@ -118,8 +118,8 @@ impl Served {
 
 pub(crate) fn config(settings: Settings) -> Config {
     Config::load(&ServeArguments {
-        config: None,
         settings,
+        ..ServeArguments::default()
     })
     .expect("a valid configuration")
 }
