@@ -7,13 +7,15 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
+use gridhaul_security::certificate::Certificate;
+use gridhaul_shares::Network;
 use hyper::header::{ALLOW, HeaderValue};
 use hyper::{Method, StatusCode};
 use rustls::ServerConfig;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::access::{Access, AdminTokenError, Token};
+use super::access::{Access, AdminTokenError, Owners, Revocation, Token};
 use super::actions::Actions;
 use super::document::Facts;
 use super::orders::Order;
@@ -21,21 +23,35 @@ use super::site::{AdminSite, metrics};
 use super::socket::{self, AdminSocketError};
 use super::tls::{self, AdminTlsError};
 use crate::config::{AdminSocket, Administration, Config};
-use crate::http::{self, Answer, Limits, Listener, Peer, Request, Site, Standing, text};
+use crate::http::{
+    self, Answer, Caller, Holder, Limits, Listener, Peer, Places, Request, Site, Standing, text,
+};
 use crate::shared::Shared;
 use crate::shutdown::PhaseView;
 use crate::telemetry::Notices;
 
 /// The limits of administrators, at each listener.
 const ADMINISTRATORS: Limits = Limits {
-    connections: 64,
+    places: Places {
+        connections: 48,
+        root: 16,
+        guests: 16,
+        per_holder: 16,
+        per_guest: 4,
+    },
     head_bytes: 16 * 1024,
     keep_alive: true,
 };
 
 /// The limits of scrapers.
 const SCRAPERS: Limits = Limits {
-    connections: 16,
+    places: Places {
+        connections: 16,
+        root: 0,
+        guests: 0,
+        per_holder: 8,
+        per_guest: 0,
+    },
     head_bytes: 8 * 1024,
     keep_alive: false,
 };
@@ -75,7 +91,9 @@ pub(crate) struct Doors {
     unix: Option<UnixListener>,
     tls: Option<Arc<ServerConfig>>,
     token: Option<Token>,
-    accounts: Vec<u32>,
+    /// The authorities of administrators' certificates, if there are any.
+    authorities: Option<Arc<[Certificate]>>,
+    owners: Option<Owners>,
 }
 
 impl Doors {
@@ -98,7 +116,8 @@ impl Doors {
             },
             tls: tls::server_config(admin)?,
             token: admin.token.as_deref().map(Token::read).transpose()?,
-            accounts,
+            authorities: tls::authorities(admin)?,
+            owners: Some(Owners::new(accounts)),
         })
     }
 
@@ -152,6 +171,11 @@ impl Doors {
         }
         let config = shared.settings().config;
         let admin = &config.admin;
+        if self.authorities.is_some() && config.security.gsi.is_none() {
+            warn!(
+                "certificates of administrators are not checked for revocation: without GSI there is no trust directory"
+            );
+        }
         let names = admin.names.iter().chain([&shared.host]);
         let names = names.map(|name| name.to_ascii_lowercase()).collect();
         let site = Arc::new(AdminSite {
@@ -163,9 +187,11 @@ impl Doors {
                 orders,
             },
             access: Access {
-                accounts: self.accounts,
+                owners: self.owners.unwrap_or_else(|| Owners::new(vec![0])),
                 token: self.token,
-                has_clients: admin.clients.is_some(),
+                clients: self
+                    .authorities
+                    .map(|all| Revocation::new(Arc::clone(shared), all)),
                 subjects: admin.subjects.clone(),
                 names,
             },
@@ -210,7 +236,19 @@ impl MetricsSite {
 impl Site for MetricsSite {
     type Visitor = ();
 
-    fn welcome(&self, _peer: Peer, _standing: Standing) {}
+    /// Each network has its share of the places.
+    async fn identify(&self, peer: &Peer) -> Caller {
+        let holder = match peer {
+            Peer::Tcp { peer, .. } => Holder::Network(Network::of(peer.ip())),
+            Peer::Unix { uid } => Holder::Account(*uid),
+        };
+        Caller {
+            holder,
+            is_eligible: true,
+        }
+    }
+
+    fn welcome(&self, _peer: Peer, _caller: Caller, _standing: Standing) {}
 
     async fn answer(&self, (): &(), request: Request) -> Answer {
         if *request.method() != Method::GET {

@@ -8,14 +8,13 @@
 //!        ├─ actions    POST /api/...
 //!        │    └─ orders   for the loop of the server
 //!        ├─ document   /status.json
-//!        └─ page, form    the files of the page, and the form for the secret
+//!        └─ page       the files of the page
 //! ```
 
 mod access;
 mod actions;
 mod document;
 mod doors;
-mod form;
 mod orders;
 mod page;
 mod site;

@@ -3,6 +3,7 @@
 
 import { bytes, count, duration, number, rate, shortened, time, visible } from "./format.js";
 import { element, setAttribute, setFacts, setList, setText } from "./dom.js";
+import * as secret from "./secret.js";
 import * as sections from "./sections.js";
 
 const PERIOD = 2000;
@@ -41,7 +42,7 @@ let draining = false;
 
 async function poll() {
   clearTimeout(timer);
-  if (document.hidden || paused || asking) {
+  if (document.hidden || paused || asking || secret.isAsking()) {
     return;
   }
   asking = true;
@@ -49,7 +50,7 @@ async function poll() {
   try {
     status = await ask();
   } catch (error) {
-    failure = describe(error);
+    failure = secret.isAsking() ? null : describe(error);
   }
   if (status) {
     received = Date.now();
@@ -61,6 +62,7 @@ async function poll() {
     }
   }
   asking = false;
+  byId("logout").hidden = !secret.isKnown();
   showAge();
   if (!document.hidden && !paused) {
     timer = setTimeout(poll, PERIOD);
@@ -68,10 +70,14 @@ async function poll() {
 }
 
 async function ask() {
-  const response = await fetch("/status.json", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+  const response = await fetch("/status.json", {
+    cache: "no-store",
+    credentials: "omit",
+    headers: secret.proof(),
+    signal: AbortSignal.timeout(PATIENCE),
+  });
   if (response.status === 401) {
-    // The cookie has expired: the server answers with the form for the secret.
-    location.reload();
+    secret.askFor(poll);
   }
   if (!response.ok) {
     const reason = shortened(await response.text(), 400);
@@ -118,6 +124,12 @@ byId("pause").addEventListener("click", (event) => {
   setText(event.currentTarget, paused ? "Resume updates" : "Pause updates");
   showAge();
   poll();
+});
+
+byId("logout").addEventListener("click", () => {
+  secret.forget();
+  // What was shown is gone with the secret.
+  location.reload();
 });
 
 setInterval(() => {
@@ -262,7 +274,8 @@ async function act(path, body, what) {
   try {
     const response = await fetch(path, {
       method: "POST",
-      headers: { "Content-Type": "application/json" },
+      credentials: "omit",
+      headers: { "Content-Type": "application/json", ...secret.proof() },
       body: JSON.stringify(body),
       signal: AbortSignal.timeout(PATIENCE),
     });
@@ -371,4 +384,6 @@ byId("level-form").addEventListener("submit", async (event) => {
   }
 });
 
+addEventListener("hashchange", secret.takeFromAddress);
+secret.takeFromAddress();
 poll();

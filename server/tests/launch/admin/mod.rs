@@ -2,6 +2,7 @@
 
 mod access;
 mod actions;
+mod certificates;
 mod terminal;
 
 use std::fs::{self, File, Permissions};
