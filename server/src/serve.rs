@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridhaul_accounts::{ListedFiles, Monitor, MonitorError, process};
+use gridhaul_accounts::{ListedFiles, Monitor, MonitorError, process, remove_dead_socket};
 use gridhaul_sandbox::SandboxError;
 use gridhaul_security::files::OpenFiles as _;
 use rustix::process::Pid;
@@ -18,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
 use tracing::{error, info, warn};
 
-use crate::admin::{Done, Order, ReloadReport, ServerAction};
+use crate::admin::{self, Done, Order, ReloadReport, ServerAction};
 use crate::callout::{CalloutProcess, CalloutProcessError};
 use crate::config::{Config, ConfigErrors, LogLevel, Problem, ServeArguments};
 use crate::front::{FrontProcess, FrontProcessError};
@@ -90,8 +90,11 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         callout_pid.map(|pid| helpers::watched(Helper::Callout, process::watch(pid)));
     let callout = callout.map(|callout| callout.client);
     let monitor = monitor(&config, arguments)?;
+    // The monitor removes that of a server that root starts.
+    let own_socket = admin::path_of(&config).filter(|_| monitor.is_none());
     let process = sandbox::Process {
         config: arguments.config.clone(),
+        socket: own_socket.clone(),
         local_files: match &monitor {
             Some(_) => LocalFiles::Brokers,
             None => LocalFiles::OwnAccount,
@@ -154,6 +157,10 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         run(server, signals, ended, arguments, &logging, &confined).await
     });
     runtime.shutdown_timeout(LAST_THREADS);
+    if let Some(path) = own_socket {
+        // The next server replaces a socket that is still there.
+        let _ = remove_dead_socket(&path);
+    }
     served
 }
 
@@ -190,6 +197,7 @@ fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> Listed
     ListedFiles {
         read: files.chain(host).chain(gridmap).cloned().collect(),
         append: config.logs().cloned().collect(),
+        socket: admin::path_of(config),
     }
 }
 

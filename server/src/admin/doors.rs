@@ -5,6 +5,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use gridhaul_security::certificate::Certificate;
@@ -88,7 +89,7 @@ pub(crate) fn examine(admin: &Administration) -> Result<(), AdminError> {
 #[derive(Debug, Default)]
 pub(crate) struct Doors {
     tcp: Option<(TcpListener, SocketAddr)>,
-    unix: Option<UnixListener>,
+    unix: Option<(UnixListener, PathBuf)>,
     tls: Option<Arc<ServerConfig>>,
     token: Option<Token>,
     /// The authorities of administrators' certificates, if there are any.
@@ -111,7 +112,7 @@ impl Doors {
         Ok(Self {
             tcp,
             unix: match &admin.socket {
-                AdminSocket::At(path) => Some(socket::listen(path)?),
+                AdminSocket::At(path) => Some((socket::listen(path)?, path.clone())),
                 AdminSocket::Default | AdminSocket::None => None,
             },
             tls: tls::server_config(admin)?,
@@ -123,12 +124,8 @@ impl Doors {
 
     /// Also listens at the default place of the Unix socket, if the configuration does not name or exclude one.
     pub(crate) fn and_default_socket(&mut self, config: &Config) {
-        let port = config.listen.first().map_or(0, SocketAddr::port);
-        let path = match config.admin.socket {
-            AdminSocket::Default => socket::default_path(port),
-            AdminSocket::At(_) | AdminSocket::None => None,
-        };
-        let Some(path) = path else {
+        let is_default = config.admin.socket == AdminSocket::Default;
+        let Some(path) = socket::path_of(config).filter(|_| is_default) else {
             return;
         };
         let opened = socket::make_directory(&path)
@@ -138,10 +135,7 @@ impl Doors {
             })
             .and_then(|()| socket::listen(&path));
         match opened {
-            Ok(listener) => {
-                info!(path = %path.display(), "administration socket");
-                self.unix = Some(listener);
-            }
+            Ok(listener) => self.unix = Some((listener, path)),
             // It is a convenience that the administrator has not asked for.
             Err(error) => {
                 warn!(%error, "the commands status, top, kick, drain and reload do not reach this server")
@@ -206,7 +200,8 @@ impl Doors {
             };
             tokio::spawn(http::serve(listener, Arc::clone(&site), ADMINISTRATORS));
         }
-        if let Some(listener) = self.unix {
+        if let Some((listener, path)) = self.unix {
+            info!(path = %path.display(), "administration socket");
             listener.set_nonblocking(true)?;
             let listener = Listener::Unix(tokio::net::UnixListener::from_std(listener)?);
             tokio::spawn(http::serve(listener, site, ADMINISTRATORS));
