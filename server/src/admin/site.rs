@@ -22,7 +22,7 @@ use crate::http::{
 use crate::shared::Shared;
 use crate::shutdown::PhaseView;
 use crate::status::ServerPhase;
-use crate::telemetry::Notices;
+use crate::telemetry::{Notices, Snapshot};
 
 const OK: StatusCode = StatusCode::OK;
 
@@ -197,6 +197,10 @@ fn not_allowed(methods: &'static str) -> Box<Answer> {
 
 /// The page for scrapers.
 pub(super) fn metrics(shared: &Shared) -> Answer {
-    let page = shared.journal.metrics.page(&shared.snapshot());
+    let now = Snapshot {
+        usage: shared.usage(),
+        ..shared.snapshot()
+    };
+    let page = shared.journal.metrics.page(&now);
     answer(OK, "text/plain; version=0.0.4; charset=utf-8", page)
 }

@@ -228,8 +228,8 @@ impl PreparedServer {
         if self.shared.link.get().is_none() {
             let shared = Arc::clone(&self.shared);
             tokio::spawn(expiry::watch_expiry(shared, shutdown.watch()));
-            let processes = self.processes.iter().map(|process| process.pid).collect();
-            keep_history_of(&self.shared, processes);
+            self.shared.processes.get_or_init(|| self.processes.clone());
+            keep_history_of(&self.shared);
             probe::probe_devices(&self.shared)?;
         }
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
@@ -265,12 +265,12 @@ impl PreparedServer {
     }
 }
 
-/// Takes samples for the history, until the server has ended. `processes` are the other processes of the server.
-fn keep_history_of(shared: &Arc<Shared>, processes: Vec<u32>) {
+/// Takes samples for the history, until the server has ended.
+fn keep_history_of(shared: &Arc<Shared>) {
     let shared = Arc::downgrade(shared);
     let record = move || {
         let shared = shared.upgrade()?;
-        let reading = shared.reading(&processes);
+        let reading = shared.reading();
         shared.journal.history.record(SystemTime::now(), &reading);
         Some(())
     };
