@@ -327,18 +327,25 @@ impl Server {
     }
 
     /// Applies a new configuration to new sessions, reads the password file again, and reopens the transfer log. Settings
-    /// that need a restart keep their values ([`Config::reloaded`]). If the configuration is wrong, nothing changes.
+    /// that need a restart keep their values ([`Config::reloaded`]). If the configuration is wrong, nothing changes. Returns the
+    /// number of sessions that are ended, because their users are refused now.
     ///
     /// # Errors
     ///
     /// When the configuration, a file that it names, or the transfer log cannot be used.
-    pub fn reload(&self, config: Config) -> Result<(), StartError> {
+    pub fn reload(&self, config: Config) -> Result<usize, StartError> {
         let settings = self.shared.load(config)?;
         settings.start().map_err(StartError::Threads)?;
         self.shared.replace(settings);
-        self.shared.end_refused();
+        let ended = self.shared.end_refused();
         self.shared.take_inventory();
-        self.reopen_transfer_log()
+        self.reopen_transfer_log()?;
+        Ok(ended)
+    }
+
+    /// What the files that decide logins had at the last reload.
+    pub(crate) fn files_in_force(&self) -> Vec<String> {
+        self.shared.settings().files_in_force.to_vec()
     }
 
     /// Opens the transfer log again, after log rotation has renamed it.

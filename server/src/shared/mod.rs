@@ -202,14 +202,15 @@ impl Shared {
         settings.config = Arc::new(config);
     }
 
-    /// Ends the sessions of clients with certificates whom a ban list or a rule refuses now.
-    pub(crate) fn end_refused(&self) {
+    /// Ends the sessions of clients with certificates whom a ban list or a rule refuses now. Returns their number.
+    pub(crate) fn end_refused(&self) -> usize {
         let refused = self.backend.refused();
-        if !refused.is_empty() {
-            let sessions = refused.len();
+        let sessions = refused.len();
+        if sessions > 0 {
             warn!(sessions, "sessions of users who are refused now are ended");
         }
         self.refused.send_replace(Arc::new(refused));
+        sessions
     }
 
     /// Takes a new inventory of certificates and lists. Blocks on files, and on the login process.

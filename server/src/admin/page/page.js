@@ -350,8 +350,9 @@ byId("drain").addEventListener("click", async () => {
         "The server accepts no more connections and ends idle sessions. Only a restart undoes it.",
         "Running transfers continue, and this page stays. Draining a second time ends the server.",
       ];
-  if ((await confirmed(title, lines, label)) && (await act("/api/drain", {}, label))) {
-    tell(done, "ok");
+  const answer = (await confirmed(title, lines, label)) && (await act("/api/drain", {}, label));
+  if (answer) {
+    tell(`${done} Sessions left: ${number(answer.sessions)}.`, "ok");
   }
 });
 
@@ -361,8 +362,10 @@ byId("reload").addEventListener("click", async () => {
     return;
   }
   const lists = [
-    ["Applied", answer.applied, "No key has another value. Certificates, maps and passwords were read again."],
+    ["Applied", answer.applied, "No key has another value."],
     ["Needs a restart", answer.needs_restart, "Nothing."],
+    ["Files in force", answer.files, "None that decide logins."],
+    ["Sessions ended", answer.sessions_ended > 0 ? [`${number(answer.sessions_ended)}, of users who are refused now`] : [], "None."],
     ["Errors", answer.errors, "None."],
   ];
   const parts = lists.flatMap(([title, items, none]) => [

@@ -3,6 +3,7 @@
 mod access;
 mod actions;
 mod certificates;
+mod socket;
 mod terminal;
 
 use std::fs::{self, File, Permissions};
