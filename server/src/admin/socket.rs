@@ -14,7 +14,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::config::{AdminSocket, Config};
 
 /// The directory of the socket of a server that root starts.
-const RUN: &str = "/run/gridhaul";
+pub(crate) const RUN: &str = "/run/gridhaul";
 
 /// A socket that cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::client::{Client, TerminalError};
 use super::screen::{Screen, keys};
+use super::search;
 use super::tables::{frame, summary};
 use super::words::harmless;
 use crate::admin::{DrainReport, ReloadReport};
@@ -37,12 +38,15 @@ struct Answer {
 ///
 /// When the server cannot be asked.
 pub fn status(arguments: &StatusArguments) -> Result<(), TerminalError> {
+    if arguments.list {
+        return print(&search::listing());
+    }
     let client = Client::new(&arguments.server)?;
     let document = wait(client.get("/status.json"))?;
     if arguments.json {
         return print(&format!("{}\n", String::from_utf8_lossy(&document)));
     }
-    print(&summary(&parsed(&document)?))
+    print(&summary(&parsed(&document)?, Screen::columns()))
 }
 
 /// `top`.
