@@ -26,8 +26,8 @@ pub(super) fn register_usage(registry: &mut Registry, usage: &[(String, Usage)])
         }
     }
     registry.register(
-        // The encoder appends `_total`.
-        "gridhaul_process_cpu_seconds",
+        // The encoder appends the suffix.
+        "gridhaul_process_cpu_seconds_total".trim_end_matches("_total"),
         "Processor time of the processes of the server, in user mode and in the kernel; brokers together, with those that have ended",
         times,
     );
