@@ -60,6 +60,7 @@ mod account;
 mod broker;
 mod children;
 mod client;
+mod directory;
 mod facts;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -80,6 +81,7 @@ pub use client::{
     AccountError, AccountRequest, AccountStorage, Accounts, BrokerCounts, BrokerLimits,
     BrokerSource,
 };
+pub use directory::{is_private, lock_directory, remove_dead_socket};
 pub use listed::{ListedFiles, OpenError, may_be_appended, may_be_opened, open_log};
 pub use monitor::{Monitor, MonitorError};
 pub use options::MonitorOptions;

@@ -24,17 +24,19 @@ const MOST_LINKS: usize = 40;
 /// The permission bits of a log that the monitor creates. Logs have names of users and files.
 const LOG_MODE: Mode = Mode::from_raw_mode(0o640);
 
-/// The files that the monitor opens: those that are named at its start, and no others.
+/// The files that the monitor opens or removes: those that are named at its start, and no others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListedFiles {
     /// For reading.
     pub read: Vec<PathBuf>,
     /// For appending. They are created if they do not exist.
     pub append: Vec<PathBuf>,
+    /// The Unix socket of the server, which is removed when the server has ended.
+    pub socket: Option<PathBuf>,
 }
 
 impl ListedFiles {
-    /// Whether there is no file.
+    /// Whether there is no file to open.
     pub fn is_empty(&self) -> bool {
         self.read.is_empty() && self.append.is_empty()
     }

@@ -6,7 +6,8 @@
 //! this process.
 //! All work that can block or fail (the account database, the rules, the root, a file) is done in this process. The rules
 //! and the list of files are fixed when the monitor starts, so that a compromised process cannot change them, and the
-//! monitor limits the number of processes itself. It ends when the login process ends.
+//! monitor limits the number of processes itself. It ends when the login process ends, and removes the Unix socket of the server
+//! if nothing listens at it.
 
 use std::fs::File;
 use std::io;
@@ -25,6 +26,7 @@ use rustix::thread::CapabilitySet;
 use crate::broker::{self, ROOTS_RIGHTS};
 use crate::children::{Children, Work};
 use crate::client::{AccountRequest, BrokerSource, brokers_of_account};
+use crate::directory;
 use crate::listed::{self, ListedFiles, OpenError};
 use crate::messages::{Leased, Opened, Order, REQUEST_BYTES, Start, Started};
 use crate::options::MonitorOptions;
@@ -225,12 +227,16 @@ fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &ListedFiles) 
             Err(errno) => (Started(Err(errno.raw_os_error())), None),
         };
         let Ok(message) = postcard::to_stdvec(&started) else {
-            return;
+            break;
         };
         let socket = socket.as_ref().map(|socket| socket.as_fd());
         if socket::send(server, &message, socket.as_slice()).is_err() {
-            return;
+            break;
         }
+    }
+    if let Some(path) = &files.socket {
+        // The next server replaces a socket that is still there.
+        let _ = directory::remove_dead_socket(path);
     }
 }
 

@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 import threading
+import urllib.parse
 
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
@@ -342,26 +343,55 @@ def notices_a_lost_server(page, process):
 
 
 def logs_in_with_a_secret(page, secret):
-    """The form takes the secret, and refuses a wrong one."""
+    """The form takes the secret with the keyboard alone, and refuses a wrong one. Only this tab and this port get it."""
     page.driver.get(page.base)
     for shown in ["wrong" * 5, secret]:
-        assert not page.all("#transfers"), "the page is shown without the secret"
-        page.until("the form", lambda: page.all("#token"))
+        page.until("the form", lambda: page.one("#login").is_displayed())
         page.until("its focus", lambda: page.driver.switch_to.active_element.get_attribute("id") == "token")
-        old = page.one("#token")
+        assert page.text("#phase") == "", "data is shown without the secret"
         page.press(shown, Keys.ENTER)
-        page.until("the answer", lambda: gone(old))
+        page.until("the answer", lambda: not page.one("#login").is_displayed() or "not accept" in page.text("#login-hint"))
     page.until("the first data", lambda: page.text("#phase") == "serving")
     page.updates(1)
     page.check(lambda message: "401 (Unauthorized)" in message)
+    page.driver.refresh()
+    page.until("data after a reload", lambda: page.text("#phase") == "serving")
+    page.one("#level-form button").click()
+    page.until("the result of an action", lambda: "The log level is" in page.text("#result"))
+    heard = requests_of_another_port(page)
+    assert heard and not any(secret in head or "ookie" in head for head in heard), heard
+    assert page.driver.get_cookies() == []
+    page.driver.get(page.base)
+    page.until("data in the same tab", lambda: page.text("#phase") == "serving")
+    page.tab_to("the end of the login", lambda node: node.get_attribute("id") == "logout")
+    page.press(Keys.ENTER)
+    page.until("the form", lambda: page.one("#login").is_displayed() and page.text("#phase") == "")
+    page.driver.get_log("browser")
+    page.driver.get(page.base + "/#token=" + urllib.parse.quote(secret))
+    page.until("data for the secret in the address", lambda: page.text("#phase") == "serving")
+    assert page.driver.current_url == page.base + "/", "the secret stays in the address"
+    page.driver.switch_to.new_window("tab")
+    page.driver.get(page.base)
+    page.until("the form in another tab", lambda: page.one("#login").is_displayed())
+    page.check(lambda message: "401 (Unauthorized)" in message)
 
 
-def gone(node):
-    try:
-        node.is_enabled()
-    except StaleElementReferenceException:
-        return True
-    return False
+def requests_of_another_port(page):
+    """The heads of the requests that a server at another port of the same host gets."""
+    heard = []
+
+    class Listening(Foreign):
+        def do_GET(self):
+            heard.append(str(self.headers))
+            super().do_GET()
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listening) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page.driver.get(f"http://127.0.0.1:{server.server_port}/")
+        page.until("its page", lambda: page.driver.title == "foreign")
+        assert page.script("return sessionStorage.length") == 0
+        server.shutdown()
+    return heard
 
 
 class Foreign(http.server.BaseHTTPRequestHandler):

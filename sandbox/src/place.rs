@@ -23,6 +23,8 @@ pub enum Access {
     Append,
     /// Everything except executing files and creating devices.
     Write,
+    /// Remove files that are not directories.
+    Remove,
     /// Use devices.
     Device,
 }
@@ -36,6 +38,7 @@ impl Access {
             // Renaming any kind of file needs the right to make it. Devices, pipes and sockets cannot be created
             // because the filter of system calls forbids `mknod`.
             Self::Write => all & !(AccessFs::Execute | AccessFs::IoctlDev),
+            Self::Remove => make_bitflags!(AccessFs::{ReadDir | RemoveFile}),
             Self::Device => make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile | IoctlDev}),
         }
     }
@@ -98,7 +101,7 @@ impl Place {
             return if found.is_whole {
                 Ok(found.path)
             } else {
-                Err(io::ErrorKind::NotFound.into())
+                Err(not_found())
             };
         }
         // A path that does not exist will be created beneath the directory that was found.
@@ -109,7 +112,7 @@ impl Place {
         };
         let is_too_wide = holder == Path::new("/") || holder == Path::new("/dev");
         if is_too_wide && !found.is_whole {
-            return Err(io::ErrorKind::NotFound.into());
+            return Err(not_found());
         }
         Ok(if is_too_wide {
             found.path.clone()
@@ -117,6 +120,11 @@ impl Place {
             above_automounts(holder).to_owned()
         })
     }
+}
+
+/// The error of the operating system, whose text says more than that of its kind.
+fn not_found() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOENT)
 }
 
 /// The longest prefix of a path that exists and is accessible, without symbolic links.
@@ -136,7 +144,7 @@ pub(crate) fn existing(path: &Path) -> io::Result<Existing> {
             Err(error) => return Err(error),
         }
     }
-    Err(io::ErrorKind::NotFound.into())
+    Err(not_found())
 }
 
 fn is_hidden(error: &io::Error) -> bool {

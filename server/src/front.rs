@@ -303,7 +303,7 @@ fn reload(
         error!(%error, "the log of the process that listens was not reloaded");
     }
     match server.reload(config) {
-        Ok(()) => info!("the process that listens has read the configuration again"),
+        Ok(_) => info!("the process that listens has read the configuration again"),
         Err(error) => error!(%error, "the process that listens has not reloaded everything"),
     }
 }

@@ -1,6 +1,7 @@
 //! The program `gridhaul-server`.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use gridhaul_server::bare;
@@ -97,6 +98,9 @@ fn passwd(arguments: &PasswdArguments) -> Result<(), PasswordsError> {
             root: arguments.root.clone(),
             read_only: arguments.read_only,
         };
+        if let Some(root) = grant.root.as_ref().filter(|root| is_missing(root)) {
+            return Err(PasswordsError::NoRoot(root.clone()));
+        }
         let password = passwords::read_password()?;
         let what = match passwords::set_password(file, name, &password, &grant)? {
             Change::Added => format!("added {name} to {shown}\n"),
@@ -111,4 +115,12 @@ fn passwd(arguments: &PasswdArguments) -> Result<(), PasswordsError> {
     // What was done is done, also if standard output is closed.
     let _ = io::stdout().lock().write_all(done.as_bytes());
     Ok(())
+}
+
+/// Whether there is no such directory. What this account may not see may be there.
+fn is_missing(root: &Path) -> bool {
+    match std::fs::metadata(root) {
+        Ok(found) => !found.is_dir(),
+        Err(error) => error.kind() != io::ErrorKind::PermissionDenied,
+    }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Process {
     /// The configuration file. A reload reads it again.
     pub(crate) config: Option<PathBuf>,
     pub(crate) local_files: LocalFiles,
+    /// The administration socket, if this process removes it at the end.
+    pub(crate) socket: Option<PathBuf>,
 }
 
 /// The process that opens the files of local accounts.
@@ -215,6 +217,13 @@ fn named(config: &Config, process: &Process) -> Vec<Place> {
     }
     if process.local_files == LocalFiles::OwnAccount {
         places.extend(own_roots(config));
+        // To remove the administration socket at the end; elsewhere the monitor does.
+        places.extend(
+            process
+                .socket
+                .iter()
+                .map(|path| Place::new(path, Access::Remove)),
+        );
     }
     places
 }

@@ -7,9 +7,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use gridhaul_accounts::{ListedFiles, Monitor, MonitorError, process};
+use gridhaul_accounts::{ListedFiles, Monitor, MonitorError, process, remove_dead_socket};
 use gridhaul_sandbox::SandboxError;
 use gridhaul_security::files::OpenFiles as _;
 use rustix::process::Pid;
@@ -18,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
 use tracing::{error, info, warn};
 
-use crate::admin::{Done, Order, ReloadReport, ServerAction};
+use crate::admin::{self, Done, DrainReport, Order, ReloadReport, ServerAction};
 use crate::callout::{CalloutProcess, CalloutProcessError};
 use crate::check;
 use crate::config::{Config, ConfigErrors, LogLevel, Problem, ServeArguments};
@@ -30,7 +30,7 @@ use crate::privileges::{self, PrivilegeError};
 use crate::sandbox::{self, LocalFiles, Sandbox};
 use crate::server::{PreparedServer, Server, StartError, listen_everywhere};
 use crate::start_logs::StartRights;
-use crate::status::ProcessStatus;
+use crate::status::{ProcessStatus, utc};
 use crate::telemetry::{Logging, LoggingError};
 use crate::threads::Threads;
 use crate::validate::Validated;
@@ -94,8 +94,11 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         callout_pid.map(|pid| helpers::watched(Helper::Callout, process::watch(pid)));
     let callout = callout.map(|callout| callout.client);
     let monitor = monitor(&config, arguments)?;
+    // The monitor removes that of a server that root starts.
+    let own_socket = admin::path_of(&config).filter(|_| monitor.is_none());
     let process = sandbox::Process {
         config: arguments.config.clone(),
+        socket: own_socket.clone(),
         local_files: match &monitor {
             Some(_) => LocalFiles::Brokers,
             None => LocalFiles::OwnAccount,
@@ -158,6 +161,10 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         run(server, signals, ended, arguments, &logging, &confined).await
     });
     runtime.shutdown_timeout(LAST_THREADS);
+    if let Some(path) = own_socket {
+        // The next server replaces a socket that is still there.
+        let _ = remove_dead_socket(&path);
+    }
     served
 }
 
@@ -194,6 +201,7 @@ fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> Listed
     ListedFiles {
         read: files.chain(host).chain(gridmap).cloned().collect(),
         append: config.logs().cloned().collect(),
+        socket: admin::path_of(config),
     }
 }
 
@@ -255,7 +263,7 @@ async fn run(
     const LAST_ANSWER: Duration = Duration::from_millis(200);
 
     let mut gone = pin!(helpers::gone(ended));
-    let mut drains = 0;
+    let mut draining = None;
     let ends = loop {
         tokio::select! {
             _ = signals.hang_up.recv() => {
@@ -265,6 +273,7 @@ async fn run(
             _ = signals.interrupt.recv() => break Ok(()),
             Some(Order { by, action, done }) = server.next_order() => {
                 warn!(by, ?action, "an administrator gives an order");
+                let is_ending = action == ServerAction::Drain && draining.is_some();
                 let result = match action {
                     ServerAction::Reload => {
                         Done::Reloaded(reload(&server, arguments, logging, confined))
@@ -272,13 +281,17 @@ async fn run(
                     ServerAction::LogLevel(level) => set_level(&server, logging, &level),
                     ServerAction::Drain => {
                         server.stop_accepting();
-                        drains += 1;
-                        Done::Success
+                        let since = *draining.get_or_insert_with(SystemTime::now);
+                        Done::Draining(DrainReport {
+                            draining_since: utc(since),
+                            sessions: server.sessions(),
+                            is_ending,
+                        })
                     }
                 };
                 // An administrator who does not wait gets no result.
                 let _ = done.send(result);
-                if drains > 1 {
+                if is_ending {
                     tokio::time::sleep(LAST_ANSWER).await;
                     break Ok(());
                 }
@@ -352,9 +365,11 @@ fn reload_all(
     confined.sandbox.warn_of_new(&config, &confined.process);
     let changed = config.keys.changed_since(&running.keys);
     match server.reload(config) {
-        Ok(()) => {
+        Ok(sessions_ended) => {
             info!(applied = changed.join(" "), "reloaded");
             report.applied = changed;
+            report.files = server.files_in_force();
+            report.sessions_ended = sessions_ended;
         }
         Err(error) => {
             error!(%error, "not everything was reloaded");

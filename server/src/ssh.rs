@@ -42,6 +42,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let process = sandbox::Process {
         config: arguments.config.clone(),
         local_files: LocalFiles::User,
+        socket: None,
     };
     sandbox::Prepared::new(&server.config(), server.grants(), &process).enforce()?;
     let runtime = Builder::new_multi_thread()

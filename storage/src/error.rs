@@ -33,17 +33,20 @@ pub enum Rule {
     UploadName,
     /// Another upload of the file is running.
     UploadRuns,
+    /// A change, by a user who may only read.
+    ReadOnly,
 }
 
 impl Rule {
     /// All rules. Their positions identify them in messages to other processes.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::ControlCharacters,
         Self::SpecialBits,
         Self::LeadingLink,
         Self::KernelFile,
         Self::UploadName,
         Self::UploadRuns,
+        Self::ReadOnly,
     ];
 
     /// The error number that selects the reply code.
@@ -51,7 +54,7 @@ impl Rule {
         match self {
             Self::ControlCharacters | Self::UploadName => Errno::ILSEQ,
             Self::SpecialBits | Self::LeadingLink => Errno::PERM,
-            Self::KernelFile => Errno::ACCESS,
+            Self::KernelFile | Self::ReadOnly => Errno::ACCESS,
             Self::UploadRuns => Errno::TXTBSY,
         }
     }
@@ -76,6 +79,7 @@ impl Rule {
                 "Invalid name: it is reserved for unfinished uploads; choose a name that does not end in \
                  .gridhaul-part or .gridhaul-blocks"
             }
+            Self::ReadOnly => "Permission denied: this server gives this user read access only",
             Self::UploadRuns => {
                 "Text file busy: another upload of this file is running; wait for its end, or stop it"
             }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::{Cancel, Channel, ChannelError, Detail, Details, Movement, Operation};
 use gridhaul_storage::ChecksumAlgorithm;
+use rustix::io::Errno;
 
 use crate::error::CancelReason;
 use crate::error::{PeerError, TransferError};
@@ -124,9 +125,18 @@ impl Running {
         self.started.load(Ordering::Acquire)
     }
 
-    /// Ends the transfer with `error`, unless it has failed already.
+    /// Ends the transfer with `error`, unless it has failed already. A client that sees its data connection end may close the
+    /// control connection before the error of the storage that ended it is known: that error counts.
     pub(crate) fn fail(&self, error: TransferError) {
-        lock(&self.failure).get_or_insert(error);
+        let mut failure = lock(&self.failure);
+        let is_lost = matches!(
+            *failure,
+            Some(TransferError::Cancelled(CancelReason::ControlChannelLost))
+        );
+        if failure.is_none() || is_lost && is_cause(&error) {
+            *failure = Some(error);
+        }
+        drop(failure);
         self.cancel.cancel();
         self.accepting.cancel();
     }
@@ -248,6 +258,16 @@ impl Running {
     }
 }
 
+/// Whether this is an error of the storage that no cancellation causes.
+fn is_cause(error: &TransferError) -> bool {
+    match error {
+        TransferError::Open { error, .. } | TransferError::Storage(error) => {
+            !matches!(error.errno, Errno::INTR | Errno::CANCELED)
+        }
+        _ => false,
+    }
+}
+
 impl RunningTransfer for Running {
     fn cancel(&self, reason: CancelReason) {
         self.fail(TransferError::Cancelled(reason));
@@ -300,5 +320,45 @@ impl fmt::Debug for Running {
         f.debug_struct("Running")
             .field("progress", &self.progress())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use gridhaul_storage::StorageError;
+
+    use super::*;
+
+    /// The error of a transfer that fails with these, one after the other.
+    fn failed_with(errors: Vec<TransferError>) -> TransferError {
+        let (sender, events) = mpsc::channel();
+        let running = Running::new(1, Box::new(move |event| drop(sender.send(event))));
+        for error in errors {
+            running.fail(error);
+        }
+        running.finish();
+        let Ok(Event::Finished(outcome)) = events.recv() else {
+            panic!("no outcome");
+        };
+        outcome.result.expect_err("it has failed")
+    }
+
+    #[test]
+    fn the_error_of_the_storage_counts_and_not_what_the_client_does_about_it() {
+        let lost = || TransferError::Cancelled(CancelReason::ControlChannelLost);
+        let full = || TransferError::Storage(StorageError::new("write", Errno::NOSPC));
+        let interrupted = || TransferError::Storage(StorageError::new("write", Errno::INTR));
+        let abort = || TransferError::Cancelled(CancelReason::Abort);
+        for (errors, expected) in [
+            (vec![lost(), full()], full()),
+            (vec![full(), lost()], full()),
+            (vec![lost(), interrupted()], lost()),
+            (vec![lost(), abort()], lost()),
+            (vec![abort(), full()], abort()),
+        ] {
+            assert_eq!(failed_with(errors).to_string(), expected.to_string());
+        }
     }
 }

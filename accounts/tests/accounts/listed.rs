@@ -31,6 +31,7 @@ pub(crate) fn files() -> ListedFiles {
     ListedFiles {
         read: read.map(path).into(),
         append: append.map(path).into(),
+        socket: None,
     }
 }
 

@@ -97,6 +97,7 @@ fn metrics() -> BTreeSet<String> {
     for file in [
         "server/src/telemetry/metrics/counters.rs",
         "server/src/telemetry/metrics/present.rs",
+        "server/src/telemetry/metrics/process.rs",
         "drivers/rdma/src/gauges.rs",
     ] {
         let source = fs::read_to_string(top().join(file)).expect("it is there");

@@ -217,7 +217,7 @@ fn check_signing_policy(
 
 /// Without a revocation list of the issuer, a certificate counts as not revoked. With one, a valid list must cover the
 /// certificate.
-fn check_revocation(
+pub(super) fn check_revocation(
     store: &TrustStore,
     certificate: &Certificate,
     issuer: &Certificate,

@@ -119,6 +119,34 @@ impl TrustStore {
         search::validate(self, chain, now)
     }
 
+    /// Checks for revocation a chain that another validation has accepted, leaf first, with these authorities as its anchors.
+    /// The rules are those of [`TrustStore::validate`]: without a list of an authority its certificates count as not revoked,
+    /// and with one, a valid list must cover them.
+    ///
+    /// # Errors
+    ///
+    /// When a certificate is revoked, or a list of its authority is unusable or has expired, or the chain is incomplete.
+    pub fn check_revocation(
+        &self,
+        chain: &[Certificate],
+        authorities: &[Certificate],
+        now: SystemTime,
+    ) -> Result<(), ChainError> {
+        let Some(mut certificate) = chain.first() else {
+            return Ok(());
+        };
+        // An anchor is trusted by its bytes. A chain cannot be longer than what was sent and the anchor.
+        for _ in 0..=chain.len() {
+            if authorities.contains(certificate) {
+                return Ok(());
+            }
+            let issuer = search::issuer(certificate, authorities.iter().chain(chain))?;
+            authorities::check_revocation(self, certificate, issuer, now)?;
+            certificate = issuer;
+        }
+        Err(search::no_issuer(certificate))
+    }
+
     /// This store with additional anchors, which need no signing policy: for the data channels of a session after `DCSC P`.
     /// Proxies among them are ignored: they are trusted if their user is.
     #[must_use]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
-use super::orders::{Done, Order, ReloadReport, ServerAction};
+use super::orders::{Done, DrainReport, Order, ReloadReport, ServerAction};
 use crate::http::{self, Answer};
 use crate::live::Live;
 
@@ -17,6 +17,13 @@ use crate::live::Live;
 #[derive(Debug, Deserialize)]
 struct Level {
     level: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Drained {
+    ok: bool,
+    #[serde(flatten)]
+    report: DrainReport,
 }
 
 #[derive(Debug, Serialize)]
@@ -100,6 +107,7 @@ impl Actions {
         }
         match result.await {
             Ok(Done::Success) => http::json(StatusCode::OK, &json!({ "ok": true })),
+            Ok(Done::Draining(report)) => http::json(StatusCode::OK, &Drained { ok: true, report }),
             Ok(Done::Reloaded(report)) => {
                 let ok = report.errors.is_empty();
                 let status = if ok {

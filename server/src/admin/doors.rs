@@ -5,15 +5,18 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use gridhaul_security::certificate::Certificate;
+use gridhaul_shares::Network;
 use hyper::header::{ALLOW, HeaderValue};
 use hyper::{Method, StatusCode};
 use rustls::ServerConfig;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::access::{Access, AdminTokenError, Token};
+use super::access::{Access, AdminTokenError, Owners, Revocation, Token};
 use super::actions::Actions;
 use super::document::Facts;
 use super::orders::Order;
@@ -21,21 +24,35 @@ use super::site::{AdminSite, metrics};
 use super::socket::{self, AdminSocketError};
 use super::tls::{self, AdminTlsError};
 use crate::config::{AdminSocket, Administration, Config};
-use crate::http::{self, Answer, Limits, Listener, Peer, Request, Site, Standing, text};
+use crate::http::{
+    self, Answer, Caller, Holder, Limits, Listener, Peer, Places, Request, Site, Standing, text,
+};
 use crate::shared::Shared;
 use crate::shutdown::PhaseView;
 use crate::telemetry::Notices;
 
 /// The limits of administrators, at each listener.
 const ADMINISTRATORS: Limits = Limits {
-    connections: 64,
+    places: Places {
+        connections: 48,
+        root: 16,
+        guests: 16,
+        per_holder: 16,
+        per_guest: 4,
+    },
     head_bytes: 16 * 1024,
     keep_alive: true,
 };
 
 /// The limits of scrapers.
 const SCRAPERS: Limits = Limits {
-    connections: 16,
+    places: Places {
+        connections: 16,
+        root: 0,
+        guests: 0,
+        per_holder: 8,
+        per_guest: 0,
+    },
     head_bytes: 8 * 1024,
     keep_alive: false,
 };
@@ -72,10 +89,12 @@ pub(crate) fn examine(admin: &Administration) -> Result<(), AdminError> {
 #[derive(Debug, Default)]
 pub(crate) struct Doors {
     tcp: Option<(TcpListener, SocketAddr)>,
-    unix: Option<UnixListener>,
+    unix: Option<(UnixListener, PathBuf)>,
     tls: Option<Arc<ServerConfig>>,
     token: Option<Token>,
-    accounts: Vec<u32>,
+    /// The authorities of administrators' certificates, if there are any.
+    authorities: Option<Arc<[Certificate]>>,
+    owners: Option<Owners>,
 }
 
 impl Doors {
@@ -93,23 +112,20 @@ impl Doors {
         Ok(Self {
             tcp,
             unix: match &admin.socket {
-                AdminSocket::At(path) => Some(socket::listen(path)?),
+                AdminSocket::At(path) => Some((socket::listen(path)?, path.clone())),
                 AdminSocket::Default | AdminSocket::None => None,
             },
             tls: tls::server_config(admin)?,
             token: admin.token.as_deref().map(Token::read).transpose()?,
-            accounts,
+            authorities: tls::authorities(admin)?,
+            owners: Some(Owners::new(accounts)),
         })
     }
 
     /// Also listens at the default place of the Unix socket, if the configuration does not name or exclude one.
     pub(crate) fn and_default_socket(&mut self, config: &Config) {
-        let port = config.listen.first().map_or(0, SocketAddr::port);
-        let path = match config.admin.socket {
-            AdminSocket::Default => socket::default_path(port),
-            AdminSocket::At(_) | AdminSocket::None => None,
-        };
-        let Some(path) = path else {
+        let is_default = config.admin.socket == AdminSocket::Default;
+        let Some(path) = socket::path_of(config).filter(|_| is_default) else {
             return;
         };
         let opened = socket::make_directory(&path)
@@ -119,10 +135,7 @@ impl Doors {
             })
             .and_then(|()| socket::listen(&path));
         match opened {
-            Ok(listener) => {
-                info!(path = %path.display(), "administration socket");
-                self.unix = Some(listener);
-            }
+            Ok(listener) => self.unix = Some((listener, path)),
             // It is a convenience that the administrator has not asked for.
             Err(error) => {
                 warn!(%error, "the commands status, top, kick, drain and reload do not reach this server")
@@ -152,6 +165,11 @@ impl Doors {
         }
         let config = shared.settings().config;
         let admin = &config.admin;
+        if self.authorities.is_some() && config.security.gsi.is_none() {
+            warn!(
+                "certificates of administrators are not checked for revocation: without GSI there is no trust directory"
+            );
+        }
         let names = admin.names.iter().chain([&shared.host]);
         let names = names.map(|name| name.to_ascii_lowercase()).collect();
         let site = Arc::new(AdminSite {
@@ -163,9 +181,11 @@ impl Doors {
                 orders,
             },
             access: Access {
-                accounts: self.accounts,
+                owners: self.owners.unwrap_or_else(|| Owners::new(vec![0])),
                 token: self.token,
-                has_clients: admin.clients.is_some(),
+                clients: self
+                    .authorities
+                    .map(|all| Revocation::new(Arc::clone(shared), all)),
                 subjects: admin.subjects.clone(),
                 names,
             },
@@ -180,7 +200,8 @@ impl Doors {
             };
             tokio::spawn(http::serve(listener, Arc::clone(&site), ADMINISTRATORS));
         }
-        if let Some(listener) = self.unix {
+        if let Some((listener, path)) = self.unix {
+            info!(path = %path.display(), "administration socket");
             listener.set_nonblocking(true)?;
             let listener = Listener::Unix(tokio::net::UnixListener::from_std(listener)?);
             tokio::spawn(http::serve(listener, site, ADMINISTRATORS));
@@ -210,7 +231,19 @@ impl MetricsSite {
 impl Site for MetricsSite {
     type Visitor = ();
 
-    fn welcome(&self, _peer: Peer, _standing: Standing) {}
+    /// Each network has its share of the places.
+    async fn identify(&self, peer: &Peer) -> Caller {
+        let holder = match peer {
+            Peer::Tcp { peer, .. } => Holder::Network(Network::of(peer.ip())),
+            Peer::Unix { uid } => Holder::Account(*uid),
+        };
+        Caller {
+            holder,
+            is_eligible: true,
+        }
+    }
+
+    fn welcome(&self, _peer: Peer, _caller: Caller, _standing: Standing) {}
 
     async fn answer(&self, (): &(), request: Request) -> Answer {
         if *request.method() != Method::GET {

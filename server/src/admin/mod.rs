@@ -8,14 +8,13 @@
 //!        ├─ actions    POST /api/...
 //!        │    └─ orders   for the loop of the server
 //!        ├─ document   /status.json
-//!        └─ page, form    the files of the page, and the form for the secret
+//!        └─ page       the files of the page
 //! ```
 
 mod access;
 mod actions;
 mod document;
 mod doors;
-mod form;
 mod orders;
 mod page;
 mod site;
@@ -26,7 +25,7 @@ pub use access::AdminTokenError;
 pub(crate) use document::Facts;
 pub use doors::AdminError;
 pub(crate) use doors::{Doors, MetricsSite, examine};
-pub(crate) use orders::{Done, Order, ReloadReport, ServerAction};
+pub(crate) use orders::{Done, DrainReport, Order, ReloadReport, ServerAction};
 pub use socket::AdminSocketError;
-pub(crate) use socket::{default_path, examine as examine_socket};
+pub(crate) use socket::{RUN, default_path, examine as examine_socket, path_of};
 pub use tls::AdminTlsError;

@@ -27,8 +27,20 @@ pub(crate) enum ServerAction {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Done {
     Success,
+    Draining(DrainReport),
     Reloaded(ReloadReport),
     Failed(String),
+}
+
+/// How far a drain is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DrainReport {
+    /// When the server stopped accepting connections.
+    pub(crate) draining_since: String,
+    /// Sessions that are left.
+    pub(crate) sessions: usize,
+    /// The server ends now, because this is not the first order.
+    pub(crate) is_ending: bool,
 }
 
 /// What a reload has changed.
@@ -38,5 +50,9 @@ pub(crate) struct ReloadReport {
     pub(crate) applied: Vec<String>,
     /// Keys with a new value that needs a restart.
     pub(crate) needs_restart: Vec<String>,
+    /// What the files that decide logins have now, as the process that reads them reports it.
+    pub(crate) files: Vec<String>,
+    /// Sessions of users who are refused now, which are ended.
+    pub(crate) sessions_ended: usize,
     pub(crate) errors: Vec<String>,
 }

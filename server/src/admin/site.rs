@@ -6,27 +6,30 @@ use std::time::{Duration, Instant};
 
 use gridhaul_shares::Network;
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
-    REFERRER_POLICY, SET_COOKIE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, HeaderName,
+    HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, StatusCode};
 use tracing::warn;
 
-use super::access::{Access, COOKIE_NAME, Token, Visitor, check_host, check_origin, check_post};
-use super::actions::{Action, Actions, failed};
+use super::access::{Access, Visitor, check_host, check_origin, check_post};
+use super::actions::{Action, Actions};
 use super::document::{Facts, status};
-use super::{form, page};
-use crate::http::{Answer, Peer, Request, Site, Standing, answer, body, json, refusal, text};
+use super::page;
+use crate::http::{
+    Answer, Caller, Peer, Request, Site, Standing, answer, body, json, refusal, text,
+};
 use crate::shared::Shared;
 use crate::shutdown::PhaseView;
 use crate::status::ServerPhase;
-use crate::telemetry::Notices;
+use crate::telemetry::{Notices, Snapshot};
 
 const OK: StatusCode = StatusCode::OK;
 
-/// What the page may load, and who may show it.
+/// What the page may load, and who may show it. Its forms are sent by the script, so none may be sent without it: the secret
+/// would be in the address.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
-                      frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+                      frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 /// The pause after a wrong secret. Longer than guessing needs: a secret has at least 16 bytes.
 const WRONG_SECRET: Duration = Duration::from_secs(1);
@@ -46,8 +49,12 @@ pub(crate) struct AdminSite {
 impl Site for AdminSite {
     type Visitor = Visitor;
 
-    fn welcome(&self, peer: Peer, standing: Standing) -> Visitor {
-        Visitor::new(peer, standing)
+    async fn identify(&self, peer: &Peer) -> Caller {
+        self.access.identify(peer).await
+    }
+
+    fn welcome(&self, peer: Peer, caller: Caller, standing: Standing) -> Visitor {
+        Visitor::new(peer, caller, standing)
     }
 
     async fn answer(&self, visitor: &Visitor, request: Request) -> Answer {
@@ -57,8 +64,7 @@ impl Site for AdminSite {
         for (name, value) in [
             (CONTENT_SECURITY_POLICY, POLICY),
             (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-            // Without a referrer the browser would send the form for the secret with `Origin: null` (Fetch 3.2), which is refused.
-            (REFERRER_POLICY, "same-origin"),
+            (REFERRER_POLICY, "no-referrer"),
             (CACHE_CONTROL, "no-store"),
             (
                 HeaderName::from_static("cross-origin-resource-policy"),
@@ -79,8 +85,6 @@ impl AdminSite {
         let path = request.uri().path();
         match Action::of(path) {
             Some(action) => self.respond_to_action(visitor, action, request).await,
-            None if path == "/login" => self.log_in(visitor, request).await,
-            None if path == "/logout" => self.log_out(visitor, &request).await,
             None => self.show(visitor, &request).await,
         }
     }
@@ -90,12 +94,14 @@ impl AdminSite {
             return Err(not_allowed("GET, HEAD"));
         }
         Ok(match request.uri().path() {
-            "/" => self.page(visitor, request).await,
+            // The page has no data of the server, so each client may have it: it asks for the secret where one is needed, and
+            // shows why the data are refused.
+            "/" => answer(OK, "text/html; charset=utf-8", page::INDEX),
             "/page.css" => answer(OK, "text/css; charset=utf-8", page::STYLE),
             "/page.js" => answer(OK, "text/javascript; charset=utf-8", page::SCRIPT),
             "/status.json" => {
                 check_origin(request.headers())?;
-                self.access.admit(visitor, request.headers()).await?;
+                self.admit(visitor, request.headers(), None).await?;
                 let document = status(&self.shared, &self.facts, self.phase());
                 debug_assert!(document.is_bounded(), "the lists have limits");
                 json(OK, &document)
@@ -113,19 +119,37 @@ impl AdminSite {
         })
     }
 
-    /// The page has no data of the server, so each client may have it: it shows why the data are refused. Where a secret is
-    /// needed, it begins with the form for that.
-    async fn page(&self, visitor: &Visitor, request: &Request) -> Answer {
-        const HTML: &str = "text/html; charset=utf-8";
-        if self.access.token.is_some()
-            && self.access.admit(visitor, request.headers()).await.is_err()
+    /// The name of the administrator. A refusal of an action or of a proof gets a line in the log.
+    async fn admit(
+        &self,
+        visitor: &Visitor,
+        headers: &HeaderMap,
+        action: Option<Action>,
+    ) -> Result<String, Box<Answer>> {
+        let refused = match self.access.admit(visitor, headers).await {
+            Ok(by) => return Ok(by),
+            Err(refused) => refused,
+        };
+        let is_wrong_secret =
+            refused.status() == StatusCode::UNAUTHORIZED && headers.contains_key(AUTHORIZATION);
+        let (client, status) = (&visitor.peer, refused.status().as_u16());
+        if (is_wrong_secret || action.is_some() || visitor.has_certificate())
+            && let Some(untold) = self.untold(visitor)
         {
-            let mut form = answer(StatusCode::UNAUTHORIZED, HTML, page::LOGIN);
-            let bearer = HeaderValue::from_static("Bearer");
-            form.headers_mut().insert(WWW_AUTHENTICATE, bearer);
-            return form;
+            match action {
+                _ if is_wrong_secret => {
+                    warn!(%client, untold, "a wrong secret was shown to the administration");
+                }
+                Some(action) => warn!(%client, ?action, status, untold, "an action was refused"),
+                None => {
+                    warn!(%client, untold, "the administration does not accept a certificate");
+                }
+            }
         }
-        answer(OK, HTML, page::INDEX)
+        if is_wrong_secret {
+            tokio::time::sleep(WRONG_SECRET).await;
+        }
+        Err(refused)
     }
 
     async fn respond_to_action(
@@ -140,60 +164,9 @@ impl AdminSite {
         let headers = request.headers();
         check_origin(headers)?;
         check_post(headers)?;
-        let admitted = self.access.admit(visitor, headers).await;
-        let by = admitted.inspect_err(|refused| {
-            if let Some(untold) = self.untold(visitor) {
-                let status = refused.status().as_u16();
-                warn!(client = %visitor.peer, ?action, status, untold, "an action was refused");
-            }
-        })?;
+        let by = self.admit(visitor, headers, Some(action)).await?;
         let body = body(request).await?;
         Ok(self.actions.act(by, action, &body).await)
-    }
-
-    /// Takes the secret from the form, and gives a cookie for it.
-    async fn log_in(&self, visitor: &Visitor, request: Request) -> Result<Answer, Box<Answer>> {
-        if *request.method() != Method::POST {
-            return Err(not_allowed("POST"));
-        }
-        check_origin(request.headers())?;
-        let kind = request.headers().get(CONTENT_TYPE);
-        let is_form = kind.is_some_and(|kind| {
-            kind.as_bytes()
-                .starts_with(b"application/x-www-form-urlencoded")
-        });
-        let Some(token) = self.access.token.as_ref().filter(|_| is_form) else {
-            let error = "there is no form for a secret";
-            return Err(Box::new(failed(StatusCode::BAD_REQUEST, error)));
-        };
-        let body = body(request).await?;
-        let shown = form::value(&body, "token").unwrap_or_default();
-        if !token.is(&shown) {
-            if let Some(untold) = self.untold(visitor) {
-                warn!(client = %visitor.peer, untold, "a wrong secret was shown to the administration");
-            }
-            tokio::time::sleep(WRONG_SECRET).await;
-            let html = "text/html; charset=utf-8";
-            return Err(Box::new(answer(
-                StatusCode::UNAUTHORIZED,
-                html,
-                page::LOGIN,
-            )));
-        }
-        give_cookie(token, visitor.is_tls())
-    }
-
-    /// Ends the validity of all cookies.
-    async fn log_out(&self, visitor: &Visitor, request: &Request) -> Result<Answer, Box<Answer>> {
-        if *request.method() != Method::POST {
-            return Err(not_allowed("POST"));
-        }
-        check_origin(request.headers())?;
-        self.access.admit(visitor, request.headers()).await?;
-        if let Some(token) = &self.access.token {
-            token.forget();
-        }
-        Ok(to_page("Logged out."))
     }
 
     /// Whether a refusal of this client gets a line in the log; then the number of refusals without a line before.
@@ -214,26 +187,6 @@ impl AdminSite {
     }
 }
 
-/// Leads to the page, with a cookie that only this site gets and that scripts cannot read.
-fn give_cookie(token: &Token, is_tls: bool) -> Result<Answer, Box<Answer>> {
-    let failed = |_| refusal(StatusCode::INTERNAL_SERVER_ERROR, "There is no cookie now.");
-    let value = token.give().map_err(failed)?;
-    let secure = if is_tls { "; Secure" } else { "" };
-    let cookie = format!("{COOKIE_NAME}={value}; HttpOnly; SameSite=Strict; Path=/{secure}");
-    let mut answer = to_page("Logged in.");
-    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
-        answer.headers_mut().insert(SET_COOKIE, cookie);
-    }
-    Ok(answer)
-}
-
-fn to_page(line: &str) -> Answer {
-    let mut answer = text(StatusCode::SEE_OTHER, line);
-    let page = HeaderValue::from_static("/");
-    answer.headers_mut().insert(LOCATION, page);
-    answer
-}
-
 fn not_allowed(methods: &'static str) -> Box<Answer> {
     let line = format!("This takes {methods} only.");
     let mut answer = refusal(StatusCode::METHOD_NOT_ALLOWED, &line);
@@ -244,6 +197,10 @@ fn not_allowed(methods: &'static str) -> Box<Answer> {
 
 /// The page for scrapers.
 pub(super) fn metrics(shared: &Shared) -> Answer {
-    let page = shared.journal.metrics.page(&shared.snapshot());
+    let now = Snapshot {
+        usage: shared.usage(),
+        ..shared.snapshot()
+    };
+    let page = shared.journal.metrics.page(&now);
     answer(OK, "text/plain; version=0.0.4; charset=utf-8", page)
 }

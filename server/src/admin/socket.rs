@@ -2,21 +2,20 @@
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::{
-    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
-};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
-use rustix::io::Errno;
+use gridhaul_accounts::{is_private, lock_directory};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::config::{AdminSocket, Config};
+
 /// The directory of the socket of a server that root starts.
-const RUN: &str = "/run/gridhaul";
+pub(crate) const RUN: &str = "/run/gridhaul";
 
 /// A socket that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +68,16 @@ pub(crate) fn default_path(port: u16) -> Option<PathBuf> {
     Some(runtime?.join("gridhaul").join(format!("{port}.sock")))
 }
 
+/// Where the socket of a server with this configuration is, if it has one.
+pub(crate) fn path_of(config: &Config) -> Option<PathBuf> {
+    let port = config.listen.first().map_or(0, SocketAddr::port);
+    match &config.admin.socket {
+        AdminSocket::At(path) => Some(path.clone()),
+        AdminSocket::Default => default_path(port),
+        AdminSocket::None => None,
+    }
+}
+
 /// Makes the directory of a default path.
 pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     let Some(directory) = path.parent() else {
@@ -108,7 +117,7 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, AdminSocketError> {
     };
     let directory = open_directory(path)?;
     // Of two servers that start at the same time, the second one sees the socket of the first. The lock ends with this call.
-    lock(&directory).map_err(failed)?;
+    lock_directory(&directory).map_err(failed)?;
     if find(path)? == Found::Stale {
         fs::remove_file(path).map_err(failed)?;
     }
@@ -122,25 +131,6 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, AdminSocketError> {
         Ok(UnixListener::from(socket))
     };
     open().map_err(failed)
-}
-
-/// Locks the directory. Every account that may read it can lock it, and must not keep the server from starting without a word.
-fn lock(directory: &File) -> io::Result<()> {
-    const LIMIT: Duration = Duration::from_secs(5);
-    const PAUSE: Duration = Duration::from_millis(20);
-
-    let begun = Instant::now();
-    loop {
-        match flock(directory, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if begun.elapsed() < LIMIT => thread::sleep(PAUSE),
-            Err(Errno::WOULDBLOCK) => {
-                return Err(io::Error::other(
-                    "another process holds a lock on its directory; use a directory that only root can read",
-                ));
-            }
-            locked => return Ok(locked?),
-        }
-    }
 }
 
 /// What is at a path where a server may listen.
@@ -186,12 +176,9 @@ fn open_directory(path: &Path) -> Result<File, AdminSocketError> {
         Mode::empty(),
     );
     let directory = File::from(directory.map_err(|errno| failed(errno.into()))?);
-    let found = directory.metadata().map_err(failed)?;
-    let is_ours = found.uid() == 0 || found.uid() == geteuid().as_raw();
-    let (is_open, is_sticky) = (found.mode() & 0o022 != 0, found.mode() & 0o1000 != 0);
-    match !is_ours || is_open && !is_sticky {
-        true => Err(AdminSocketError::OpenDirectory(path.to_owned())),
-        false => Ok(directory),
+    match is_private(&directory).map_err(failed)? {
+        true => Ok(directory),
+        false => Err(AdminSocketError::OpenDirectory(path.to_owned())),
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gridhaul_security::certificate::Certificate;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -80,6 +81,27 @@ pub(super) fn server_config(
         .map_err(|error| wrong("admin-cert", certificate, &error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Some(Arc::new(config)))
+}
+
+/// The authorities of administrators' certificates, if there are any.
+///
+/// # Errors
+///
+/// When the file cannot be read, or has no certificate.
+pub(super) fn authorities(
+    admin: &Administration,
+) -> Result<Option<Arc<[Certificate]>>, AdminTlsError> {
+    let Some(path) = &admin.clients else {
+        return Ok(None);
+    };
+    let pem = certificates("admin-clients", path)?;
+    let parsed: Result<Vec<_>, _> = pem.iter().map(|one| Certificate::from_der(one)).collect();
+    let parsed = parsed.map_err(|error| AdminTlsError {
+        key: "admin-clients",
+        path: path.clone(),
+        reason: error.to_string(),
+    })?;
+    Ok(Some(parsed.into()))
 }
 
 fn certificates(

@@ -128,6 +128,9 @@ pub struct StatusArguments {
     /// The whole document, as the administration page gets it
     #[arg(long)]
     pub json: bool,
+    /// List the administration sockets in the default directories, and whether a server answers there
+    #[arg(long, conflicts_with_all = ["json", "socket", "config"])]
+    pub list: bool,
 }
 
 /// The arguments of `top`.

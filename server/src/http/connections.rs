@@ -1,11 +1,9 @@
 //! Accepts connections, within limits, and passes their requests to a site.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -14,7 +12,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
@@ -22,6 +19,7 @@ use crate::telemetry::tell;
 
 use super::answers::{Answer, Request};
 use super::patience::Patient;
+use super::room::{Caller, Places, Room, Standing};
 
 /// The time in which a client must send the head of a request, also of the next one on the same connection, and complete a
 /// handshake.
@@ -34,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Connections at a time.
-    pub(crate) connections: usize,
+    pub(crate) places: Places,
     /// Bytes of a request without its body; at least 8192.
     pub(crate) head_bytes: usize,
     /// Whether a connection may have several requests.
@@ -55,9 +53,8 @@ pub(crate) enum Peer {
     Tcp {
         peer: SocketAddr,
         local: SocketAddr,
-        /// The certificate that the client has proved, as DER.
-        certificate: Option<Vec<u8>>,
-        is_tls: bool,
+        /// The certificate that the client has proved, and those above it that it sent, as DER; empty without one.
+        certificates: Vec<Vec<u8>>,
     },
     /// A process of this account.
     Unix { uid: u32 },
@@ -72,28 +69,16 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Whether the site knows who is at the other end. Strangers make room when there are too many connections.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Standing(Arc<AtomicBool>);
-
-impl Standing {
-    /// From now on the connection is not closed for another one.
-    pub(crate) fn trust(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// Answers requests.
 pub(crate) trait Site: Send + Sync + 'static {
     /// What is known about the client of a connection.
     type Visitor: Send + Sync;
 
-    /// Looks at the client of a new connection.
-    fn welcome(&self, peer: Peer, standing: Standing) -> Self::Visitor;
+    /// Who is at the other end of a new connection, before TLS and before its first request.
+    fn identify(&self, peer: &Peer) -> impl Future<Output = Caller> + Send;
+
+    /// Looks at the client of a connection that has a place.
+    fn welcome(&self, peer: Peer, caller: Caller, standing: Standing) -> Self::Visitor;
 
     /// Answers a request.
     fn answer(
@@ -105,52 +90,45 @@ pub(crate) trait Site: Send + Sync + 'static {
 
 /// Serves a site. The future never ends.
 pub(crate) async fn serve<S: Site>(listener: Listener, site: Arc<S>, limits: Limits) {
-    let mut room = Room::default();
+    let mut room = Room::new(limits.places);
     loop {
-        let begun = match accept(&listener).await {
+        match accept(&listener).await {
             // The client has disconnected already.
-            Ok(None) => continue,
+            Ok(None) => {}
             Ok(Some(Accepted::Tcp(stream, peer, local, tls))) => {
+                let seen = tcp((peer, local), Vec::new());
+                let caller = site.identify(&seen).await;
                 let site = Arc::clone(&site);
-                room.begin(limits.connections, move |standing| async move {
-                    let (peer, is_tls) = ((peer, local), tls.is_some());
-                    match tls {
-                        Some(tls) => {
-                            let handshake = tokio::time::timeout(HEAD_TIME, tls.accept(stream));
-                            // A client that cannot speak TLS gets no response.
-                            let Ok(Ok(stream)) = handshake.await else {
-                                return;
-                            };
-                            let certificates = stream.get_ref().1.peer_certificates();
-                            let first = certificates.and_then(|all| all.first());
-                            let certificate = first.map(|first| first.to_vec());
-                            let peer = tcp(peer, certificate, is_tls);
-                            converse(stream, site, peer, standing, limits).await;
-                        }
-                        None => {
-                            let peer = tcp(peer, None, is_tls);
-                            converse(stream, site, peer, standing, limits).await;
-                        }
-                    }
-                })
+                room.begin(caller, move |standing| async move {
+                    let Some(tls) = tls else {
+                        return converse(stream, site, seen, (caller, standing), limits).await;
+                    };
+                    let handshake = tokio::time::timeout(HEAD_TIME, tls.accept(stream));
+                    // A client that cannot speak TLS gets no response.
+                    let Ok(Ok(stream)) = handshake.await else {
+                        return;
+                    };
+                    let certificates = stream.get_ref().1.peer_certificates();
+                    let certificates = certificates.unwrap_or_default().iter();
+                    let certificates = certificates.map(|one| one.to_vec()).collect();
+                    let seen = tcp((peer, local), certificates);
+                    converse(stream, site, seen, (caller, standing), limits).await;
+                });
             }
             Ok(Some(Accepted::Unix(stream, uid))) => {
+                let seen = Peer::Unix { uid };
+                let caller = site.identify(&seen).await;
                 let site = Arc::clone(&site);
-                room.begin(limits.connections, move |standing| {
-                    converse(stream, site, Peer::Unix { uid }, standing, limits)
-                })
+                room.begin(caller, move |standing| {
+                    converse(stream, site, seen, (caller, standing), limits)
+                });
             }
             Err(error) => {
                 if let Some(untold) = tell("accept for administration or metrics") {
                     warn!(%error, untold, "a connection for administration or metrics could not be accepted");
                 }
                 tokio::time::sleep(PAUSE).await;
-                continue;
             }
-        };
-        if !begun {
-            // All clients are known. The next one gets a place when one of them leaves.
-            tokio::time::sleep(PAUSE).await;
         }
     }
 }
@@ -182,43 +160,11 @@ async fn accept(listener: &Listener) -> io::Result<Option<Accepted>> {
     Ok(local.map(|local| Accepted::Tcp(stream, peer, local, tls)))
 }
 
-fn tcp(
-    (peer, local): (SocketAddr, SocketAddr),
-    certificate: Option<Vec<u8>>,
-    is_tls: bool,
-) -> Peer {
+fn tcp((peer, local): (SocketAddr, SocketAddr), certificates: Vec<Vec<u8>>) -> Peer {
     Peer::Tcp {
         peer,
         local,
-        certificate,
-        is_tls,
-    }
-}
-
-/// The open connections, oldest first.
-#[derive(Debug, Default)]
-struct Room(VecDeque<(JoinHandle<()>, Standing)>);
-
-impl Room {
-    /// Begins a connection. If there are too many, the oldest one of a stranger ends. If all are of known clients, the new
-    /// one ends; the result is then `false`.
-    fn begin<F: Future<Output = ()> + Send + 'static>(
-        &mut self,
-        most: usize,
-        connection: impl FnOnce(Standing) -> F,
-    ) -> bool {
-        self.0.retain(|(task, _)| !task.is_finished());
-        if self.0.len() >= most {
-            let stranger = self.0.iter().position(|(_, known)| !known.is_trusted());
-            let Some((task, _)) = stranger.and_then(|place| self.0.remove(place)) else {
-                return false;
-            };
-            task.abort();
-        }
-        let standing = Standing::default();
-        let task = tokio::spawn(connection(standing.clone()));
-        self.0.push_back((task, standing));
-        true
+        certificates,
     }
 }
 
@@ -227,10 +173,10 @@ async fn converse<S: Site>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     site: Arc<S>,
     peer: Peer,
-    standing: Standing,
+    (caller, standing): (Caller, Standing),
     limits: Limits,
 ) {
-    let visitor = Arc::new(site.welcome(peer, standing));
+    let visitor = Arc::new(site.welcome(peer, caller, standing));
     let service = service_fn(|request| {
         let (site, visitor) = (Arc::clone(&site), Arc::clone(&visitor));
         async move { Ok::<_, std::convert::Infallible>(site.answer(&visitor, request).await) }

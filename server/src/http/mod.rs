@@ -4,7 +4,8 @@
 //! body, and the time for each. It is the same for every site.
 //!
 //! ```text
-//! connections   accepts, and closes the oldest stranger when there are too many
+//! connections   accepts
+//!   ├─ room     the places, and who makes room when there are too many connections
 //!   ├─ patience gives up on clients that do not read
 //!   └─ answers  the responses
 //! ```
@@ -12,6 +13,8 @@
 mod answers;
 mod connections;
 mod patience;
+mod room;
 
 pub(crate) use answers::{Answer, Request, answer, body, json, refusal, text};
-pub(crate) use connections::{Limits, Listener, Peer, Site, Standing, serve};
+pub(crate) use connections::{Limits, Listener, Peer, Site, serve};
+pub(crate) use room::{Caller, Holder, Places, Standing};

@@ -119,6 +119,17 @@ impl Authenticator {
         }
     }
 
+    /// What the files of a configuration have now, a line for each. Blocks on files.
+    pub(crate) fn files_in_force(&self, config: &Config) -> Vec<String> {
+        let passwords = config.passwords.iter();
+        let users = self.passwords.len();
+        let passwords =
+            passwords.map(|path| format!("passwords {}: {users} users", path.display()));
+        let identities = self.identities.iter();
+        let others = identities.flat_map(|identities| identities.files_in_force());
+        passwords.chain(others).collect()
+    }
+
     /// The host's certificate and key as they are now.
     pub(super) fn host(&self) -> Option<Arc<Credential>> {
         self.identities.as_ref().map(|identities| identities.host())

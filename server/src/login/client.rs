@@ -73,14 +73,14 @@ impl LoginClient {
         self.starts_brokers
     }
 
-    /// Makes the login process read its configuration again.
+    /// Makes the login process read its configuration again. Returns what its files have now.
     ///
     /// # Errors
     ///
     /// When the login process keeps its old configuration: the reason.
-    pub(crate) fn reload(&self) -> Result<(), String> {
+    pub(crate) fn reload(&self) -> Result<Vec<String>, String> {
         match self.ask(Question::Reload) {
-            Some(Answer::Done) => Ok(()),
+            Some(Answer::Reloaded(files)) => Ok(files),
             Some(Answer::Failed(reason)) => Err(reason),
             _ => Err(LOST.to_owned()),
         }

@@ -60,7 +60,7 @@ pub(super) enum Question<'a> {
     Configuration,
     /// Open a configured log for appending: [`Answer::Opened`], with the descriptor, or [`Answer::Failed`].
     Log(PathBuf),
-    /// Read the configuration again: [`Answer::Done`] or [`Answer::Failed`].
+    /// Read the configuration again: [`Answer::Reloaded`] or [`Answer::Failed`].
     Reload,
     /// Open the logs of this process again, with the running configuration: [`Answer::Done`] or [`Answer::Failed`].
     ReopenLogs,
@@ -104,6 +104,8 @@ impl Question<'_> {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Done,
+    /// What the files that decide logins have now, a line for each.
+    Reloaded(Vec<String>),
     /// With the descriptor.
     Opened,
     /// A token for the client, which will send another one.

@@ -187,7 +187,7 @@ impl<'a> LoginService<'a> {
             }
             Question::Refused => Answer::Exchanges(self.refused()),
             Question::Reload => match self.reload() {
-                Ok(()) => Answer::Done,
+                Ok(files) => Answer::Reloaded(files),
                 Err(reason) => Answer::Failed(reason),
             },
             Question::ReopenLogs => match self.reopen_logs() {
@@ -364,8 +364,8 @@ impl<'a> LoginService<'a> {
         opened.map_err(|error| error.to_string())
     }
 
-    /// Reads the configuration again, from the file that the server was started with.
-    fn reload(&self) -> Result<(), String> {
+    /// Reads the configuration again, from the file that the server was started with. Returns what the files have now.
+    fn reload(&self) -> Result<Vec<String>, String> {
         let sources = self.sources.as_ref();
         let sources = sources.ok_or("this process does not read its configuration again")?;
         let running = self.state();
@@ -382,9 +382,10 @@ impl<'a> LoginService<'a> {
             Authenticator::load(&config, &sources.opener, Some(&running.authenticator))
                 .map_err(|error| error.to_string())?;
         authenticator.start().map_err(|error| error.to_string())?;
+        let files = authenticator.files_in_force(&config);
         self.replace(config, authenticator);
         info!("the login process has read the configuration again");
-        Ok(())
+        Ok(files)
     }
 
     /// A rotated log must not stay in use because of a mistake in the new configuration.

@@ -6,12 +6,13 @@ mod descriptors;
 mod memory;
 mod process_facts;
 mod processor_time;
+mod usage;
 
 pub(crate) use clock::{ClockState, clock_state};
 pub(crate) use descriptors::raise_descriptor_limit;
 pub(crate) use memory::{buffer_bytes, memory_limit, ring_bytes};
 pub(crate) use process_facts::{ProcessFacts, process_facts};
-pub(crate) use processor_time::processor_time;
+pub(crate) use usage::{Usage, usage, usage_of_children};
 
 /// The name of this machine.
 pub(crate) fn host_name() -> String {

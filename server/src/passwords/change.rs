@@ -75,8 +75,11 @@ pub fn set_password(
 ///
 /// # Errors
 ///
-/// When there is no such user, or the file is wrong or cannot be written.
+/// When there is no such file or user, or the file is wrong or cannot be written.
 pub fn delete_user(path: &Path, name: &str) -> Result<(), PasswordsError> {
+    if let Err(error) = std::fs::metadata(path) {
+        return Err(file_error(path, error));
+    }
     change(path, |old| {
         let others = old.lines().filter(|line| !is_of(line, name));
         let others: Vec<String> = others.map(str::to_owned).collect();

@@ -87,6 +87,9 @@ pub enum PasswordsError {
     /// A directory that the file cannot hold.
     #[error("{} cannot be a user's root: an absolute path without colons and line ends is needed", .0.display())]
     Root(PathBuf),
+    /// A directory that is not there.
+    #[error("the user's root {} is no directory: make it first, or correct --root", .0.display())]
+    NoRoot(PathBuf),
     /// A user that is not in the file.
     #[error("the password file {} has no user '{name}'; --list shows those that it has", path.display())]
     NoUser {
@@ -145,6 +148,11 @@ impl Passwords {
         }
         decoys.sort_by_key(Secret::work);
         Self { users, decoys, key }
+    }
+
+    /// The number of users.
+    pub(crate) fn len(&self) -> usize {
+        self.users.len()
     }
 
     /// The grants of all users, in no order.

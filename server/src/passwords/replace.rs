@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use gridhaul_accounts::lock_directory;
 
 /// A change of a file that has begun.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Replacement {
 }
 
 impl Replacement {
-    /// Waits for other changes in the directory.
+    /// Waits some seconds for other changes in the directory.
     pub(super) fn begin(path: &Path) -> io::Result<Self> {
         // A link stays, and the file that it leads to is replaced.
         let path = match path.canonicalize() {
@@ -29,7 +29,7 @@ impl Replacement {
             _ => Path::new("."),
         };
         let directory = File::open(directory)?;
-        flock(&directory, FlockOperation::LockExclusive)?;
+        lock_directory(&directory)?;
         Ok(Self { path, directory })
     }
 

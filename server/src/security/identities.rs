@@ -23,6 +23,7 @@ use tracing::{error, info, warn};
 use crate::callout::{CalloutError, Claim, Permission};
 use crate::config::{self, KeyKind};
 use crate::locks::lock;
+use crate::status::utc;
 use crate::telemetry::Repeats;
 
 use super::authorization::{self, Authorized, Denied, Map};
@@ -32,6 +33,15 @@ use super::host::HostCredential;
 use super::keys::LoginKeys;
 use super::pools::Pools;
 use super::{Opener, REPEAT_INTERVAL, SecurityError};
+
+/// What a file has, or why it cannot be used.
+fn of_file<S: Source>(kind: &str, file: &Told<S>, count: impl Fn(&S::Content) -> String) -> String {
+    let path = file.path().display();
+    match file.usable() {
+        Ok(content) => format!("{kind} {path}: {}", count(&content)),
+        Err(error) => format!("{kind} {path}: cannot be used: {error}"),
+    }
+}
 
 /// Asks the callout about a client. The claim has no address; the function adds it.
 pub(crate) type AskCallout<'a> = &'a dyn Fn(Claim<'_>) -> Result<Permission, CalloutError>;
@@ -112,6 +122,35 @@ impl Identities {
             Some(_) => self.keys.start(),
             None => Ok(()),
         }
+    }
+
+    /// What the files have now, a line for each. Blocks on files.
+    pub(crate) fn files_in_force(&self) -> Vec<String> {
+        let ends = utc(self.host.current().expires());
+        let host = self.host.files().certificates.display();
+        let mut lines = vec![format!("certificate {host}: valid until {ends}")];
+        if let Some(gsi) = &self.gsi {
+            lines.push(of_file("trust", &gsi.trust, |trust| {
+                let (authorities, lists) = (
+                    trust.authorities().count(),
+                    trust.revocation_lists().count(),
+                );
+                format!("{authorities} authorities, {lists} revocation lists")
+            }));
+            let gridmap = gsi.gridmap.iter();
+            lines.extend(gridmap.map(|map| {
+                of_file("grid-mapfile", map, |map| {
+                    format!("{} entries", map.entries().len())
+                })
+            }));
+            let bans = gsi.bans.iter();
+            lines.extend(
+                bans.map(|list| {
+                    of_file("ban list", list, |list| format!("{} entries", list.len()))
+                }),
+            );
+        }
+        lines
     }
 
     /// The present certificate and key. Blocks on files.

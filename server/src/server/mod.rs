@@ -228,8 +228,8 @@ impl PreparedServer {
         if self.shared.link.get().is_none() {
             let shared = Arc::clone(&self.shared);
             tokio::spawn(expiry::watch_expiry(shared, shutdown.watch()));
-            let processes = self.processes.iter().map(|process| process.pid).collect();
-            keep_history_of(&self.shared, processes);
+            self.shared.processes.get_or_init(|| self.processes.clone());
+            keep_history_of(&self.shared);
             probe::probe_devices(&self.shared)?;
         }
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
@@ -265,12 +265,12 @@ impl PreparedServer {
     }
 }
 
-/// Takes samples for the history, until the server has ended. `processes` are the other processes of the server.
-fn keep_history_of(shared: &Arc<Shared>, processes: Vec<u32>) {
+/// Takes samples for the history, until the server has ended.
+fn keep_history_of(shared: &Arc<Shared>) {
     let shared = Arc::downgrade(shared);
     let record = move || {
         let shared = shared.upgrade()?;
-        let reading = shared.reading(&processes);
+        let reading = shared.reading();
         shared.journal.history.record(SystemTime::now(), &reading);
         Some(())
     };
@@ -327,18 +327,25 @@ impl Server {
     }
 
     /// Applies a new configuration to new sessions, reads the password file again, and reopens the transfer log. Settings
-    /// that need a restart keep their values ([`Config::reloaded`]). If the configuration is wrong, nothing changes.
+    /// that need a restart keep their values ([`Config::reloaded`]). If the configuration is wrong, nothing changes. Returns the
+    /// number of sessions that are ended, because their users are refused now.
     ///
     /// # Errors
     ///
     /// When the configuration, a file that it names, or the transfer log cannot be used.
-    pub fn reload(&self, config: Config) -> Result<(), StartError> {
+    pub fn reload(&self, config: Config) -> Result<usize, StartError> {
         let settings = self.shared.load(config)?;
         settings.start().map_err(StartError::Threads)?;
         self.shared.replace(settings);
-        self.shared.end_refused();
+        let ended = self.shared.end_refused();
         self.shared.take_inventory();
-        self.reopen_transfer_log()
+        self.reopen_transfer_log()?;
+        Ok(ended)
+    }
+
+    /// What the files that decide logins had at the last reload.
+    pub(crate) fn files_in_force(&self) -> Vec<String> {
+        self.shared.settings().files_in_force.to_vec()
     }
 
     /// Opens the transfer log again, after log rotation has renamed it.

@@ -4,7 +4,7 @@ mod settings;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use gridhaul_shares::Pool;
 use gridhaul_stack::Registry;
@@ -17,15 +17,16 @@ use crate::admission::{Connections, Room, Workers};
 use crate::config::{Config, Limits};
 use crate::group_limits::GroupLimits;
 use crate::handover::Link;
+use crate::helpers::Helper;
 use crate::in_place::InPlace;
 use crate::live::Live;
 use crate::login::LoginBackend;
-use crate::machine;
+use crate::machine::{self, Usage};
 use crate::own_addresses::OwnAddresses;
 use crate::passwords::Verifier;
 use crate::security::Inventory;
 use crate::shutdown::Refused;
-use crate::status::RdmaStatus;
+use crate::status::{ProcessStatus, RdmaStatus};
 use crate::storages::Storages;
 use crate::telemetry::{Journal, PROBLEMS, Reading, Snapshot, Totals, log_lines_lost};
 use crate::threads::Threads;
@@ -69,6 +70,10 @@ pub(crate) struct Shared {
     /// Clients that are served and were found to be refused at the last reload.
     pub(crate) refused: watch::Sender<Refused>,
     sessions: AtomicU64,
+    /// The other processes of the server, set when it starts.
+    pub(crate) processes: OnceLock<Vec<ProcessStatus>>,
+    /// The processor time of brokers that was seen last, in milliseconds.
+    brokers_time: AtomicU64,
 }
 
 impl Shared {
@@ -120,6 +125,8 @@ impl Shared {
             host: machine::host_name(),
             refused: watch::Sender::default(),
             sessions: AtomicU64::new(0),
+            processes: OnceLock::new(),
+            brokers_time: AtomicU64::new(0),
         }
     }
 
@@ -195,14 +202,15 @@ impl Shared {
         settings.config = Arc::new(config);
     }
 
-    /// Ends the sessions of clients with certificates whom a ban list or a rule refuses now.
-    pub(crate) fn end_refused(&self) {
+    /// Ends the sessions of clients with certificates whom a ban list or a rule refuses now. Returns their number.
+    pub(crate) fn end_refused(&self) -> usize {
         let refused = self.backend.refused();
-        if !refused.is_empty() {
-            let sessions = refused.len();
+        let sessions = refused.len();
+        if sessions > 0 {
             warn!(sessions, "sessions of users who are refused now are ended");
         }
         self.refused.send_replace(Arc::new(refused));
+        sessions
     }
 
     /// Takes a new inventory of certificates and lists. Blocks on files, and on the login process.
@@ -232,19 +240,37 @@ impl Shared {
             expiries: self.inventory.summaries(SystemTime::now()),
             log_lines_lost: log_lines_lost(),
             process: machine::process_facts(),
+            usage: Vec::new(),
         }
     }
 
-    /// The values for a sample of the history. `processes` are the other processes of the server.
-    pub(crate) fn reading(&self, processes: &[u32]) -> Reading {
-        let all = processes.iter().copied().chain([std::process::id()]);
+    /// What the processes of the server take, by role; brokers together, with those that have ended.
+    pub(crate) fn usage(&self) -> Vec<(String, Usage)> {
+        let mut all = vec![("server".to_owned(), machine::usage(std::process::id()))];
+        for process in self.processes.get().into_iter().flatten() {
+            all.push((process.role.clone(), machine::usage(process.pid)));
+            if process.role == Helper::Monitor.role() {
+                let mut brokers = machine::usage_of_children(process.pid);
+                // A broker that ends between two looks is in neither, and time does not go back.
+                let now = u64::try_from(brokers.processor_time.as_millis()).unwrap_or(u64::MAX);
+                let before = self.brokers_time.fetch_max(now, Ordering::Relaxed);
+                brokers.processor_time = Duration::from_millis(before.max(now));
+                all.push(("brokers".to_owned(), brokers));
+            }
+        }
+        all
+    }
+
+    /// The values for a sample of the history.
+    pub(crate) fn reading(&self) -> Reading {
+        let all = self.usage().into_iter();
         let (transfers, _) = self.transfers.count();
         let moved = self.live.moved();
         Reading {
             totals: Totals {
                 sent_bytes: moved.sent,
                 received_bytes: moved.received,
-                processor_time: all.map(machine::processor_time).sum(),
+                processor_time: all.map(|(_, usage)| usage.processor_time).sum(),
                 refusals: self.journal.refusals_total(),
                 errors: PROBLEMS.total(),
             },

@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     /// The stack of data channels, unless a client names another.
     pub(crate) stack: Arc<StackSpec>,
     registry: Registry,
+    /// What the files that decide logins have, by the process that has read them again; empty before the first reload.
+    pub(crate) files_in_force: Arc<[String]>,
 }
 
 impl Settings {
@@ -65,16 +67,18 @@ impl Settings {
         let stack = drivers::configured_stack(&config, registry)?;
         drivers::check_client_options(&config, registry)?;
         // The last step, because the login process keeps the configuration that it has read.
+        let mut files = Vec::new();
         let (logins, authenticator): (Arc<dyn Logins>, _) = match backend {
             LoginBackend::InProcess => {
                 let previous = previous.and_then(|previous| previous.authenticator.as_deref());
                 let authenticator =
                     Arc::new(Authenticator::load(&config, &Opener::default(), previous)?);
+                files = authenticator.files_in_force(&config);
                 (Arc::new(Arc::clone(&authenticator)), Some(authenticator))
             }
             LoginBackend::Serving(client) => {
                 if previous.is_some() {
-                    client.reload().map_err(SettingsError::Login)?;
+                    files = client.reload().map_err(SettingsError::Login)?;
                 }
                 (Arc::new(Arc::clone(client)), None)
             }
@@ -87,6 +91,7 @@ impl Settings {
             security,
             stack: Arc::new(stack),
             registry: registry.clone(),
+            files_in_force: files.into(),
         })
     }
 

@@ -19,7 +19,7 @@ use crate::locks::lock;
 use crate::status::{ErrorStatus, MOST_PROBLEMS, RefusalStatus, utc};
 
 /// The most characters of a text that is kept.
-const MOST_CHARACTERS: usize = 400;
+const MOST_CHARACTERS: usize = 1000;
 
 /// The warnings and errors of this process. It is global as the log is.
 pub(crate) static PROBLEMS: Problems = Problems::new();
@@ -147,18 +147,30 @@ struct Bounded(String);
 
 impl fmt::Write for Bounded {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = (MOST_CHARACTERS / 2).saturating_sub(self.0.chars().count());
-        self.0.extend(text.chars().take(room));
-        // An error ends the formatting of long values.
-        if text.chars().nth(room).is_some() {
-            return Err(fmt::Error);
+        let most = MOST_CHARACTERS / 2;
+        let room = most.saturating_sub(self.0.chars().count());
+        if text.chars().nth(room).is_none() {
+            self.0.push_str(text);
+            return Ok(());
         }
-        Ok(())
+        // An error ends the formatting of long values.
+        self.0.extend(text.chars().take(room));
+        self.0.pop();
+        self.0.push('…');
+        Err(fmt::Error)
     }
 }
 
+/// The text, or its beginning and a mark.
 fn cut(text: &str) -> String {
-    text.chars().take(MOST_CHARACTERS).collect()
+    match text.char_indices().nth(MOST_CHARACTERS) {
+        None => text.to_owned(),
+        Some(_) => text
+            .chars()
+            .take(MOST_CHARACTERS - 1)
+            .chain(['…'])
+            .collect(),
+    }
 }
 
 #[cfg(test)]
@@ -190,7 +202,8 @@ mod tests {
         assert_eq!(list[MOST_PROBLEMS - 1].peer, "192.0.2.1:9800");
         assert_eq!(list[0].reason.chars().count(), MOST_CHARACTERS);
         let user = list[0].user.as_ref().expect("a user");
-        assert_eq!(user.len(), MOST_CHARACTERS);
+        assert_eq!(user.chars().count(), MOST_CHARACTERS);
+        assert!(user.ends_with('…'), "{user}");
     }
 
     /// The list after `log` has written lines.
@@ -249,6 +262,7 @@ mod tests {
         assert!(list.iter().all(|line| line.message.starts_with("another")));
         let problems = logged(|| tracing::error!(%long, "{long}"));
         let message = &problems.list()[0].message;
-        assert_eq!(message.len(), MOST_CHARACTERS);
+        assert_eq!(message.chars().count(), MOST_CHARACTERS);
+        assert!(message.ends_with('…'), "{message}");
     }
 }

@@ -14,7 +14,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
-use crate::admin::default_path;
+use super::search;
+use crate::admin::{RUN, default_path};
 use crate::config::{AdminSocket, Config, ConfigErrors, SocketArguments};
 
 /// The time that a server has for an answer. A reload asks other processes.
@@ -38,12 +39,23 @@ pub enum TerminalError {
     )]
     NoSocket,
     /// The server is not there, or does not let this account in.
-    #[error("cannot reach the server at {}: {error}", path.display())]
+    #[error("cannot reach the server at {}: {error}; {}", path.display(), remedy(error))]
     Connect {
         /// The socket.
         path: PathBuf,
         /// The underlying OS error.
         error: io::Error,
+    },
+    /// No server was found.
+    #[error(
+        "no server was found at {}{}; start one, or name its socket with --socket PATH or its configuration with --config FILE",
+        path.display(), others(found)
+    )]
+    NoServer {
+        /// The default socket.
+        path: PathBuf,
+        /// Sockets where servers listen.
+        found: Vec<PathBuf>,
     },
     /// What came back is no answer.
     #[error("the server gave no answer: {0}")]
@@ -60,6 +72,42 @@ pub enum TerminalError {
     /// The terminal cannot be used.
     #[error("the terminal: {0}")]
     Terminal(#[from] io::Error),
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "use root, or the account that started the server; status --list shows sockets"
+        }
+        _ => {
+            "does it run? The log of a server has the path of its administration socket, and status --list shows sockets"
+        }
+    }
+}
+
+fn others(found: &[PathBuf]) -> String {
+    let found = found
+        .iter()
+        .map(|path| format!(", but one listens at {}", path.display()));
+    found.collect()
+}
+
+/// The socket of the server at the default port, or else that of the only one that runs.
+fn only_server() -> Result<PathBuf, TerminalError> {
+    let path = default_path(PORT).unwrap_or_else(|| Path::new(RUN).join("admin.sock"));
+    match std::os::unix::net::UnixStream::connect(&path) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) => {}
+        // The request tells what is wrong with it.
+        Ok(_) | Err(_) => return Ok(path),
+    }
+    match <[PathBuf; 1]>::try_from(search::running()) {
+        Ok([only]) => Ok(only),
+        Err(found) => Err(TerminalError::NoServer { path, found }),
+    }
 }
 
 /// A server that runs.
@@ -83,7 +131,7 @@ impl Client {
                 (AdminSocket::Default, port) => default_path(port),
                 (AdminSocket::None, _) => None,
             },
-            (None, None) => default_path(PORT),
+            (None, None) => Some(only_server()?),
         };
         let path = path.ok_or(TerminalError::NoSocket)?;
         Ok(Self { path })

@@ -6,14 +6,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::client::{Client, TerminalError};
 use super::screen::{Screen, keys};
+use super::search;
 use super::tables::{frame, summary};
 use super::words::harmless;
-use crate::admin::ReloadReport;
+use crate::admin::{DrainReport, ReloadReport};
 use crate::config::{KickArguments, SocketArguments, StatusArguments, TopArguments, Whom};
 use crate::status::{SessionStatus, Status};
 
@@ -37,12 +39,15 @@ struct Answer {
 ///
 /// When the server cannot be asked.
 pub fn status(arguments: &StatusArguments) -> Result<(), TerminalError> {
+    if arguments.list {
+        return print(&search::listing());
+    }
     let client = Client::new(&arguments.server)?;
     let document = wait(client.get("/status.json"))?;
     if arguments.json {
         return print(&format!("{}\n", String::from_utf8_lossy(&document)));
     }
-    print(&summary(&parsed(&document)?))
+    print(&summary(&parsed(&document)?, Screen::columns()))
 }
 
 /// The status document of the server with this socket.
@@ -155,8 +160,30 @@ fn is_meant(whom: &Whom, session: &SessionStatus) -> bool {
 /// When the server cannot be asked.
 pub fn drain(arguments: &SocketArguments) -> Result<(), TerminalError> {
     let client = Client::new(arguments)?;
-    wait(act(&client, "/api/drain"))?;
-    print("draining: the server accepts no more connections; drain again, or SIGTERM, ends it\n")
+    let answer: Value = wait(client.post("/api/drain", "{}"))?;
+    let report = serde_json::from_value(answer.clone());
+    let DrainReport {
+        draining_since: since,
+        sessions,
+        is_ending,
+    } = report.map_err(|_| refused(&answer))?;
+    let left = format!(
+        "{sessions} {} left",
+        if sessions == 1 {
+            "session is"
+        } else {
+            "sessions are"
+        }
+    );
+    if is_ending {
+        print(&format!(
+            "draining since {since}, {left}; the server ends now: transfers get the time of `grace` to finish\n"
+        ))
+    } else {
+        print(&format!(
+            "draining since {since}: the server accepts no more connections, {left}; drain again, or SIGTERM, ends it\n"
+        ))
+    }
 }
 
 /// `reload`.
@@ -182,6 +209,15 @@ pub fn reload(arguments: &SocketArguments) -> Result<(), TerminalError> {
     if text.is_empty() {
         text.push_str("no key has changed\n");
     }
+    for file in &report.files {
+        text.push_str(&format!("in force: {}\n", harmless(file)));
+    }
+    if report.sessions_ended > 0 {
+        let sessions = report.sessions_ended;
+        text.push_str(&format!(
+            "sessions ended, of users who are refused now: {sessions}\n"
+        ));
+    }
     print(&text)?;
     if report.errors.is_empty() {
         Ok(())
@@ -196,6 +232,12 @@ async fn ask(client: &Client) -> Result<Status, TerminalError> {
 
 fn parsed(document: &[u8]) -> Result<Status, TerminalError> {
     serde_json::from_slice(document).map_err(|error| TerminalError::Answer(error.to_string()))
+}
+
+/// The reason in an answer without a result.
+fn refused(answer: &Value) -> TerminalError {
+    let error = answer["error"].as_str().unwrap_or("without a reason");
+    TerminalError::Refused(harmless(error))
 }
 
 async fn act(client: &Client, path: &str) -> Result<(), TerminalError> {

@@ -4,6 +4,7 @@
 //! commands        what each command does
 //!   ├─ screen       top: the terminal, and what is typed
 //!   ├─ client       requests over the Unix socket
+//!   │    └─ search    sockets of servers, where none is named
 //!   └─ tables       the status as text
 //!        └─ words     sizes, times, and names without control characters
 //! ```
@@ -11,6 +12,7 @@
 mod client;
 mod commands;
 mod screen;
+mod search;
 mod tables;
 mod words;
 

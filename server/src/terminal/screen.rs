@@ -41,6 +41,12 @@ impl Screen {
         }
     }
 
+    /// The columns of standard output, if it is a terminal.
+    pub(super) fn columns() -> Option<usize> {
+        let size = tcgetwinsize(stdio::stdout()).ok()?;
+        (size.ws_col > 0).then(|| size.ws_col.into())
+    }
+
     /// Shows these lines, and nothing else.
     pub(super) fn show(&self, lines: &[String]) -> io::Result<()> {
         let mut text = "\x1b[H".to_owned();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::words::{duration, end_of, fit, harmless, size};
+use super::words::{duration, end_of, fit, harmless, size, wrapped};
 use crate::status::{
     CredentialState, RdmaState, ServerPhase, SessionStatus, Status, TransferState, TransferStatus,
 };
@@ -13,14 +13,23 @@ const PROBLEMS: usize = 10;
 /// Terminals with so many columns have room for the stack.
 const WIDE: usize = 100;
 
-/// The summary of `status`: the server, its sessions and transfers, and problems.
-pub(super) fn summary(status: &Status) -> String {
+/// More columns than any line has: a file or another program gets whole lines.
+const ENDLESS: usize = 1 << 20;
+
+/// The least columns of a terminal for tables.
+const LEAST: usize = 80;
+
+/// The summary of `status`: the server, its sessions and transfers, and problems. In a terminal with so many columns, tables
+/// fit and texts are wrapped.
+pub(super) fn summary(status: &Status, columns: Option<usize>) -> String {
     let mut lines = server(status);
+    let width = columns.map_or(ENDLESS, |columns| columns.max(LEAST));
     lines.push(String::new());
-    lines.extend(transfers(status, 120));
+    lines.extend(transfers(status, width));
     lines.push(String::new());
-    lines.extend(sessions(status, 120));
-    let problems = problems(status);
+    lines.extend(sessions(status, width));
+    let problems = problems(status).into_iter();
+    let problems: Vec<String> = problems.flat_map(|line| wrapped(&line, width)).collect();
     lines.push(String::new());
     if problems.is_empty() {
         lines.push("No problems.".to_owned());
@@ -161,7 +170,11 @@ fn session(session: &SessionStatus, columns: usize) -> String {
     .join(" ");
     let identity = session.identity.as_deref().or(session.client.as_deref());
     let room = columns.saturating_sub(begin.chars().count() + 1);
-    let identity = fit(identity.unwrap_or_default(), room.max(8));
+    let identity = harmless(identity.unwrap_or_default());
+    let identity = match identity.chars().count() > room {
+        true => fit(&identity, room.max(8)),
+        false => identity,
+    };
     format!("{begin} {}", identity.trim_end())
         .trim_end()
         .to_owned()
@@ -287,8 +300,41 @@ mod tests {
     }
 
     #[test]
+    fn reasons_are_wrapped_in_a_terminal_and_whole_elsewhere() {
+        let mut status = status();
+        let reason = "a reason with words ".repeat(20);
+        status.refusals.push(crate::status::RefusalStatus {
+            time: "2026-11-24T22:00:00Z".to_owned(),
+            event: "login failed".to_owned(),
+            peer: "192.0.2.1:1".to_owned(),
+            user: None,
+            identity: None,
+            reason: reason.clone(),
+        });
+        let identity = format!("/CN={}", "x".repeat(300));
+        status.sessions[0].identity = Some(identity.clone());
+        let whole = summary(&status, None);
+        assert!(
+            whole.contains(reason.trim_end()) && whole.contains(&identity),
+            "{whole}"
+        );
+        let narrow = summary(&status, Some(90));
+        assert!(!narrow.contains(&identity), "{narrow}");
+        let (_, problems) = narrow.split_once("PROBLEMS\n").expect("a heading");
+        for line in problems.lines() {
+            assert!(line.chars().count() <= 90, "{line}");
+        }
+        let words = |text: &str| {
+            text.split_whitespace()
+                .filter(|word| *word == "reason")
+                .count()
+        };
+        assert_eq!(words(problems), 20, "{problems}");
+    }
+
+    #[test]
     fn a_summary_has_everything_once() {
-        let summary = summary(&status());
+        let summary = summary(&status(), Some(120));
         assert!(
             summary.contains("1.00M") && summary.contains("977K"),
             "{summary}"

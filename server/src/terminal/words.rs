@@ -28,6 +28,25 @@ pub(super) fn end_of(text: &str, columns: usize) -> String {
     format!("~{kept}")
 }
 
+/// The text in lines of so many columns, broken between words, the second one and the following ones indented.
+pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    const INDENT: &str = "    ";
+
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let length = line.chars().count() + 1 + word.chars().count();
+        if !line.trim().is_empty() && length > columns {
+            lines.push(std::mem::replace(&mut line, INDENT.to_owned()));
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(line);
+    lines
+}
+
 /// A number of bytes with three digits: `12.3M`, powers of 1024.
 pub(super) fn size(bytes: f64) -> String {
     let mut value = bytes.max(0.0);
@@ -68,6 +87,20 @@ mod tests {
         assert_eq!(fit("\n", 2), "? ");
         assert_eq!(end_of("/a/b/c.root", 7), "~c.root");
         assert_eq!(end_of("/a\n", 3), "/a?");
+    }
+
+    #[test]
+    fn long_texts_are_broken_between_words() {
+        assert_eq!(
+            wrapped("one two three four", 9),
+            ["one two", "    three", "    four"]
+        );
+        assert_eq!(wrapped("short", 80), ["short"]);
+        assert_eq!(
+            wrapped("longer-than-a-line x", 6),
+            ["longer-than-a-line", "    x"]
+        );
+        assert_eq!(wrapped("", 5), [""]);
     }
 
     #[test]

@@ -121,6 +121,12 @@ impl Running {
         (status.code().expect("an exit status"), log)
     }
 
+    /// Stops the server and waits for all its processes: the exit status, and the rest of the log.
+    pub(crate) fn stop_all(self) -> (i32, String) {
+        self.signal(Signal::TERM);
+        self.ended()
+    }
+
     pub(crate) fn dialogue(&self, lines: &[&str]) -> Vec<String> {
         let mut stream = TcpStream::connect(self.address).expect("connected");
         let mut replies = BufReader::new(stream.try_clone().expect("a handle"));

@@ -53,7 +53,10 @@ fn stou_is_for_users_who_may_write() {
     let mut client = served.anonymous();
     let _data = client.passive();
     let text = client.expect("STOU", 550);
-    assert!(text.contains("Permission denied"), "{text}");
+    assert!(
+        text.contains("Permission denied: this server gives this user read access only"),
+        "{text}"
+    );
     assert_eq!(
         std::fs::read_dir(served.path("")).expect("listed").count(),
         0

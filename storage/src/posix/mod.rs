@@ -36,7 +36,7 @@ use self::facts::{AccessCheck, View};
 use self::list::Listing;
 use self::resolve::{Root, path_of};
 use crate::{
-    DirectoryStream, FileIdentity, Metadata, OpenedFile, Storage, StorageError, WriteMode,
+    DirectoryStream, FileIdentity, Metadata, OpenedFile, Rule, Storage, StorageError, WriteMode,
 };
 
 /// How a [`PosixStorage`] behaves.
@@ -127,7 +127,7 @@ impl PosixStorage {
     /// The root, for a call that makes a change. All calls enforce read-only access here.
     fn writable(&self, call: &'static str) -> Result<&Root, StorageError> {
         if self.view.read_only {
-            return Err(StorageError::new(call, Errno::ACCESS));
+            return Err(StorageError::refused(call, Rule::ReadOnly));
         }
         Ok(&self.view.root)
     }

@@ -1,9 +1,10 @@
 //! The account of the process at the other end of a TCP connection on this machine.
 //!
-//! The kernel lists all TCP sockets with their accounts in `/proc/net/tcp` and `/proc/net/tcp6` (proc(5)). The socket of
-//! the client is the one whose local address is our peer. A socket that no process holds any more is listed with account
-//! 0, which is root's, and with inode 0 (`sock_i_uid` and `sock_i_ino` in Linux). So an entry counts only while it is
-//! established and has an inode, and only if a second look finds the same.
+//! The kernel tells it for one socket ([`KernelList`]); where it does not, it lists all TCP sockets with their accounts in
+//! `/proc/net/tcp` and `/proc/net/tcp6` (proc(5)). The socket of the client is the one whose local address is our peer. A
+//! socket that no process holds any more is listed with account 0, which is root's, and with inode 0 (`sock_i_uid` and
+//! `sock_i_ino` in Linux). So an entry counts only while it is established and has an inode, and an administrator's only if a
+//! second look finds the same.
 //!
 //! The server itself is no administrator: a user with a session on this machine may have it connect to any of its own ports
 //! and send the bytes of a file there.
@@ -11,11 +12,11 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read as _};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 
-/// Look-ups at a time, because each reads the list of all sockets.
-static LOOKS: Semaphore = Semaphore::const_new(1);
+use super::kernel_list::{KernelList, Owner};
 
 /// Longer lists are not read to the end: the client is not found then.
 const MOST_BYTES: u64 = 256 << 20;
@@ -23,28 +24,54 @@ const MOST_BYTES: u64 = 256 << 20;
 /// The state `ESTABLISHED`.
 const ESTABLISHED: &str = "01";
 
-/// A socket in the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Owner {
-    uid: u32,
-    inode: u64,
+/// Finds the accounts of clients on this machine.
+#[derive(Debug)]
+pub(in crate::admin) struct Owners {
+    /// The accounts whose processes are administrators.
+    accounts: Vec<u32>,
+    /// One look at a time: a list of all sockets is long, and questions to the kernel must not overlap.
+    kernel: Arc<Mutex<Option<KernelList>>>,
 }
 
-/// The account of the socket at `peer` that is connected to `local`. `None` if there is none on this machine, or if it is a
-/// socket of this process.
-pub(super) async fn find(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
-    let permit = LOOKS.acquire().await.ok()?;
-    let look = move || {
-        // Held until the look is over, also if the connection goes before.
-        let _permit = permit;
-        let first = look(peer, local)?;
-        if is_held_here(first.inode) {
-            return None;
+impl Owners {
+    /// Must be called before the process is confined.
+    pub(in crate::admin) fn new(accounts: Vec<u32>) -> Self {
+        Self {
+            accounts,
+            kernel: Arc::new(Mutex::new(KernelList::open().ok())),
         }
-        let second = look(peer, local)?;
-        (first == second).then_some(first.uid)
-    };
-    tokio::task::spawn_blocking(look).await.ok()?
+    }
+
+    /// The accounts whose processes are administrators.
+    pub(in crate::admin) fn administrators(&self) -> &[u32] {
+        &self.accounts
+    }
+
+    /// The account of the socket at `peer` that is connected to `local`. `None` if there is none on this machine, or if it
+    /// is an administrator's and is a socket of this process, or changes hands.
+    pub(super) async fn find(&self, peer: SocketAddr, local: SocketAddr) -> Option<u32> {
+        let kernel = Arc::clone(&self.kernel).lock_owned().await;
+        let asked = kernel.as_ref().map(|kernel| kernel.find(peer, local));
+        match asked {
+            Some(Ok(None)) => return None,
+            Some(Ok(Some(found))) if !self.accounts.contains(&found.uid) => return Some(found.uid),
+            Some(Ok(Some(_)) | Err(_)) | None => {}
+        }
+        // Blocks on files; the lock is held until the look is over, also if the connection goes before.
+        let look = move || {
+            let look = || match kernel.as_ref().map(|kernel| kernel.find(peer, local)) {
+                Some(Ok(found)) => found,
+                Some(Err(_)) | None => read_lists(peer, local),
+            };
+            let first = look()?;
+            if is_held_here(first.inode) {
+                return None;
+            }
+            let second = look()?;
+            (first == second).then_some(first.uid)
+        };
+        tokio::task::spawn_blocking(look).await.ok()?
+    }
 }
 
 /// Whether this process has the socket open; also if that cannot be found out.
@@ -57,7 +84,7 @@ fn is_held_here(inode: u64) -> bool {
     targets.any(|target| target.as_os_str() == socket.as_str())
 }
 
-fn look(peer: SocketAddr, local: SocketAddr) -> Option<Owner> {
+fn read_lists(peer: SocketAddr, local: SocketAddr) -> Option<Owner> {
     // A client may use an IPv6 socket for an IPv4 connection.
     ["/proc/net/tcp", "/proc/net/tcp6"]
         .into_iter()
@@ -165,17 +192,30 @@ mod tests {
             let local = listener.local_addr().expect("bound");
             let client = TcpStream::connect(local).expect("connected");
             let peer = client.local_addr().expect("connected");
-            let found = look(peer, local).expect("a connection");
+            let found = read_lists(peer, local).expect("a connection");
             assert_eq!(found.uid, ours);
             assert!(is_held_here(found.inode) && !is_held_here(found.inode + 1_000_000));
-            assert_eq!(
-                find(peer, local).await,
-                None,
-                "this process is no administrator"
-            );
+            for kernel in [KernelList::open().ok(), None] {
+                let owners = |accounts| Owners {
+                    accounts,
+                    kernel: Arc::new(Mutex::new(None)),
+                };
+                let (owner, other) = (owners(vec![ours]), owners(vec![ours + 1]));
+                *owner.kernel.lock().await = kernel;
+                assert_eq!(
+                    owner.find(peer, local).await,
+                    None,
+                    "this process is no administrator"
+                );
+                let kernel = owner.kernel.lock().await.take();
+                let is_asked = kernel.is_some();
+                *other.kernel.lock().await = kernel;
+                let expected = is_asked.then_some(ours);
+                assert_eq!(other.find(peer, local).await, expected);
+            }
             let (accepted, _) = listener.accept().expect("accepted");
             drop(client);
-            assert_eq!(look(peer, local), None, "the client has closed it");
+            assert_eq!(read_lists(peer, local), None, "the client has closed it");
             drop(accepted);
         }
     }

@@ -1,20 +1,13 @@
-//! The secret of administrators, and the cookies that browsers get for it.
+//! The secret of administrators.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
-use rustix::rand::GetRandomFlags;
 use zeroize::Zeroizing;
-
-/// The name of the cookie.
-pub(in crate::admin) const COOKIE_NAME: &str = "gridhaul-admin";
 
 /// The least bytes of a secret.
 const LEAST_BYTES: usize = 16;
@@ -22,18 +15,9 @@ const LEAST_BYTES: usize = 16;
 /// Longer files are no secrets.
 const MOST_BYTES: usize = 4096;
 
-/// The time that a cookie is valid.
-const COOKIE_TIME: Duration = Duration::from_secs(12 * 3600);
-
-/// Valid cookies at a time; a further one replaces the oldest.
-const COOKIES: usize = 64;
-
-/// A secret, as its hash, and the cookies that were given for it, as theirs.
+/// A secret, as its hash.
 #[derive(Debug)]
-pub(in crate::admin) struct Token {
-    hash: Hash,
-    cookies: Mutex<VecDeque<(Hash, Instant)>>,
-}
+pub(in crate::admin) struct Token(Hash);
 
 /// A file that has no secret.
 #[derive(Debug, thiserror::Error)]
@@ -88,48 +72,12 @@ impl Token {
         if shown.len() < LEAST_BYTES || secret.len() > MOST_BYTES {
             return Err(AdminTokenError::Length { path: path_buf() });
         }
-        Ok(Self {
-            hash: hash(shown),
-            cookies: Mutex::default(),
-        })
+        Ok(Self(hash(shown)))
     }
 
     /// Whether this is the secret. The time does not depend on how much of it is right.
     pub(in crate::admin) fn is(&self, shown: &[u8]) -> bool {
-        verify_slices_are_equal(&hash(shown.trim_ascii()), &self.hash).is_ok()
-    }
-
-    /// A new cookie, for a client that has shown the secret.
-    pub(in crate::admin) fn give(&self) -> io::Result<String> {
-        let mut random = [0; 32];
-        // getrandom(2): a request for up to 256 bytes is never answered in part.
-        rustix::rand::getrandom(&mut random, GetRandomFlags::empty())?;
-        let value: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut cookies = self.cookies();
-        if cookies.len() >= COOKIES {
-            cookies.pop_front();
-        }
-        cookies.push_back((hash(value.as_bytes()), Instant::now() + COOKIE_TIME));
-        Ok(value)
-    }
-
-    /// Whether a cookie was given, and is still valid.
-    pub(in crate::admin) fn has_given(&self, value: &str) -> bool {
-        let (shown, now) = (hash(value.as_bytes()), Instant::now());
-        let mut cookies = self.cookies();
-        cookies.retain(|(_, ends)| *ends > now);
-        let mut cookies = cookies.iter();
-        cookies.any(|(given, _)| verify_slices_are_equal(given, &shown).is_ok())
-    }
-
-    /// Ends the validity of all cookies.
-    pub(in crate::admin) fn forget(&self) {
-        self.cookies().clear();
-    }
-
-    fn cookies(&self) -> std::sync::MutexGuard<'_, VecDeque<(Hash, Instant)>> {
-        // Each change is complete.
-        self.cookies.lock().unwrap_or_else(PoisonError::into_inner)
+        verify_slices_are_equal(&hash(shown.trim_ascii()), &self.0).is_ok()
     }
 }
 
@@ -172,19 +120,5 @@ mod tests {
             let error = read_with(text, mode).expect_err(words);
             assert!(error.contains(words), "{error}");
         }
-    }
-
-    #[test]
-    fn cookies_are_bounded_and_can_be_forgotten() {
-        let token = read_with("0123456789abcdef", 0o600).expect("a secret");
-        let first = token.give().expect("random");
-        assert!(token.has_given(&first) && !token.has_given("0123456789abcdef"));
-        for _ in 0..COOKIES {
-            token.give().expect("random");
-        }
-        assert!(!token.has_given(&first), "the oldest made room");
-        let last = token.give().expect("random");
-        token.forget();
-        assert!(!token.has_given(&last));
     }
 }

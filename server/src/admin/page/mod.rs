@@ -9,14 +9,12 @@ pub(super) const STYLE: &str = include_str!("page.css");
 /// Its script.
 pub(super) const SCRIPT: &str = include_str!("page.js");
 
-/// The form for the secret of administrators.
-pub(super) const LOGIN: &str = include_str!("login.html");
-
 /// The modules that the script imports.
-const MODULES: [(&str, &str); 5] = [
+const MODULES: [(&str, &str); 6] = [
     ("/dom.js", include_str!("dom.js")),
     ("/format.js", include_str!("format.js")),
     ("/plot.js", include_str!("plot.js")),
+    ("/secret.js", include_str!("secret.js")),
     ("/sections.js", include_str!("sections.js")),
     ("/table.js", include_str!("table.js")),
 ];

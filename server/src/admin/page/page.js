@@ -3,6 +3,7 @@
 
 import { bytes, count, duration, number, rate, shortened, time, visible } from "./format.js";
 import { element, setAttribute, setFacts, setList, setText } from "./dom.js";
+import * as secret from "./secret.js";
 import * as sections from "./sections.js";
 
 const PERIOD = 2000;
@@ -41,7 +42,7 @@ let draining = false;
 
 async function poll() {
   clearTimeout(timer);
-  if (document.hidden || paused || asking) {
+  if (document.hidden || paused || asking || secret.isAsking()) {
     return;
   }
   asking = true;
@@ -49,7 +50,7 @@ async function poll() {
   try {
     status = await ask();
   } catch (error) {
-    failure = describe(error);
+    failure = secret.isAsking() ? null : describe(error);
   }
   if (status) {
     received = Date.now();
@@ -61,6 +62,7 @@ async function poll() {
     }
   }
   asking = false;
+  byId("logout").hidden = !secret.isKnown();
   showAge();
   if (!document.hidden && !paused) {
     timer = setTimeout(poll, PERIOD);
@@ -68,10 +70,14 @@ async function poll() {
 }
 
 async function ask() {
-  const response = await fetch("/status.json", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+  const response = await fetch("/status.json", {
+    cache: "no-store",
+    credentials: "omit",
+    headers: secret.proof(),
+    signal: AbortSignal.timeout(PATIENCE),
+  });
   if (response.status === 401) {
-    // The cookie has expired: the server answers with the form for the secret.
-    location.reload();
+    secret.askFor(poll);
   }
   if (!response.ok) {
     const reason = shortened(await response.text(), 400);
@@ -118,6 +124,12 @@ byId("pause").addEventListener("click", (event) => {
   setText(event.currentTarget, paused ? "Resume updates" : "Pause updates");
   showAge();
   poll();
+});
+
+byId("logout").addEventListener("click", () => {
+  secret.forget();
+  // What was shown is gone with the secret.
+  location.reload();
 });
 
 setInterval(() => {
@@ -262,7 +274,8 @@ async function act(path, body, what) {
   try {
     const response = await fetch(path, {
       method: "POST",
-      headers: { "Content-Type": "application/json" },
+      credentials: "omit",
+      headers: { "Content-Type": "application/json", ...secret.proof() },
       body: JSON.stringify(body),
       signal: AbortSignal.timeout(PATIENCE),
     });
@@ -337,8 +350,9 @@ byId("drain").addEventListener("click", async () => {
         "The server accepts no more connections and ends idle sessions. Only a restart undoes it.",
         "Running transfers continue, and this page stays. Draining a second time ends the server.",
       ];
-  if ((await confirmed(title, lines, label)) && (await act("/api/drain", {}, label))) {
-    tell(done, "ok");
+  const answer = (await confirmed(title, lines, label)) && (await act("/api/drain", {}, label));
+  if (answer) {
+    tell(`${done} Sessions left: ${number(answer.sessions)}.`, "ok");
   }
 });
 
@@ -348,8 +362,10 @@ byId("reload").addEventListener("click", async () => {
     return;
   }
   const lists = [
-    ["Applied", answer.applied, "No key has another value. Certificates, maps and passwords were read again."],
+    ["Applied", answer.applied, "No key has another value."],
     ["Needs a restart", answer.needs_restart, "Nothing."],
+    ["Files in force", answer.files, "None that decide logins."],
+    ["Sessions ended", answer.sessions_ended > 0 ? [`${number(answer.sessions_ended)}, of users who are refused now`] : [], "None."],
     ["Errors", answer.errors, "None."],
   ];
   const parts = lists.flatMap(([title, items, none]) => [
@@ -371,4 +387,6 @@ byId("level-form").addEventListener("submit", async (event) => {
   }
 });
 
+addEventListener("hashchange", secret.takeFromAddress);
+secret.takeFromAddress();
 poll();

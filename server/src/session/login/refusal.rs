@@ -12,10 +12,16 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// A wrong user name or password.
-    pub(super) fn wrong_password() -> Self {
+    /// A wrong user name or password. The log says whether it is the name of anonymous users where there are none.
+    pub(super) fn wrong_password(name: &str, has_anonymous: bool) -> Self {
+        let reason = match name {
+            "anonymous" | "ftp" if !has_anonymous => {
+                "wrong user name or password: there are no anonymous users, because the setting anonymous is off"
+            }
+            _ => "wrong user name or password",
+        };
         Self {
-            reason: "wrong user name or password".to_owned(),
+            reason: reason.to_owned(),
             reply: String::new(),
         }
     }

@@ -139,7 +139,10 @@ impl Login {
                 Err(reason @ (Unverified::OverBudget(_) | Unverified::Refused(_))) => {
                     return Err(turn_away(call, &name, &reason));
                 }
-                Err(Unverified::Wrong) => Err(Refusal::wrong_password()),
+                Err(Unverified::Wrong) => {
+                    let has_anonymous = context.config().anonymous.is_some();
+                    Err(Refusal::wrong_password(&name, has_anonymous))
+                }
                 Ok(admitted) => Ok(admitted),
             },
         };

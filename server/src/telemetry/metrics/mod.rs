@@ -153,6 +153,13 @@ mod tests {
                 soon: 0,
                 expired: 0,
             }],
+            usage: vec![(
+                "front".to_owned(),
+                crate::machine::Usage {
+                    processor_time: Duration::from_millis(1500),
+                    resident_bytes: 4096,
+                },
+            )],
             log_lines_lost: 3,
             process: ProcessFacts {
                 open_descriptors: Some(17),
@@ -176,6 +183,8 @@ mod tests {
             "gridhaul_broker_failures_total{failure=\"died\"} 2\n",
             "gridhaul_certificate_expiry_timestamp_seconds{kind=\"host\"} 2000000000\n",
             "gridhaul_certificates{kind=\"host\",state=\"ok\"} 2\n",
+            "gridhaul_process_cpu_seconds_total{role=\"front\"} 1.5\n",
+            "gridhaul_process_resident_memory_bytes{role=\"front\"} 4096\n",
             "gridhaul_log_lines_lost_total 3\n",
             "process_open_fds 17\n",
         ] {

@@ -15,7 +15,7 @@ use gridhaul_transfer::NodeLoad;
 
 use super::counters::seconds_since_1970;
 use super::process;
-use crate::machine::ProcessFacts;
+use crate::machine::{ProcessFacts, Usage};
 use crate::version::VERSION_NUMBER;
 
 /// The present values of what is not counted by events.
@@ -41,6 +41,8 @@ pub(crate) struct Snapshot {
     /// Log lines that could not be written.
     pub(crate) log_lines_lost: u64,
     pub(crate) process: ProcessFacts,
+    /// What the processes of the server take, by role.
+    pub(crate) usage: Vec<(String, Usage)>,
 }
 
 /// The certificates or revocation lists of one kind.
@@ -77,6 +79,7 @@ pub(super) fn registry(now: &Snapshot) -> Registry {
     expiries(&mut gauges, &now.expiries);
     counts(&mut gauges.0, now);
     process::register(&mut gauges.0, &now.process);
+    process::register_usage(&mut gauges.0, &now.usage);
     gauges.0
 }
 

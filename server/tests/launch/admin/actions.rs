@@ -113,6 +113,7 @@ fn draining_lets_transfers_finish_and_a_second_time_ends_the_server() {
     assert_eq!(site.get("/readyz").0, 200);
     let (code, answer) = site.post("/api/drain", "{}");
     assert_eq!((code, &answer["ok"]), (200, &Value::Bool(true)), "{answer}");
+    assert_eq!(answer["is_ending"], false);
     assert_eq!(site.get("/readyz").0, 503);
     assert_eq!(site.get("/healthz"), (200, "ok\n".to_owned()));
     assert_eq!(site.status()["server"]["phase"], "draining");
@@ -124,9 +125,40 @@ fn draining_lets_transfers_finish_and_a_second_time_ends_the_server() {
     std::io::copy(&mut data, &mut std::io::sink()).expect("received");
     assert!(client.reply().starts_with("226"));
     let told = site.told(&["drain"]);
-    assert!(told.starts_with("draining"), "{told}");
+    assert!(told.starts_with("draining since 20"), "{told}");
+    assert!(told.contains("left; the server ends now"), "{told}");
     let (code, log) = site.server.ended();
     assert_eq!(code, 0, "{log}");
+}
+
+#[test]
+fn metrics_tell_what_each_process_takes() {
+    let site = Site::new(&[]);
+    let (_, page) = site.get("/metrics");
+    for role in ["server", "front", "login"] {
+        for name in ["cpu_seconds_total", "resident_memory_bytes"] {
+            let line = format!("gridhaul_process_{name}{{role=\"{role}\"}} ");
+            assert!(page.contains(&line), "{line} in {page}");
+        }
+    }
+}
+
+#[test]
+fn the_log_says_that_there_are_no_anonymous_users() {
+    let private = tempfile::tempdir().expect("a directory");
+    let (root, users) = (public_directory(), private.path().join("users"));
+    fs::write(&users, "# none\n").expect("written");
+    let mut server = Running::start(
+        root.path(),
+        &["--passwords", text(&users), "--admin-socket", "none"],
+    );
+    let replies = server.dialogue(&["USER anonymous", "PASS x@"]);
+    assert!(replies[2].starts_with("530"), "{replies:?}");
+    assert!(
+        !replies[2].contains("anonymous"),
+        "strangers learn nothing: {replies:?}"
+    );
+    server.log_until("the setting anonymous is off");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 mod access;
 mod actions;
+mod certificates;
+mod socket;
 mod terminal;
 
 use std::fs::{self, File, Permissions};
