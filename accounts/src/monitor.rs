@@ -67,7 +67,7 @@ impl Monitor {
         let (ours, theirs) = socket::pair().map_err(io::Error::from)?;
         let pid = process::fork(|| {
             // SAFETY: only this socket is used here, and the process ends without using other descriptors of the server.
-            let closed = unsafe { process::close_all_but(theirs.as_fd()) };
+            let closed = unsafe { process::close_all_but(&[theirs.as_fd()]) };
             match closed {
                 Ok(()) => run(&theirs, options.as_ref(), &files),
                 Err(error) => eprintln!("gridhaul-server: the monitor cannot start: {error}"),
@@ -251,7 +251,7 @@ fn start(
     let pid = process::fork(|| {
         process::leave_children_to_the_kernel();
         // SAFETY: only this socket is used here, and the process ends without using other descriptors of the monitor.
-        if unsafe { process::close_all_but(ours.as_fd()) }.is_err() {
+        if unsafe { process::close_all_but(&[ours.as_fd()]) }.is_err() {
             return;
         }
         match (order, options) {

@@ -11,7 +11,7 @@ use tracing::error;
 use super::messages::{Handed, ToFront, ToServing};
 use super::outbox::{Outbox, follow};
 use crate::status::RefusalStatus;
-use crate::telemetry::{FrontCounts, LogFiles, tell};
+use crate::telemetry::{FrontCounts, tell};
 
 /// The socket to the front process, before this process has threads.
 #[derive(Debug)]
@@ -116,15 +116,10 @@ impl Guests {
 }
 
 impl Front {
-    /// Makes the front process read this configuration file and continue its logs in these files.
-    pub(crate) fn reload(&self, file: Option<OwnedFd>, logs: LogFiles<OwnedFd>) {
-        let message = ToFront::Reload {
-            has_file: file.is_some(),
-            has_log: logs.log.is_some(),
-            has_audit: logs.audit.is_some(),
-        };
-        let descriptors = [file, logs.log, logs.audit].into_iter().flatten();
-        self.outbox.send(&message, descriptors.collect());
+    /// Makes the front process read this configuration file.
+    pub(crate) fn reload(&self, file: Option<OwnedFd>) {
+        let descriptors = file.into_iter().collect();
+        self.outbox.send(&ToFront::Reload, descriptors);
     }
 
     /// Stops the front process from accepting.
