@@ -65,6 +65,7 @@ mod facts;
 #[doc(hidden)]
 pub mod fuzzing;
 mod listed;
+mod log_files;
 mod messages;
 mod monitor;
 mod options;
@@ -80,7 +81,8 @@ pub use client::{
     AccountError, AccountRequest, AccountStorage, Accounts, BrokerCounts, BrokerLimits,
     BrokerSource,
 };
-pub use listed::{ListedFiles, OpenError, may_be_appended, may_be_opened, open_log};
+pub use listed::{ListedFiles, OpenError, may_be_opened};
+pub use log_files::{may_be_appended, open_log};
 pub use monitor::{Monitor, MonitorError};
 pub use options::MonitorOptions;
 pub use own::{open_own, own_directory};

@@ -26,6 +26,7 @@ use crate::broker::{self, ROOTS_RIGHTS};
 use crate::children::{Children, Work};
 use crate::client::{AccountRequest, BrokerSource, brokers_of_account};
 use crate::listed::{self, ListedFiles, OpenError};
+use crate::log_files;
 use crate::messages::{Leased, Opened, Order, REQUEST_BYTES, Start, Started};
 use crate::options::MonitorOptions;
 use crate::pool_accounts::{self, LeaseError};
@@ -265,7 +266,8 @@ fn start(
             }
             (Order::Append(place), _) => {
                 let log = listed(&files.append, place);
-                tell_opened(&ours, log.and_then(listed::open_log));
+                let log = log.and_then(|log| log_files::open_log(log, files.log_owner));
+                tell_opened(&ours, log);
             }
             (Order::Lease { identity, pool }, _) => {
                 let directory = options.and_then(|options| options.gridmapdir.as_deref());

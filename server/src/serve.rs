@@ -211,6 +211,7 @@ fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> Listed
     ListedFiles {
         read: files.chain(host).chain(gridmap).cloned().collect(),
         append: config.logs().cloned().collect(),
+        log_owner: privileges::uid_of(&config.user),
     }
 }
 
