@@ -75,6 +75,7 @@ mod policy;
 mod pool_accounts;
 pub mod process;
 mod refusal;
+mod shared;
 pub mod socket;
 
 pub use client::{

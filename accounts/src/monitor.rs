@@ -29,7 +29,7 @@ use crate::listed::{self, ListedFiles, OpenError};
 use crate::log_files;
 use crate::messages::{Leased, Opened, Order, REQUEST_BYTES, Start, Started};
 use crate::options::MonitorOptions;
-use crate::pool_accounts::{self, LeaseError};
+use crate::pool_accounts::{self, LeaseBudget, LeaseError};
 use crate::process;
 use crate::socket::{self, Received};
 
@@ -215,13 +215,21 @@ fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &ListedFiles) 
     let brokers = options.map_or(0, |options| options.brokers);
     let mut children = Children::new(brokers, brokers_of_account(brokers));
     children.make_room_for_descriptors();
+    let budget = match LeaseBudget::new() {
+        Ok(budget) => budget,
+        Err(error) => {
+            eprintln!("gridhaul-server: the monitor cannot start: {error}");
+            return;
+        }
+    };
     let mut buffer = [0; REQUEST_BYTES];
     let mut unwanted = Vec::new();
     while children.wait_for(server.as_fd()).is_ok()
         && let Ok(Received::Message(bytes)) = socket::receive(server, &mut buffer, &mut unwanted)
     {
         unwanted.clear();
-        let (started, socket) = match start(&buffer[..bytes], options, files, &mut children) {
+        let (started, socket) = match start(&buffer[..bytes], options, files, budget, &mut children)
+        {
             Ok(socket) => (Started(Ok(())), Some(socket)),
             Err(errno) => (Started(Err(errno.raw_os_error())), None),
         };
@@ -239,6 +247,7 @@ fn start(
     message: &[u8],
     options: Option<&MonitorOptions>,
     files: &ListedFiles,
+    budget: LeaseBudget,
     children: &mut Children,
 ) -> Result<OwnedFd, Errno> {
     let order: Order<'_> = postcard::from_bytes(message).map_err(|_| Errno::PROTO)?;
@@ -271,7 +280,7 @@ fn start(
             }
             (Order::Lease { identity, pool }, _) => {
                 let directory = options.and_then(|options| options.gridmapdir.as_deref());
-                lease(&ours, directory, identity, pool);
+                lease(&ours, directory, (identity, pool), &budget);
             }
         }
     })
@@ -300,10 +309,15 @@ fn tell_opened(server: &OwnedFd, opened: Result<OwnedFd, OpenError>) {
 }
 
 /// Leases an account of a pool. Runs in a process of its own.
-fn lease(server: &OwnedFd, directory: Option<&Path>, identity: &str, pool: &str) {
+fn lease(
+    server: &OwnedFd,
+    directory: Option<&Path>,
+    (identity, pool): (&str, &str),
+    budget: &LeaseBudget,
+) {
     let leased = directory
         .ok_or(LeaseError::NoDirectory)
-        .and_then(|directory| pool_accounts::lease(directory, identity, pool));
+        .and_then(|directory| pool_accounts::lease(directory, identity, pool, budget));
     if let Ok(message) = postcard::to_stdvec(&Leased(leased)) {
         // An error means that the server has ended.
         let _ = socket::send(server, &message, &[]);
