@@ -36,6 +36,9 @@ use crate::socket::{self, Received};
 /// The time limit for opening a file, and for leasing an account.
 const OPEN: Duration = Duration::from_secs(10);
 
+/// The time in which the monitor starts a process. It does nothing else, so a monitor that takes longer is broken.
+const START: Duration = Duration::from_secs(60);
+
 /// The maximum length of a [`Leased`]: a name of a file, an account, and the rest.
 const LEASED_BYTES: usize = 1024;
 
@@ -47,9 +50,13 @@ pub struct MonitorError(#[from] io::Error);
 /// The server's end of the monitor. Dropping it ends the monitor.
 #[derive(Debug)]
 pub struct Monitor {
-    socket: Mutex<OwnedFd>,
+    /// `None` when the monitor has not answered in time: a late answer must not be taken for that to another request. The monitor
+    /// ends then.
+    socket: Mutex<Option<OwnedFd>>,
     files: ListedFiles,
     pid: Pid,
+    /// [`START`], except in tests.
+    patience: Duration,
 }
 
 impl Monitor {
@@ -75,9 +82,10 @@ impl Monitor {
             }
         })?;
         Ok(Self {
-            socket: Mutex::new(ours),
+            socket: Mutex::new(Some(ours)),
             files,
             pid,
+            patience: START,
         })
     }
 
@@ -172,9 +180,14 @@ impl Monitor {
         let mut buffer = [0; 64];
         let mut descriptors = Vec::new();
         // The lock covers a request and its answer. Poisoning is harmless: a panic cannot occur between them.
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        socket::send(&*socket, &message, &[])?;
-        let Received::Message(bytes) = socket::receive(&*socket, &mut buffer, &mut descriptors)?
+        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let connected = socket.as_ref().ok_or(Errno::PIPE)?;
+        socket::send(connected, &message, &[])?;
+        if !socket::readable(connected, self.patience)? {
+            *socket = None;
+            return Err(Errno::TIMEDOUT);
+        }
+        let Received::Message(bytes) = socket::receive(connected, &mut buffer, &mut descriptors)?
         else {
             return Err(Errno::PIPE);
         };
@@ -337,5 +350,29 @@ fn needed(options: Option<&MonitorOptions>) -> CapabilitySet {
         needed | ROOTS_RIGHTS
     } else {
         needed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_monitor_that_does_not_answer_is_given_up() {
+        let (here, there) = socket::pair().expect("sockets");
+        let monitor = Monitor {
+            socket: Mutex::new(Some(here)),
+            files: ListedFiles::default(),
+            pid: rustix::process::getpid(),
+            patience: Duration::from_millis(1),
+        };
+        let refused = monitor.open(0).expect_err("no answer");
+        assert_eq!(refused, Errno::TIMEDOUT.into());
+        // Its end of the socket is closed, on which it ends.
+        assert_eq!(monitor.open(0).expect_err("closed"), Errno::PIPE.into());
+        let mut buffer = [0; REQUEST_BYTES];
+        let mut received = || socket::receive(&there, &mut buffer, &mut Vec::new());
+        assert!(matches!(received(), Ok(Received::Message(_))));
+        assert!(matches!(received(), Ok(Received::End)));
     }
 }
