@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use gridhaul_storage::{PosixOptions, PosixStorage};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::Validated;
@@ -215,7 +217,14 @@ fn may_append(path: &Path) -> io::Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    match OpenOptions::new().append(true).open(path) {
+    // Another account may have put a FIFO there, on whose reader the server would wait.
+    let flags = (OFlags::NOCTTY | OFlags::NONBLOCK).bits();
+    let flags = i32::try_from(flags).map_err(io::Error::other)?;
+    match OpenOptions::new()
+        .append(true)
+        .custom_flags(flags)
+        .open(path)
+    {
         Err(error) if error.kind() == io::ErrorKind::NotFound => fs::read_dir(parent).map(drop),
         opened => opened.map(drop),
     }

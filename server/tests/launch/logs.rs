@@ -311,10 +311,13 @@ fn logs_in_a_directory_that_a_group_may_write_to_are_opened_and_links_there_are_
     let audit = fs::read_to_string(site.path("audit-log.2")).expect("read");
     assert_eq!(audit.matches("transfer finished").count(), 2, "{audit}");
     // A new server does not start with it, nor with a symbolic link.
-    let refused = || {
+    let start = || {
         let mut serve = program();
         serve.args(["serve", "--listen", "127.0.0.1:0", "--root"]);
-        let told = fails(serve.arg(site.root.path()).args(site.flags()));
+        fails(serve.arg(site.root.path()).args(site.flags()))
+    };
+    let refused = || {
+        let told = start();
         assert!(
             told.contains("let only root write to its directory"),
             "{told}"
@@ -325,6 +328,13 @@ fn logs_in_a_directory_that_a_group_may_write_to_are_opened_and_links_there_are_
     std::os::unix::fs::symlink(&secret, site.path("audit-log")).expect("linked");
     refused();
     assert_eq!(fs::read_to_string(&secret).expect("read"), "secret");
+    // Nor does it wait for the reader of a FIFO.
+    fs::remove_file(site.path("audit-log")).expect("removed");
+    let owner = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, site.path("audit-log"), fifo, owner, 0).expect("made");
+    let told = start();
+    assert!(told.contains("audit-log"), "{told}");
 }
 
 #[test]
