@@ -66,6 +66,7 @@ mod facts;
 #[doc(hidden)]
 pub mod fuzzing;
 mod listed;
+mod log_files;
 mod messages;
 mod monitor;
 mod options;
@@ -75,6 +76,7 @@ mod policy;
 mod pool_accounts;
 pub mod process;
 mod refusal;
+mod shared;
 pub mod socket;
 
 pub use client::{
@@ -82,7 +84,8 @@ pub use client::{
     BrokerSource,
 };
 pub use directory::{is_private, lock_directory, remove_dead_socket};
-pub use listed::{ListedFiles, OpenError, may_be_appended, may_be_opened, open_log};
+pub use listed::{ListedFiles, OpenError, may_be_opened};
+pub use log_files::{may_be_appended, open_log};
 pub use monitor::{Monitor, MonitorError};
 pub use options::MonitorOptions;
 pub use own::{open_own, own_directory};

@@ -1,18 +1,14 @@
-//! Opens files that only root may read, and logs that only root may write, for the login process, which has no root
-//! privileges.
+//! Opens files that only root may read, for the login process, which has no root privileges.
 //!
 //! The login process may request them at any time, also when an attacker controls it. So a file is opened only if no other
-//! account than root can replace it, for example by a link to another secret of the machine. Logs are opened for appending
-//! only, so that nothing that was logged can be changed.
+//! account than root can replace it, for example by a link to another secret of the machine.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{
-    Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fstat, openat, readlinkat,
-};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -20,9 +16,6 @@ use crate::refusal::os_error;
 
 /// The maximum number of symbolic links on a path, as in path_resolution(7).
 const MOST_LINKS: usize = 40;
-
-/// The permission bits of a log that the monitor creates. Logs have names of users and files.
-const LOG_MODE: Mode = Mode::from_raw_mode(0o640);
 
 /// The files that the monitor opens or removes: those that are named at its start, and no others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,6 +26,8 @@ pub struct ListedFiles {
     pub append: Vec<PathBuf>,
     /// The Unix socket of the server, which is removed when the server has ended.
     pub socket: Option<PathBuf>,
+    /// The account, besides root, to which a log in a directory that other accounts may write to may belong.
+    pub log_owner: Option<u32>,
 }
 
 impl ListedFiles {
@@ -51,6 +46,12 @@ pub enum OpenError {
     /// Another account than root could replace it.
     #[error("accounts other than root can replace it: let only root write to its directories")]
     Exposed,
+    /// Another account may have put it there.
+    #[error(
+        "accounts other than root can write to its directory, and it is not a regular file with one name that belongs to root \
+         or to the account of the server: remove it, or let only root write to its directory"
+    )]
+    Planted,
     /// It is not a regular file.
     #[error("it is no file")]
     NoFile,
@@ -66,9 +67,9 @@ impl From<Errno> for OpenError {
 }
 
 /// A directory of the path, and its status.
-struct Directory {
-    opened: OwnedFd,
-    facts: Stat,
+pub(crate) struct Directory {
+    pub(crate) opened: OwnedFd,
+    pub(crate) facts: Stat,
 }
 
 /// Checks whether the monitor would open this file if it were on its list, for reports. Must be called as root.
@@ -80,48 +81,6 @@ pub fn may_be_opened(path: &Path) -> Result<(), OpenError> {
     open(path).map(drop)
 }
 
-/// Checks whether the monitor would open or create this log if it were on its list, for reports. Must be called as root.
-/// Creates nothing.
-///
-/// # Errors
-///
-/// The reason if it would not.
-pub fn may_be_appended(path: &Path) -> Result<(), OpenError> {
-    let (directory, name, facts) = match find(path)? {
-        Found::File(directory, name) => {
-            let facts = fstat(append(&directory.opened, &name, OFlags::empty())?)?;
-            (directory, Some(name), facts)
-        }
-        Found::Free(directory, _) if !directory.only_root_adds() => return Err(OpenError::Exposed),
-        Found::Free(directory, _) => {
-            let facts = directory.facts;
-            (directory, None, facts)
-        }
-    };
-    // This process may have rights that the monitor gives up.
-    if !root_may_write(&facts) {
-        return Err(Errno::ACCESS.into());
-    }
-    let name = name.unwrap_or_else(|| OsString::from("."));
-    // For file systems that are mounted read-only.
-    Ok(accessat(
-        &directory.opened,
-        &name,
-        Access::WRITE_OK,
-        AtFlags::EACCESS,
-    )?)
-}
-
-/// Whether permission bits let root write without the capability to ignore them.
-fn root_may_write(facts: &Stat) -> bool {
-    let wanted = match (facts.st_uid, facts.st_gid) {
-        (0, _) => Mode::WUSR,
-        (_, 0) => Mode::WGRP,
-        _ => Mode::WOTH,
-    };
-    Mode::from_raw_mode(facts.st_mode).contains(wanted)
-}
-
 /// Opens a file for reading, after checking each directory and link of its path.
 pub(crate) fn open(path: &Path) -> Result<OwnedFd, OpenError> {
     match find(path)? {
@@ -130,45 +89,48 @@ pub(crate) fn open(path: &Path) -> Result<OwnedFd, OpenError> {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             Ok(openat(&directory.opened, &name, flags, Mode::empty())?)
         }
+        Found::Shared(..) => Err(OpenError::Exposed),
         Found::Free(..) => Err(Errno::NOENT.into()),
     }
 }
 
-/// Opens a log for appending, or creates it, with root's permissions, as the monitor does.
-///
-/// # Errors
-///
-/// The reason, [`OpenError::Exposed`] where another account than root could replace the log.
-pub fn open_log(path: &Path) -> Result<OwnedFd, OpenError> {
-    let (directory, name, flags) = match find(path)? {
-        Found::File(directory, name) => (directory, name, OFlags::empty()),
-        Found::Free(directory, _) if !directory.only_root_adds() => return Err(OpenError::Exposed),
-        Found::Free(directory, name) => (directory, name, OFlags::CREATE),
-    };
-    let log = append(&directory.opened, &name, flags)?;
-    // Another process of root may have put something else there meanwhile.
-    match FileType::from_raw_mode(fstat(&log)?.st_mode) {
-        FileType::RegularFile => Ok(log),
-        _ => Err(OpenError::NoFile),
-    }
-}
-
-fn append(directory: &OwnedFd, name: &OsStr, more: OFlags) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    openat(directory, name, flags | OFlags::CLOEXEC | more, LOG_MODE)
-}
-
-/// A place in a directory in which only root can replace it.
-enum Found {
-    /// A regular file.
+/// A place in a directory that belongs to root.
+pub(crate) enum Found {
+    /// A regular file that only root can replace.
     File(Directory, OsString),
-    /// Nothing yet.
+    /// Something that other accounts can replace.
+    Shared(Directory, OsString),
+    /// Nothing yet. Other accounts may be able to put something there.
     Free(Directory, OsString),
 }
 
-/// Follows a path and checks each directory and link. Only regular files are found: opening a FIFO blocks, and opening a
+/// Follows a path and checks each directory and link, except what is at the end in a directory of root. Only regular files are found: opening a FIFO blocks, and opening a
 /// device may have side effects.
-fn find(path: &Path) -> Result<Found, OpenError> {
+pub(crate) fn find(path: &Path) -> Result<Found, OpenError> {
+    match walk(path)? {
+        Walked::Entry(found) => Ok(found),
+        Walked::Directory(_) => Err(OpenError::NoFile),
+    }
+}
+
+/// Follows a path to a directory that no other account than root can replace, opened with `O_PATH`. Other accounts may be able
+/// to write to it.
+pub(crate) fn find_directory(path: &Path) -> Result<Directory, OpenError> {
+    match walk(path)? {
+        Walked::Directory(directory) => Ok(directory),
+        Walked::Entry(Found::Free(..)) => Err(Errno::NOENT.into()),
+        Walked::Entry(Found::Shared(..)) => Err(OpenError::Exposed),
+        Walked::Entry(Found::File(..)) => Err(OpenError::NoFile),
+    }
+}
+
+/// The end of a path.
+enum Walked {
+    Entry(Found),
+    Directory(Directory),
+}
+
+fn walk(path: &Path) -> Result<Walked, OpenError> {
     let path = std::path::absolute(path)
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL))?;
     let mut way = vec![Directory::root()?];
@@ -185,13 +147,17 @@ fn find(path: &Path) -> Result<Found, OpenError> {
         let found = match openat(&here.opened, &name, flags, Mode::empty()) {
             Err(Errno::NOENT) if ahead.is_empty() => {
                 let here = way.pop().ok_or(Errno::NOENT)?;
-                return Ok(Found::Free(here, name));
+                return Ok(Walked::Entry(Found::Free(here, name)));
             }
             found => found?,
         };
         let facts = fstat(&found)?;
         if !here.only_root_exchanges(&facts) {
-            return Err(OpenError::Exposed);
+            let here = way.pop().ok_or(Errno::NOENT)?;
+            return match ahead.is_empty() && here.facts.st_uid == 0 {
+                true => Ok(Walked::Entry(Found::Shared(here, name))),
+                false => Err(OpenError::Exposed),
+            };
         }
         match FileType::from_raw_mode(facts.st_mode) {
             FileType::Symlink => {
@@ -212,12 +178,12 @@ fn find(path: &Path) -> Result<Found, OpenError> {
             }),
             FileType::RegularFile if ahead.is_empty() => {
                 let here = way.pop().ok_or(Errno::NOENT)?;
-                return Ok(Found::File(here, name));
+                return Ok(Walked::Entry(Found::File(here, name)));
             }
             _ => return Err(OpenError::NoFile),
         }
     }
-    Err(OpenError::NoFile)
+    way.pop().map(Walked::Directory).ok_or(OpenError::NoFile)
 }
 
 /// Pushes the names of a path, the first on top. `..` is a name as well.
@@ -243,15 +209,13 @@ impl Directory {
 
     /// Whether only root may replace an entry of this directory.
     fn only_root_exchanges(&self, entry: &Stat) -> bool {
-        // In a sticky directory such as /tmp other accounts cannot replace files of root.
+        // In a sticky directory such as /tmp other accounts cannot replace files of root. But they may be able to make the first
+        // entry a second name of a file of root (link(2), unless `fs.protected_hardlinks` is set).
         let mode = Mode::from_raw_mode(self.facts.st_mode);
-        let kept = mode.contains(Mode::SVTX) && entry.st_uid == 0;
+        let is_directory = FileType::from_raw_mode(entry.st_mode) == FileType::Directory;
+        let has_one_name = is_directory || entry.st_nlink == 1;
+        let kept = mode.contains(Mode::SVTX) && entry.st_uid == 0 && has_one_name;
         self.facts.st_uid == 0 && (!self.is_writable() || kept)
-    }
-
-    /// Whether only root may create an entry in this directory.
-    fn only_root_adds(&self) -> bool {
-        self.facts.st_uid == 0 && !self.is_writable()
     }
 
     /// Whether other accounts than its owner may write to it.

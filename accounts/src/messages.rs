@@ -137,6 +137,10 @@ pub(crate) enum Request<'a> {
         create: bool,
         direct: bool,
     },
+    CopyRights {
+        from: &'a [u8],
+        to: &'a [u8],
+    },
     CompleteUpload {
         from: &'a [u8],
         to: &'a [u8],

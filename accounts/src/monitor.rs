@@ -28,14 +28,18 @@ use crate::children::{Children, Work};
 use crate::client::{AccountRequest, BrokerSource, brokers_of_account};
 use crate::directory;
 use crate::listed::{self, ListedFiles, OpenError};
+use crate::log_files;
 use crate::messages::{Leased, Opened, Order, REQUEST_BYTES, Start, Started};
 use crate::options::MonitorOptions;
-use crate::pool_accounts::{self, LeaseError};
+use crate::pool_accounts::{self, LeaseBudget, LeaseError};
 use crate::process;
 use crate::socket::{self, Received};
 
 /// The time limit for opening a file, and for leasing an account.
 const OPEN: Duration = Duration::from_secs(10);
+
+/// The time in which the monitor starts a process. It does nothing else, so a monitor that takes longer is broken.
+const START: Duration = Duration::from_secs(60);
 
 /// The maximum length of a [`Leased`]: a name of a file, an account, and the rest.
 const LEASED_BYTES: usize = 1024;
@@ -48,9 +52,13 @@ pub struct MonitorError(#[from] io::Error);
 /// The server's end of the monitor. Dropping it ends the monitor.
 #[derive(Debug)]
 pub struct Monitor {
-    socket: Mutex<OwnedFd>,
+    /// `None` when the monitor has not answered in time: a late answer must not be taken for that to another request. The monitor
+    /// ends then.
+    socket: Mutex<Option<OwnedFd>>,
     files: ListedFiles,
     pid: Pid,
+    /// [`START`], except in tests.
+    patience: Duration,
 }
 
 impl Monitor {
@@ -69,16 +77,17 @@ impl Monitor {
         let (ours, theirs) = socket::pair().map_err(io::Error::from)?;
         let pid = process::fork(|| {
             // SAFETY: only this socket is used here, and the process ends without using other descriptors of the server.
-            let closed = unsafe { process::close_all_but(theirs.as_fd()) };
+            let closed = unsafe { process::close_all_but(&[theirs.as_fd()]) };
             match closed {
                 Ok(()) => run(&theirs, options.as_ref(), &files),
                 Err(error) => eprintln!("gridhaul-server: the monitor cannot start: {error}"),
             }
         })?;
         Ok(Self {
-            socket: Mutex::new(ours),
+            socket: Mutex::new(Some(ours)),
             files,
             pid,
+            patience: START,
         })
     }
 
@@ -173,9 +182,14 @@ impl Monitor {
         let mut buffer = [0; 64];
         let mut descriptors = Vec::new();
         // The lock covers a request and its answer. Poisoning is harmless: a panic cannot occur between them.
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        socket::send(&*socket, &message, &[])?;
-        let Received::Message(bytes) = socket::receive(&*socket, &mut buffer, &mut descriptors)?
+        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let connected = socket.as_ref().ok_or(Errno::PIPE)?;
+        socket::send(connected, &message, &[])?;
+        if !socket::readable(connected, self.patience)? {
+            *socket = None;
+            return Err(Errno::TIMEDOUT);
+        }
+        let Received::Message(bytes) = socket::receive(connected, &mut buffer, &mut descriptors)?
         else {
             return Err(Errno::PIPE);
         };
@@ -216,13 +230,21 @@ fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &ListedFiles) 
     let brokers = options.map_or(0, |options| options.brokers);
     let mut children = Children::new(brokers, brokers_of_account(brokers));
     children.make_room_for_descriptors();
+    let budget = match LeaseBudget::new() {
+        Ok(budget) => budget,
+        Err(error) => {
+            eprintln!("gridhaul-server: the monitor cannot start: {error}");
+            return;
+        }
+    };
     let mut buffer = [0; REQUEST_BYTES];
     let mut unwanted = Vec::new();
     while children.wait_for(server.as_fd()).is_ok()
         && let Ok(Received::Message(bytes)) = socket::receive(server, &mut buffer, &mut unwanted)
     {
         unwanted.clear();
-        let (started, socket) = match start(&buffer[..bytes], options, files, &mut children) {
+        let (started, socket) = match start(&buffer[..bytes], options, files, budget, &mut children)
+        {
             Ok(socket) => (Started(Ok(())), Some(socket)),
             Err(errno) => (Started(Err(errno.raw_os_error())), None),
         };
@@ -244,6 +266,7 @@ fn start(
     message: &[u8],
     options: Option<&MonitorOptions>,
     files: &ListedFiles,
+    budget: LeaseBudget,
     children: &mut Children,
 ) -> Result<OwnedFd, Errno> {
     let order: Order<'_> = postcard::from_bytes(message).map_err(|_| Errno::PROTO)?;
@@ -257,7 +280,7 @@ fn start(
     let pid = process::fork(|| {
         process::leave_children_to_the_kernel();
         // SAFETY: only this socket is used here, and the process ends without using other descriptors of the monitor.
-        if unsafe { process::close_all_but(ours.as_fd()) }.is_err() {
+        if unsafe { process::close_all_but(&[ours.as_fd()]) }.is_err() {
             return;
         }
         match (order, options) {
@@ -271,11 +294,12 @@ fn start(
             }
             (Order::Append(place), _) => {
                 let log = listed(&files.append, place);
-                tell_opened(&ours, log.and_then(listed::open_log));
+                let log = log.and_then(|log| log_files::open_log(log, files.log_owner));
+                tell_opened(&ours, log);
             }
             (Order::Lease { identity, pool }, _) => {
                 let directory = options.and_then(|options| options.gridmapdir.as_deref());
-                lease(&ours, directory, identity, pool);
+                lease(&ours, directory, (identity, pool), &budget);
             }
         }
     })
@@ -304,10 +328,15 @@ fn tell_opened(server: &OwnedFd, opened: Result<OwnedFd, OpenError>) {
 }
 
 /// Leases an account of a pool. Runs in a process of its own.
-fn lease(server: &OwnedFd, directory: Option<&Path>, identity: &str, pool: &str) {
+fn lease(
+    server: &OwnedFd,
+    directory: Option<&Path>,
+    (identity, pool): (&str, &str),
+    budget: &LeaseBudget,
+) {
     let leased = directory
         .ok_or(LeaseError::NoDirectory)
-        .and_then(|directory| pool_accounts::lease(directory, identity, pool));
+        .and_then(|directory| pool_accounts::lease(directory, identity, pool, budget));
     if let Ok(message) = postcard::to_stdvec(&Leased(leased)) {
         // An error means that the server has ended.
         let _ = socket::send(server, &message, &[]);
@@ -327,5 +356,29 @@ fn needed(options: Option<&MonitorOptions>) -> CapabilitySet {
         needed | ROOTS_RIGHTS
     } else {
         needed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_monitor_that_does_not_answer_is_given_up() {
+        let (here, there) = socket::pair().expect("sockets");
+        let monitor = Monitor {
+            socket: Mutex::new(Some(here)),
+            files: ListedFiles::default(),
+            pid: rustix::process::getpid(),
+            patience: Duration::from_millis(1),
+        };
+        let refused = monitor.open(0).expect_err("no answer");
+        assert_eq!(refused, Errno::TIMEDOUT.into());
+        // Its end of the socket is closed, on which it ends.
+        assert_eq!(monitor.open(0).expect_err("closed"), Errno::PIPE.into());
+        let mut buffer = [0; REQUEST_BYTES];
+        let mut received = || socket::receive(&there, &mut buffer, &mut Vec::new());
+        assert!(matches!(received(), Ok(Received::Message(_))));
+        assert!(matches!(received(), Ok(Received::End)));
     }
 }

@@ -52,7 +52,7 @@ pub(crate) fn check(service: &str, account: &str) -> Result<(), Refusal> {
         // A module that hangs must end with the broker, because the monitor does not count this process.
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         // SAFETY: only this socket is used here, and the process ends without using other descriptors of the broker.
-        let closed = unsafe { process::close_all_but(theirs.as_fd()) };
+        let closed = unsafe { process::close_all_but(&[theirs.as_fd()]) };
         let answer = match closed {
             Ok(()) => check_here(service, account),
             Err(error) => Err(error.to_string()),

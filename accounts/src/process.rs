@@ -121,10 +121,15 @@ pub fn close_on_exec() -> io::Result<()> {
 
 /// Closes all descriptors except standard input, output and error, and `kept`.
 ///
+/// # Errors
+///
+/// When `/proc` cannot be read.
+///
 /// # Safety
 ///
 /// Other descriptors must not be used or closed after this.
-pub(crate) unsafe fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
+pub unsafe fn close_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let kept: Vec<RawFd> = kept.iter().map(|fd| fd.as_raw_fd()).collect();
     let mut open = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let name = entry?.file_name();
@@ -132,7 +137,7 @@ pub(crate) unsafe fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
     }
     let standard = [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO];
     for descriptor in open {
-        if descriptor != kept.as_raw_fd() && !standard.contains(&descriptor) {
+        if !kept.contains(&descriptor) && !standard.contains(&descriptor) {
             // SAFETY: the caller guarantees that the descriptors are not used. That of the directory is closed already, and
             // the error is ignored.
             unsafe { libc::close(descriptor) };

@@ -5,6 +5,7 @@
 //! | [`front`] | listens, and talks to clients until they have logged in |
 //! | [`server`] | runs sessions and moves data, on many threads |
 //! | [`login`] | holds the host key and authenticates clients |
+//! | [`logs`] | writes the log files |
 //! | [`monitor`] | keeps root's privileges and starts brokers |
 //! | [`broker`] | opens the files of one account |
 //!
@@ -13,9 +14,9 @@
 //! `no_new_privs`.
 //!
 //! ```text
-//! front  server  login  monitor  broker        one module for each process
-//!   │      │       │       │        │
-//!   ├──────┴───────┴───────┴────────┤
+//! front  server  login  logs  monitor  broker  one module for each process
+//!   │      │       │      │      │       │
+//!   ├──────┴───────┴──────┴──────┴───────┤
 //!   groups ──> calls                place ──> files       privileges
 //!              (seccomp)                      (Landlock)  (no_new_privs, capabilities)
 //! ```
@@ -51,6 +52,7 @@ pub mod front;
 mod groups;
 mod kernel;
 pub mod login;
+pub mod logs;
 pub mod monitor;
 mod place;
 mod privileges;

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use gridhaul_sandbox::server::Needs;
-use gridhaul_sandbox::{Filter, broker, front, login, monitor, server};
+use gridhaul_sandbox::{Filter, broker, front, login, logs, monitor, server};
 
 const EPERM: Option<i32> = Some(libc::EPERM);
 const ENOSYS: Option<i32> = Some(libc::ENOSYS);
@@ -114,6 +114,7 @@ fn confined() -> Vec<(&'static str, Filter)> {
         ("server with everything", server::filter(all).unwrap()),
         ("front", front::filter().unwrap()),
         ("login", login::filter().unwrap()),
+        ("logs", logs::filter().unwrap()),
         ("broker", broker::filter(false).unwrap()),
         ("broker to read", broker::filter(true).unwrap()),
     ]
@@ -362,7 +363,8 @@ fn sockets_run_no_programs() {
                 assert_eq!(set(option), EPERM, "{option}");
             }
             let kept = set(libc::SO_KEEPALIVE);
-            assert_eq!(kept.is_none(), !process.starts_with("broker"), "{kept:?}");
+            let has_none = ["broker", "broker to read", "logs"].contains(&process);
+            assert_eq!(kept.is_none(), !has_none, "{kept:?}");
         });
     }
 }
@@ -429,4 +431,37 @@ fn a_login_process_has_no_way_to_a_network_and_changes_no_names() {
         drop(UnixStream::pair().unwrap());
         std::thread::spawn(|| {}).join().unwrap();
     });
+}
+
+/// What a process could do to a log that it has open for appending, without being able to open it. The server may make these
+/// calls, so it must not have a log.
+#[test]
+fn a_log_process_appends_and_neither_cuts_nor_rewrites() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let mut options = fs::File::options();
+    let log = options.append(true).create(true).open(&path).unwrap();
+    (&log).write_all(b"who did it\n").unwrap();
+    let (here, there) = UnixStream::pair().unwrap();
+    under(&logs::filter().unwrap(), || {
+        (&log).write_all(b"more\n").unwrap();
+        assert_eq!(control(&log, libc::F_SETFL, libc::O_WRONLY), EPERM);
+        let file = descriptor(&log);
+        assert_eq!(call(libc::SYS_ftruncate, [file, 0, 0, 0]), EPERM);
+        let punch = usize::try_from(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE);
+        let punched = call(libc::SYS_fallocate, [file, punch.unwrap(), 0, 4]);
+        assert_eq!(punched, EPERM);
+        for write in [libc::SYS_pwrite64, libc::SYS_pwritev, libc::SYS_pwritev2] {
+            assert_eq!(call(write, [file, 0, 0, 0]), EPERM);
+        }
+        assert_eq!(number(fs::File::options().write(true).open(&path)), EPERM);
+        assert_eq!(number(fs::remove_file(&path)), EPERM);
+        assert_eq!(number(TcpListener::bind("127.0.0.1:0")), EPERM);
+        // Lines come by sockets.
+        let control = rustix::net::SendFlags::empty();
+        rustix::net::send(&here, b"line", control).unwrap();
+        std::thread::spawn(|| {}).join().unwrap();
+    });
+    drop(there);
+    assert_eq!(fs::read(&path).unwrap(), b"who did it\nmore\n");
 }

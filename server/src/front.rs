@@ -27,13 +27,14 @@ use tracing::{error, info, warn};
 
 use crate::config::{Config, ServeArguments};
 use crate::handover::{self, Arrived, Link, Serving, ToFront};
+use crate::log_process::LogSockets;
 use crate::login::{LoginBackend, LoginClient};
 use crate::machine;
 use crate::privileges;
 use crate::sandbox;
 use crate::server::{PreparedServer, Server};
 use crate::session::Session;
-use crate::telemetry::{FrontCounts, LogFiles, Logging, tell};
+use crate::telemetry::{FrontCounts, Logging, tell};
 use crate::wire::{NotReady, tell_ready, wait_until_ready};
 
 /// Starts the front process.
@@ -73,7 +74,7 @@ impl FrontProcess {
     pub(crate) fn start<T>(
         config: &Config,
         arguments: &ServeArguments,
-        logging: &Logging,
+        (logging, log_sockets): (&Logging, &mut LogSockets),
         (listeners, logins): (Vec<TcpListener>, Vec<OwnedFd>),
         ours: T,
     ) -> Result<(Serving, Pid, T), FrontProcessError> {
@@ -91,10 +92,15 @@ impl FrontProcess {
         let mut kept = Some((here, told, ours));
         let pid = fork(|| {
             drop(kept.take());
+            let log_sockets = log_sockets.become_front();
             if let Some(parts) = parts.take() {
-                run(config, arguments, logging, parts);
+                match log_sockets {
+                    Ok(()) => run(config, arguments, logging, parts),
+                    Err(error) => tell_ready(&parts.tell, Some(&error.to_string())),
+                }
             }
         })?;
+        log_sockets.has_front();
         // The closure ran in the child only, so here all values are still there.
         drop(parts);
         let Some((here, told, ours)) = kept else {
@@ -199,16 +205,9 @@ async fn follow(
             ToFront::Returned { session, input } => {
                 begin_anew(&server, &link, session, input, descriptors);
             }
-            ToFront::Reload {
-                has_file,
-                has_log,
-                has_audit,
-            } => {
-                let mut descriptors = descriptors.into_iter().map(File::from);
-                let mut next = |is_there: bool| is_there.then(|| descriptors.next()).flatten();
-                let file = next(has_file);
-                let (log, audit) = (next(has_log), next(has_audit));
-                reload(&server, arguments, logging, file, LogFiles { log, audit });
+            ToFront::Reload => {
+                let file = descriptors.into_iter().next().map(File::from);
+                reload(&server, arguments, logging, file);
             }
             ToFront::Drain => server.drain(),
         }
@@ -275,31 +274,16 @@ impl OpenFiles for Opened {
     }
 }
 
-fn reload(
-    server: &Server,
-    arguments: &ServeArguments,
-    logging: &Logging,
-    file: Option<File>,
-    logs: LogFiles<File>,
-) {
-    let reopens_only = file.is_none() && arguments.config.is_some();
+fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, file: Option<File>) {
     let file = Opened(Mutex::new(file));
     let config = match Config::load_with(arguments, &file) {
         Ok(config) => config.reloaded(&server.config()).0,
         Err(error) => {
-            let running = server.config();
-            if let Err(error) = logging.go_on(&running.log, logs) {
-                error!(%error, "the log of the process that listens was not reloaded");
-            }
-            if reopens_only {
-                info!("the process that listens has reopened its logs");
-            } else {
-                error!(%error, "the process that listens goes on with the configuration from before");
-            }
+            error!(%error, "the process that listens goes on with the configuration from before");
             return;
         }
     };
-    if let Err(error) = logging.go_on(&config.log, logs) {
+    if let Err(error) = logging.set_level(&config.log.level) {
         error!(%error, "the log of the process that listens was not reloaded");
     }
     match server.reload(config) {

@@ -1,8 +1,8 @@
 //! The other processes of the server, and how their end is noticed.
 //!
-//! Without the login process there are no logins, and without the monitor no brokers and no renewed keys. Neither can be
-//! started again, because both were forked before the server gave up root. So the server ends as well, and the service
-//! manager starts all processes again.
+//! Without the login process there are no logins, without the monitor no brokers and no renewed keys, and without the log
+//! process no records. None of them can be started again, because all were forked before the server gave up root. So the server
+//! ends as well, and the service manager starts all processes again.
 
 use std::fmt;
 use std::io;
@@ -25,6 +25,8 @@ pub(crate) enum Helper {
     Monitor,
     /// The process that asks the callout.
     Callout,
+    /// The process that writes the log files.
+    Logs,
 }
 
 impl Helper {
@@ -35,6 +37,7 @@ impl Helper {
             Self::Login => "login",
             Self::Monitor => "monitor",
             Self::Callout => "callout",
+            Self::Logs => "logs",
         }
     }
 }
@@ -46,6 +49,7 @@ impl fmt::Display for Helper {
             Self::Login => "the process that decides logins",
             Self::Monitor => "the monitor that keeps root's rights",
             Self::Callout => "the process that asks authz-callout",
+            Self::Logs => "the process that writes the logs",
         })
     }
 }

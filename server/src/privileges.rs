@@ -147,6 +147,11 @@ pub fn check_user(user: &str) -> Result<(), PrivilegeError> {
     unprivileged(user).map(drop)
 }
 
+/// The number of the account `user`, if it exists.
+pub(crate) fn uid_of(user: &str) -> Option<u32> {
+    find(user).ok().map(|account| account.uid.as_raw())
+}
+
 /// Whether the account `user` may read a file by its permission bits; `false` if this cannot be found out.
 pub(crate) fn may_read(user: &str, path: &Path) -> bool {
     find(user).is_ok_and(|account| allows(&account, path, READ))

@@ -101,6 +101,11 @@ pub(crate) fn confine_front() -> Result<Confinement, SandboxError> {
     gridhaul_sandbox::front::confine()
 }
 
+/// Confines the process that writes the logs, which opens nothing.
+pub(crate) fn confine_logs() -> Result<Confinement, SandboxError> {
+    gridhaul_sandbox::logs::confine()
+}
+
 /// Confines the process that starts the callout. It executes a program of the site, whose needs are not known, so calls that no
 /// program needs without root's rights are denied, as in the monitor.
 pub(crate) fn confine_callout() -> Result<(), SandboxError> {
@@ -129,7 +134,7 @@ pub(crate) fn files_of_logins(config: &Config, file: Option<&Path>) -> Files {
     Files::at(machine().chain(places_of_logins(config, file))).without_network()
 }
 
-/// The files that decide logins, and the log.
+/// The files that decide logins, and the logs, which this process has opened again after a rotation.
 fn places_of_logins(config: &Config, file: Option<&Path>) -> Vec<Place> {
     let read = |path: &PathBuf| Place::new(path, Access::Read);
     let mut places: Vec<Place> = file
@@ -151,8 +156,7 @@ fn places_of_logins(config: &Config, file: Option<&Path>) -> Vec<Place> {
         let directories = directories.into_iter().flatten();
         places.extend(directories.flat_map(Place::directory_of_links));
     }
-    let logs = config.log.file.iter().chain(&config.log.audit);
-    places.extend(logs.map(|path| Place::new(path, Access::Append)));
+    places.extend(config.logs().map(|path| Place::new(path, Access::Append)));
     places
 }
 
@@ -209,7 +213,6 @@ fn named(config: &Config, process: &Process) -> Vec<Place> {
     if let Some(gsi) = &config.security.gsi {
         places.extend(Place::directory_of_links(&gsi.trust));
     }
-    places.extend(config.logs().map(|path| Place::new(path, Access::Append)));
     let anonymous = config.anonymous.iter();
     places.extend(anonymous.map(|anonymous| root(&config.root, !anonymous.write)));
     if config.passwords.is_some() || process.local_files == LocalFiles::User {
@@ -260,4 +263,57 @@ fn own_roots(config: &Config) -> impl Iterator<Item = Place> {
         }
         Outcome::Deny => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ServeArguments, Settings};
+
+    /// With a log in a directory of the account that serves, only the sandbox keeps this process from opening it.
+    #[test]
+    fn the_serving_process_may_open_no_log() {
+        let (root, logs) = (tempfile::tempdir(), tempfile::tempdir());
+        let (root, logs) = (root.expect("a directory"), logs.expect("a directory"));
+        let log = |name: &str| Some(logs.path().join(name));
+        let config = Config::load(&ServeArguments {
+            config: None,
+            settings: Settings {
+                root: Some(root.path().to_owned()),
+                listen: Some(vec!["127.0.0.1:0".parse().expect("an address")]),
+                anonymous: Some(true),
+                log_file: log("log"),
+                audit_log: log("audit"),
+                transfer_log: log("transfers"),
+                ..Settings::default()
+            },
+            ..ServeArguments::default()
+        });
+        let config = config.expect("valid");
+        let process = Process {
+            config: None,
+            socket: None,
+            local_files: LocalFiles::Brokers,
+        };
+        let prepared = Prepared::new(&config, Vec::new(), &process);
+        // Landlock cannot be undone, so a thread that ends has it.
+        let opened = std::thread::spawn(move || {
+            let enforced = prepared.files.enforce_on_this_thread();
+            enforced.expect("confined");
+            let open = |path: &Path| {
+                std::fs::File::options()
+                    .append(true)
+                    .create(true)
+                    .open(path)
+            };
+            config
+                .logs()
+                .map(|log| open(log).is_ok())
+                .collect::<Vec<_>>()
+        });
+        let opened = opened.join().expect("no panic");
+        if gridhaul_sandbox::landlock_abi().is_some() {
+            assert_eq!(opened, [false; 3]);
+        }
+    }
 }

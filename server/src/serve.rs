@@ -1,6 +1,5 @@
 //! `gridhaul-server serve`: from the command line to the last session.
 
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -24,11 +23,12 @@ use crate::check;
 use crate::config::{Config, ConfigErrors, LogLevel, Problem, ServeArguments};
 use crate::front::{FrontProcess, FrontProcessError};
 use crate::helpers::{self, Helper};
+use crate::log_process::{self, LogProcessError, OpenedLogs};
 use crate::login::{ConfigurationFile, LoginBackend, LoginProcess, LoginProcessError, Started};
 use crate::machine;
 use crate::privileges::{self, PrivilegeError};
 use crate::sandbox::{self, LocalFiles, Sandbox};
-use crate::server::{PreparedServer, Server, StartError, listen_everywhere};
+use crate::server::{PreparedServer, Server, StartError, listen_everywhere, open_transfer_log};
 use crate::start_logs::StartRights;
 use crate::status::{ProcessStatus, utc};
 use crate::telemetry::{Logging, LoggingError};
@@ -44,6 +44,9 @@ pub enum ServeError {
     /// The log cannot be written.
     #[error(transparent)]
     Logging(#[from] LoggingError),
+    /// The process that writes the logs does not start.
+    #[error(transparent)]
+    Logs(#[from] LogProcessError),
     /// The server does not start.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -106,18 +109,34 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     };
     let opener = StartRights { user: &config.user };
     let logging = Logging::start(&config.log, &opener)?;
+    let transfer_log = open_transfer_log(&config)?;
+    let logs = OpenedLogs {
+        logging: &logging,
+        transfers: transfer_log.as_ref(),
+    };
+    // No process below has a log file open.
+    let (mut log_sockets, logs_pid) = log_process::start(&config.user, logs)?;
+    let watched_logs = logs_pid.map(|pid| helpers::watched(Helper::Logs, process::watch(pid)));
     tell(&warnings);
     // Before this process listens or reads a secret. Only the login process has a connection to the monitor.
     let watched_monitor = monitor.as_ref().map(Monitor::watch);
     let monitor_pid = monitor.as_ref().map(Monitor::pid);
-    let login = LoginProcess::start(&config, arguments, &logging, (monitor, callout))?;
+    let login = LoginProcess::start(
+        &config,
+        arguments,
+        logs,
+        &mut log_sockets,
+        (monitor, callout),
+    )?;
     let mut processes = vec![process_status(Helper::Login, login.pid)];
     processes.extend(monitor_pid.map(|monitor| process_status(Helper::Monitor, monitor)));
     processes.extend(callout_pid.map(|callout| process_status(Helper::Callout, callout)));
+    processes.extend(logs_pid.map(|logs| process_status(Helper::Logs, logs)));
     let watched_login = helpers::watched(Helper::Login, process::watch(login.pid));
     let watched_monitor = watched_monitor.map(|monitor| helpers::watched(Helper::Monitor, monitor));
     let watched = watched_login.into_iter().chain(watched_monitor.flatten());
     let watched = watched.chain(watched_callout.flatten());
+    let watched = watched.chain(watched_logs.flatten());
     let watched: Vec<_> = watched.collect();
     let Started { serving, front, .. } = login;
     let (listeners, addresses) = listen_everywhere(&config)?;
@@ -125,7 +144,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let (link, pid, (logins, mut watched)) = FrontProcess::start(
         &config,
         arguments,
-        &logging,
+        (&logging, &mut log_sockets),
         (listeners, front),
         (serving, watched),
     )?;
@@ -133,7 +152,8 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     watched.extend(helpers::watched(Helper::Front, process::watch(pid)));
     let backend = LoginBackend::Serving(Arc::clone(&logins));
     let server =
-        PreparedServer::behind_front(config.clone(), backend, addresses, link)?.beside(processes);
+        PreparedServer::behind_front(config.clone(), backend, addresses, link, transfer_log)?
+            .beside(processes);
     // While the process still has root's rights: the account that serves may not be allowed to search the directories above.
     let prepared = sandbox::Prepared::new(&config, server.grants(), &process);
     let identity = privileges::drop_root(&config.user)?;
@@ -165,6 +185,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         // The next server replaces a socket that is still there.
         let _ = remove_dead_socket(&path);
     }
+    log_sockets.flush();
     served
 }
 
@@ -202,6 +223,7 @@ fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> Listed
         read: files.chain(host).chain(gridmap).cloned().collect(),
         append: config.logs().cloned().collect(),
         socket: admin::path_of(config),
+        log_owner: privileges::uid_of(&config.user),
     }
 }
 
@@ -348,7 +370,7 @@ fn reload_all(
     let (config, warnings) = match validated {
         Ok(checked) => checked,
         Err(errors) => {
-            report.errors = reopen_logs(server, logging, confined);
+            report.errors = reopen_logs(confined);
             for error in errors.problems() {
                 error!(%error, "the configuration is wrong; everything stays as it was");
                 report.errors.push(error.to_string());
@@ -357,8 +379,9 @@ fn reload_all(
         }
     };
     let (config, kept) = config.reloaded(&running);
+    report.errors = reopen_logs(confined);
     tell(&warnings);
-    if let Err(error) = logging.reload(&config.log, &confined.file) {
+    if let Err(error) = logging.set_level(&config.log.level) {
         error!(%error, "the log was not reloaded");
         report.errors.push(error.to_string());
     }
@@ -380,7 +403,7 @@ fn reload_all(
     if let Some(front) = server.front() {
         let file = arguments.config.as_deref();
         let file = file.and_then(|path| confined.file.open(path).ok());
-        front.reload(file.map(OwnedFd::from), logging.descriptors());
+        front.reload(file.map(OwnedFd::from));
     }
     for name in &kept {
         warn!(
@@ -399,27 +422,16 @@ fn tell(warnings: &[Problem]) {
     }
 }
 
-/// Opens the logs of all processes again, with the running configuration: a mistake in the new one must not leave rotated logs
-/// in use. Returns the errors.
-fn reopen_logs(server: &Server, logging: &Logging, confined: &Confined) -> Vec<String> {
-    let mut errors = Vec::new();
-    let mut note = |what: &str, error: &dyn Display| {
-        error!(%error, "{what} was not reopened");
-        errors.push(format!("{what} was not reopened: {error}"));
-    };
-    if let Err(error) = logging.reload(&server.config().log, &confined.file) {
-        note("the log", &error);
+/// Opens the logs again, after a rotation: also when the new configuration is wrong, because rotated logs must not stay in
+/// use. Returns the errors.
+fn reopen_logs(confined: &Confined) -> Vec<String> {
+    match confined.file.reopen_logs() {
+        Ok(()) => Vec::new(),
+        Err(error) => {
+            error!(%error, "the logs were not reopened");
+            vec![format!("the logs were not reopened: {error}")]
+        }
     }
-    if let Err(error) = server.reopen_transfer_log() {
-        note("the transfer log", &error);
-    }
-    if let Err(error) = confined.file.reopen_logs() {
-        note("the log of the login process", &error);
-    }
-    if let Some(front) = server.front() {
-        front.reload(None, logging.descriptors());
-    }
-    errors
 }
 
 /// Writes to standard output that the server listens, and how to try it. A failure to write is not an error.

@@ -11,9 +11,8 @@ use rustix::fs::OFlags;
 use crate::privileges;
 use crate::telemetry::{OpenLogs, OwnRights};
 
-/// Opens the logs of a server that will run as the account `user`. Where another account than root can replace a log or a
-/// directory above it, a link of that account must not make root write to another file: such a log is opened with the rights
-/// of `user`.
+/// Opens the logs of a server that will run as the account `user`. Where another account than root can replace the directory of
+/// a log, a link of that account must not make root write to another file: such a log is opened with the rights of `user`.
 #[derive(Debug)]
 pub(crate) struct StartRights<'a> {
     pub(crate) user: &'a str,
@@ -24,7 +23,7 @@ impl OpenLogs for StartRights<'_> {
         if !privileges::is_root() {
             return OwnRights.append(log);
         }
-        match open_log(log) {
+        match open_log(log, privileges::uid_of(self.user)) {
             Ok(file) => Ok(file.into()),
             Err(OpenError::NoFile) => open_device(log),
             Err(OpenError::Exposed) => {

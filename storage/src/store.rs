@@ -44,6 +44,10 @@ pub trait Storage: Send + Sync + fmt::Debug {
         direct: bool,
     ) -> Result<OpenedFile, StorageError>;
 
+    /// Gives the file of an upload at `to`, which is not followed, the group, permission bits and access control list of the
+    /// file at `from`, which it will replace. If the account may not give it that group, its group gets no rights.
+    fn copy_rights(&self, from: &Path, to: &Path) -> Result<(), StorageError>;
+
     /// Renames an upload, whose file is `identity`, to its final name, and replaces the file or link there. With `durable`,
     /// waits until the name is on the disk. Fails with `ESTALE` if another file is at `from`.
     fn complete_upload(

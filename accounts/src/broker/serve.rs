@@ -158,6 +158,7 @@ impl Handler {
                 create,
                 direct,
             } => storage.open_upload(path(file), create, direct).map(opened),
+            Request::CopyRights { from, to } => done(storage.copy_rights(path(from), path(to))),
             Request::CompleteUpload {
                 from,
                 to,

@@ -129,6 +129,15 @@ impl Storage for AccountStorage {
         })
     }
 
+    fn copy_rights(&self, from: &Path, to: &Path) -> Result<(), StorageError> {
+        const CALL: &str = "chmod";
+        let request = Request::CopyRights {
+            from: bytes(CALL, from)?,
+            to: bytes(CALL, to)?,
+        };
+        self.change(CALL, request, Repeat::Safe)
+    }
+
     fn complete_upload(
         &self,
         from: &Path,

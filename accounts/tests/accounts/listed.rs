@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -26,12 +26,13 @@ pub(crate) fn files() -> ListedFiles {
         "exposed",
         "missing",
     ];
-    let append = ["rotated", "exposed-log", "linked-log"];
+    let append = ["rotated", "exposed-log", "linked-log", "shared-log"];
     let path = |name: &str| Path::new(PLACE).join(format!("listed-{name}/file"));
     ListedFiles {
         read: read.map(path).into(),
         append: append.map(path).into(),
         socket: None,
+        log_owner: Some(SERVER),
     }
 }
 
@@ -142,9 +143,20 @@ fn files_that_other_accounts_could_replace_are_refused() {
     // In a world-writable directory with the sticky bit other accounts cannot replace root's files.
     own(directory, 0, 0, 0o1777);
     assert_eq!(open(&file).unwrap(), "key");
+    // But they may have made it a second name of a file of root.
+    let secret = Path::new(PLACE).join("listed-exposed-secret");
+    fs::write(&secret, "secret").unwrap();
+    fs::remove_file(&file).unwrap();
+    fs::hard_link(&secret, &file).unwrap();
+    assert_eq!(open(&file), Err(OpenError::Exposed));
+    fs::remove_file(&secret).unwrap();
+    assert_eq!(open(&file).unwrap(), "secret");
     own(&file, ALICE.uid, ALICE.uid, 0o400);
     assert_eq!(open(&file), Err(OpenError::Exposed));
 }
+
+/// The account of the server, to which logs may belong.
+const SERVER: u32 = 65_534;
 
 /// Appends a line to a log that the monitor opens.
 fn append(log: &Path, line: &str) -> Result<(), OpenError> {
@@ -159,7 +171,7 @@ fn a_log_is_created_anew_and_only_appended_to() {
     assert_eq!(MONITOR.place(&log), None, "it cannot be read");
     LazyLock::force(&MONITOR);
     for name in ["one", "two"] {
-        assert_eq!(may_be_appended(&log), Ok(()));
+        assert_eq!(may_be_appended(&log, Some(SERVER)), Ok(()));
         let asked = {
             let log = log.clone();
             as_alice(move || (append(&log, "first"), append(&log, "second")))
@@ -176,10 +188,10 @@ fn a_log_is_created_anew_and_only_appended_to() {
 fn a_log_that_other_accounts_could_replace_or_create_is_refused() {
     let log = listed("exposed-log");
     let directory = log.parent().unwrap();
-    for (uid, mode) in [(ALICE.uid, 0o700), (0, 0o770), (0, 0o1777)] {
-        own(directory, uid, ALICE.uid, mode);
-        assert_eq!(append(&log, "x"), Err(OpenError::Exposed), "{uid} {mode:o}");
-        assert_eq!(may_be_appended(&log), Err(OpenError::Exposed));
+    for mode in [0o700, 0o770] {
+        own(directory, ALICE.uid, ALICE.uid, mode);
+        assert_eq!(append(&log, "x"), Err(OpenError::Exposed), "{mode:o}");
+        assert_eq!(may_be_appended(&log, Some(SERVER)), Err(OpenError::Exposed));
     }
     assert!(!log.exists());
     own(directory, 0, 0, 0o755);
@@ -188,7 +200,7 @@ fn a_log_that_other_accounts_could_replace_or_create_is_refused() {
     let denied = OpenError::Kernel(rustix::io::Errno::ACCESS.raw_os_error());
     assert_eq!(append(&log, "x"), Err(denied.clone()));
     assert_eq!(
-        may_be_appended(&log),
+        may_be_appended(&log, Some(SERVER)),
         Err(denied),
         "the check has the same result"
     );
@@ -207,4 +219,44 @@ fn a_link_of_root_leads_to_the_log_and_one_of_others_is_refused() {
     fs::remove_file(&link).unwrap();
     symlink("alices/log", &link).unwrap();
     assert_eq!(append(&link, "x"), Err(OpenError::Exposed));
+}
+
+/// As `/var/log` of Ubuntu, to which the group `syslog` may write.
+#[test]
+fn in_a_directory_of_others_a_log_is_opened_and_what_they_put_there_is_not() {
+    let log = listed("shared-log");
+    let directory = log.parent().unwrap();
+    let secret = Path::new(PLACE).join("listed-shared-secret");
+    fs::write(&secret, "secret").unwrap();
+    for mode in [0o775, 0o1777, 0o777] {
+        own(directory, 0, ALICE.uid, mode);
+        assert_eq!(may_be_appended(&log, Some(SERVER)), Ok(()));
+        append(&log, "one").unwrap();
+        append(&log, "two").unwrap();
+        assert_eq!(fs::read_to_string(&log).unwrap(), "one\ntwo\n");
+        assert_eq!(may_be_appended(&log, Some(SERVER)), Ok(()));
+        // Root may write to it without ignoring permissions, as after logrotate's `create`.
+        own(&log, SERVER, 0, 0o660);
+        append(&log, "three").unwrap();
+
+        let refused = |log: &Path| {
+            assert_eq!(append(log, "x"), Err(OpenError::Planted), "{mode:o}");
+            assert_eq!(may_be_appended(log, Some(SERVER)), Err(OpenError::Planted));
+            fs::remove_file(log).unwrap();
+        };
+        own(&log, ALICE.uid, ALICE.uid, 0o666);
+        refused(&log);
+        for target in [&secret, &directory.join("new")] {
+            symlink(target, &log).unwrap();
+            lchown(&log, Some(ALICE.uid), None).unwrap();
+            refused(&log);
+        }
+        fs::hard_link(&secret, &log).unwrap();
+        refused(&log);
+        mknodat(CWD, &log, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        lchown(&log, Some(ALICE.uid), None).unwrap();
+        refused(&log);
+        assert!(!directory.join("new").exists());
+    }
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
 }

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::config::Callout;
+use crate::harmful::is_harmful;
 
 /// The maximum length of an answer in bytes.
 const MAX_ANSWER: usize = 64 << 10;
@@ -122,7 +123,7 @@ fn ask_program(path: &Path, question: &[u8], deadline: Instant) -> Result<Vec<u8
     if !status.success() {
         collect(&mut errors, &mut complaint);
         let complaint = String::from_utf8_lossy(&complaint);
-        let complaint = complaint.trim().replace(char::is_control, " ");
+        let complaint = complaint.trim().replace(is_harmful, " ");
         return Err(Failure::Status(format!(
             "it ended with {status}: {complaint}"
         )));

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::harmful::is_harmful;
+
 /// The version of the protocol.
 const VERSION: u32 = 1;
 
@@ -96,8 +98,11 @@ impl Claim<'_> {
 ///
 /// When the callout denies, or the answer is invalid.
 pub(super) fn read_answer(answer: &[u8]) -> Result<Permission, CalloutError> {
-    let answer: Answer = serde_json::from_slice(answer)
-        .map_err(|error| CalloutError::Failed(format!("its answer is invalid: {error}")))?;
+    let answer: Answer = serde_json::from_slice(answer).map_err(|error| {
+        // The error quotes the answer.
+        let error = one_line(&error.to_string());
+        CalloutError::Failed(format!("its answer is invalid: {error}"))
+    })?;
     match answer.decision {
         Decision::Deny => {
             let reason = answer.reason.as_deref().map(one_line).unwrap_or_default();
@@ -121,7 +126,7 @@ fn is_account(name: &str) -> bool {
 /// A reason goes to the client and to the log.
 fn one_line(text: &str) -> String {
     let text = &text[..text.floor_char_boundary(MAX_REASON)];
-    let readable = |letter: char| if letter.is_control() { ' ' } else { letter };
+    let readable = |letter: char| if is_harmful(letter) { ' ' } else { letter };
     text.chars().map(readable).collect()
 }
 
@@ -177,6 +182,21 @@ mod tests {
         ] {
             let failed = read_answer(answer.as_bytes());
             assert!(matches!(failed, Err(CalloutError::Failed(_))), "{answer}");
+        }
+    }
+
+    #[test]
+    fn what_an_answer_says_is_one_short_line_without_controls() {
+        let quoted = "x\\u202e\\u001b".repeat(10_000);
+        for answer in [
+            format!("{{\"decision\":\"deny\",\"reason\":\"{quoted}\"}}"),
+            format!("{{\"decision\":\"{quoted}\"}}"),
+            format!("{{\"{quoted}\":1}}"),
+        ] {
+            let error = read_answer(answer.as_bytes()).expect_err("no permission");
+            let text = error.to_string();
+            assert!(text.len() < MAX_REASON + 50, "{}", text.len());
+            assert!(!text.contains(is_harmful), "{text:?}");
         }
     }
 

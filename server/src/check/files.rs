@@ -102,7 +102,7 @@ fn check_rotation(report: &mut Report, about: &'static str, path: &Path, user: &
     if !rustix::process::geteuid().is_root() || privileges::may_create(user, path) {
         return;
     }
-    if let Err(error) = gridhaul_accounts::may_be_appended(path) {
+    if let Err(error) = gridhaul_accounts::may_be_appended(path, privileges::uid_of(user)) {
         let path = path.display();
         report.error(
             about,

@@ -14,6 +14,9 @@ pub(super) fn check(report: &mut Report, config: &Config) {
     kernel.tell(report, "front", Files::Confined);
     kernel.tell(report, "server", Files::Confined);
     kernel.tell(report, "login", Files::Confined);
+    if config.logs().next().is_some() {
+        kernel.tell(report, "log", Files::Confined);
+    }
     if config.security.gsi.is_some() {
         kernel.tell(report, "monitor", Files::OfChildren);
         kernel.tell(report, "broker", Files::Confined);

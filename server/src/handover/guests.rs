@@ -11,7 +11,7 @@ use tracing::error;
 use super::messages::{Handed, ToFront, ToServing};
 use super::outbox::{Outbox, follow};
 use crate::status::RefusalStatus;
-use crate::telemetry::{FrontCounts, LogFiles, tell};
+use crate::telemetry::{FrontCounts, tell};
 
 /// The socket to the front process, before this process has threads.
 #[derive(Debug)]
@@ -43,8 +43,9 @@ impl Serving {
         }
     }
 
-    /// Lets the front process accept connections, and passes each client that it hands over to `take`, with its connection.
-    /// `most` returns the present limit of connections. `refused` gets the refusals of the front process.
+    /// Lets the front process accept connections, and passes each client that it hands over to `take`, with its connection, or
+    /// to `turn_away` if it cannot be served. `most` returns the present limit of connections. `refused` gets the refusals of the
+    /// front process.
     ///
     /// # Errors
     ///
@@ -53,6 +54,7 @@ impl Serving {
         self,
         most: impl Fn() -> usize + Send + 'static,
         take: impl Fn(Handed, Vec<OwnedFd>, Guest) + Send + 'static,
+        turn_away: impl Fn(&Handed, Vec<OwnedFd>) + Send + 'static,
         refused: impl Fn(RefusalStatus) + Send + 'static,
     ) -> io::Result<Front> {
         // A message that is lost on the way back closes its connection: the client is gone.
@@ -65,7 +67,10 @@ impl Serving {
                 ToServing::Handed(handed) => {
                     match guests.admit(handed.session, most(), &outbox_of_guests) {
                         Some(guest) => take(*handed, descriptors, guest),
-                        None => tell_unadmitted(),
+                        None => {
+                            tell_unadmitted();
+                            turn_away(&handed, descriptors);
+                        }
                     }
                 }
                 ToServing::Refused(refusal) => refused(*refusal),
@@ -92,13 +97,16 @@ fn tell_unadmitted() {
 struct Guests(Arc<Mutex<HashSet<u64>>>);
 
 impl Guests {
-    /// Adds a session. `None` if the number is taken or there are too many, which only a compromised front process causes.
+    /// Adds a session. `None` if the number is taken, or if there are too many sessions and messages about their ends that the
+    /// front process has not read. Only a compromised front process, or one that hangs, causes that.
     fn admit(&self, session: u64, most: usize, outbox: &Outbox) -> Option<Guest> {
         /// A client's place may be free for the next client before its session has ended here.
         const MORE: usize = 1000;
 
         let mut all = self.lock();
-        if all.len() >= most.saturating_add(MORE) || !all.insert(session) {
+        // Each session leads to one message at its end, so both are bounded together.
+        let all_and_ended = all.len().saturating_add(outbox.waiting());
+        if all_and_ended >= most.saturating_add(MORE) || !all.insert(session) {
             return None;
         }
         Some(Guest {
@@ -116,15 +124,10 @@ impl Guests {
 }
 
 impl Front {
-    /// Makes the front process read this configuration file and continue its logs in these files.
-    pub(crate) fn reload(&self, file: Option<OwnedFd>, logs: LogFiles<OwnedFd>) {
-        let message = ToFront::Reload {
-            has_file: file.is_some(),
-            has_log: logs.log.is_some(),
-            has_audit: logs.audit.is_some(),
-        };
-        let descriptors = [file, logs.log, logs.audit].into_iter().flatten();
-        self.outbox.send(&message, descriptors.collect());
+    /// Makes the front process read this configuration file.
+    pub(crate) fn reload(&self, file: Option<OwnedFd>) {
+        let descriptors = file.into_iter().collect();
+        self.outbox.send(&ToFront::Reload, descriptors);
     }
 
     /// Stops the front process from accepting.
@@ -153,5 +156,29 @@ impl Drop for Guest {
             self.guests.lock().remove(&self.session);
             self.outbox.send(&ToFront::Ended(self.session), Vec::new());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridhaul_accounts::socket::pair;
+
+    use super::*;
+
+    #[test]
+    fn a_front_process_that_does_not_read_gets_a_bounded_number_of_clients_served() {
+        const MOST: usize = 10;
+
+        let (here, _there) = pair().expect("sockets");
+        let outbox = Outbox::start(Arc::new(here), |_| {}).expect("a thread");
+        let guests = Guests::default();
+        // The clients go at once, and their ends are not read.
+        let admitted = (0..20_000).filter(|&session| {
+            let guest = guests.admit(session, MOST, &outbox);
+            assert!(outbox.waiting() <= MOST + 1000, "too many messages wait");
+            guest.is_some()
+        });
+        assert!(admitted.count() < 2000);
+        assert!(guests.lock().is_empty());
     }
 }

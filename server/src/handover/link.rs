@@ -39,6 +39,10 @@ impl Served {
     }
 }
 
+/// The number of clients that wait until the serving process takes them. Each has a descriptor and 16 KiB of memory. It takes
+/// thousands in a second.
+const MOST_HANDED: usize = 500;
+
 /// The front process's connection to the serving process.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -53,6 +57,12 @@ impl Link {
         let lost = served.clone();
         let outbox = Outbox::start(socket, move |session| drop(lost.take_back(session)))?;
         Ok(Self { outbox, served })
+    }
+
+    /// Whether another client may be handed over. If not, it is refused: the serving process does not read, and clients would
+    /// wait without a reply.
+    pub(crate) fn has_room(&self) -> bool {
+        self.outbox.waiting() < MOST_HANDED
     }
 
     /// Hands a client over. Its place stays taken until the client is gone.
@@ -86,6 +96,7 @@ mod tests {
     use gridhaul_accounts::socket::pair;
 
     use super::*;
+    use crate::handover::{HandedProof, HandedProtection, follow};
 
     #[test]
     fn refusals_do_not_pile_up_while_the_serving_process_does_not_read() {
@@ -103,5 +114,41 @@ mod tests {
             link.report(refusal.clone());
             assert!(link.outbox.waiting() <= 200, "too many wait");
         }
+    }
+
+    #[test]
+    fn clients_do_not_pile_up_while_the_serving_process_does_not_read() {
+        let (here, there) = pair().expect("sockets");
+        let here = Arc::new(here);
+        let link = Link::start(Arc::clone(&here)).expect("a thread");
+        let mut handed = 0;
+        while link.has_room() {
+            let kept = Kept {
+                place: None,
+                _proof: None,
+                failures: 0,
+                sent_garbage: false,
+            };
+            let client = Handed {
+                session: handed,
+                name: "anonymous".to_owned(),
+                proof: HandedProof::Anonymous,
+                protection: HandedProtection::Clear,
+                agreed: Vec::new(),
+                input: Vec::new(),
+            };
+            let (connection, _client) = pair().expect("sockets");
+            link.hand_over(client, connection, kept);
+            handed += 1;
+            assert!(handed < 2000, "without end");
+        }
+        assert!(link.outbox.waiting() <= MOST_HANDED);
+        // It reads again.
+        let reading = std::thread::spawn(move || follow(&there, |_: ToServing, _| {}));
+        while !link.has_room() {
+            std::thread::yield_now();
+        }
+        rustix::net::shutdown(&*here, rustix::net::Shutdown::Both).expect("ended");
+        reading.join().expect("no panic");
     }
 }

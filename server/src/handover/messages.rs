@@ -24,13 +24,8 @@ pub(crate) enum ToFront {
     Ended(u64),
     /// The client of this session sent `REIN`: its connection, and the input after the command.
     Returned { session: u64, input: Vec<u8> },
-    /// Read the configuration again, and continue the logs. The descriptors are those of the configuration file, the log and
-    /// the audit log, as far as there are such.
-    Reload {
-        has_file: bool,
-        has_log: bool,
-        has_audit: bool,
-    },
+    /// Read the configuration again. The descriptor is that of the configuration file, if there is one.
+    Reload,
     /// Accept no more connections, and end those that have not logged in.
     Drain,
 }

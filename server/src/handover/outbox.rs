@@ -1,7 +1,8 @@
 //! One process's end of the socket between the front process and the serving process.
 //!
-//! One thread sends, so that no session waits for the other process, and another one receives. The queue is bounded by the
-//! number of connections as long as the other process reads; if it does not, the server has to end.
+//! One thread sends, so that no session waits for the other process, and another one receives. Who sends looks at the length of
+//! the queue first: while the other process does not read, the front process hands no more clients over, and the serving process
+//! takes none, because each may cause one more message.
 
 use std::fmt;
 use std::io;
@@ -74,25 +75,32 @@ impl Outbox {
         self.waiting.load(Ordering::Relaxed)
     }
 
+    /// A message without keys.
     pub(super) fn send(&self, message: &impl Serialize, descriptors: Vec<OwnedFd>) {
-        self.send_of(None, message, descriptors);
+        self.send_of(None, Vec::new(), message, descriptors);
     }
 
-    /// A message that hands a session over.
+    /// A message that hands a session over, with its keys.
     pub(super) fn send_session(
         &self,
         session: u64,
         message: &impl Serialize,
         descriptors: Vec<OwnedFd>,
     ) {
-        self.send_of(Some(session), message, descriptors);
-    }
-
-    fn send_of(&self, session: Option<u64>, message: &impl Serialize, descriptors: Vec<OwnedFd>) {
-        /// Larger than most messages. A vector that grows leaves a copy behind that is not wiped, and messages contain keys.
+        /// Larger than most messages. A vector that grows leaves a copy behind that is not wiped.
         const USUAL: usize = 16 * 1024;
 
         let room = Vec::with_capacity(USUAL);
+        self.send_of(Some(session), room, message, descriptors);
+    }
+
+    fn send_of(
+        &self,
+        session: Option<u64>,
+        room: Vec<u8>,
+        message: &impl Serialize,
+        descriptors: Vec<OwnedFd>,
+    ) {
         let Ok(bytes) = postcard::to_extend(message, room).map(Zeroizing::new) else {
             error!("a message to the other process cannot be encoded");
             return;

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -86,7 +85,7 @@ impl LoginClient {
         }
     }
 
-    /// Makes the login process open its logs again.
+    /// Makes the login process open the logs again.
     pub(super) fn reopen_logs(&self) -> Result<(), String> {
         match self.ask(Question::ReopenLogs) {
             Some(Answer::Done) => Ok(()),
@@ -109,20 +108,7 @@ impl LoginClient {
     ///
     /// The reason.
     pub(super) fn open_configuration(&self) -> Result<File, String> {
-        self.opened(Question::Configuration)
-    }
-
-    /// Makes the login process open a log.
-    ///
-    /// # Errors
-    ///
-    /// The reason.
-    pub(super) fn open_log(&self, path: &Path) -> Result<File, String> {
-        self.opened(Question::Log(path.to_owned()))
-    }
-
-    fn opened(&self, question: Question<'_>) -> Result<File, String> {
-        match self.ask_for_descriptor(question) {
+        match self.ask_for_descriptor(Question::Configuration) {
             // The kernel leaves out a descriptor for which the process has no room.
             Some((Answer::Opened, file)) => file
                 .map(File::from)

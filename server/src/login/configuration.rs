@@ -1,4 +1,4 @@
-//! Opens the configuration file and the logs in the serving process, whose account may not be allowed to open them.
+//! Opens the configuration file in the serving process, whose account may not be allowed to open it.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -8,7 +8,6 @@ use std::sync::Arc;
 use gridhaul_security::files::OpenFiles;
 
 use super::LoginClient;
-use crate::telemetry::{OpenLogs, OwnRights};
 
 /// Opens the configuration file with the rights of this process, or through the login process if they do not suffice. The
 /// login process opens the file that the server was started with, and no other.
@@ -20,11 +19,11 @@ impl ConfigurationFile {
         Self(client)
     }
 
-    /// Makes the login process open its logs again, with the running configuration.
+    /// Makes the login process open the logs of all processes again.
     ///
     /// # Errors
     ///
-    /// The reason: then the old ones stay in use.
+    /// The reason: then the old one stays in use.
     pub(crate) fn reopen_logs(&self) -> Result<(), String> {
         self.0.reopen_logs()
     }
@@ -47,22 +46,5 @@ impl OpenFiles for ConfigurationFile {
             }
             found => found,
         }
-    }
-}
-
-impl OpenLogs for LoginClient {
-    fn append(&self, log: &Path) -> io::Result<File> {
-        match OwnRights.append(log) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.open_log(log).map_err(io::Error::other)
-            }
-            opened => opened,
-        }
-    }
-}
-
-impl OpenLogs for ConfigurationFile {
-    fn append(&self, log: &Path) -> io::Result<File> {
-        self.0.append(log)
     }
 }

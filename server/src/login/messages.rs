@@ -58,11 +58,10 @@ pub(super) enum Question<'a> {
     },
     /// Open the configuration file: [`Answer::Opened`], with the descriptor, or [`Answer::Failed`].
     Configuration,
-    /// Open a configured log for appending: [`Answer::Opened`], with the descriptor, or [`Answer::Failed`].
-    Log(PathBuf),
     /// Read the configuration again: [`Answer::Reloaded`] or [`Answer::Failed`].
     Reload,
-    /// Open the logs of this process again, with the running configuration: [`Answer::Done`] or [`Answer::Failed`].
+    /// Open the logs again, after a rotation, and have the log process continue in the new files: [`Answer::Done`] or
+    /// [`Answer::Failed`].
     ReopenLogs,
     /// The exchanges of served clients whom a ban list or a rule refuses now: [`Answer::Exchanges`].
     Refused,
@@ -93,7 +92,6 @@ impl Question<'_> {
             | Self::Grants
             | Self::Broker(_)
             | Self::Configuration
-            | Self::Log(_)
             | Self::Refused
             | Self::Reload
             | Self::ReopenLogs => asker == Asker::Serving,

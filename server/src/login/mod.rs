@@ -168,11 +168,11 @@ pub(crate) enum LoginBackend {
 }
 
 impl LoginBackend {
-    /// Opens logs again after a rotation.
-    pub(crate) fn logs(&self) -> &dyn OpenLogs {
+    /// Opens logs again after a rotation. `None` where the login process does that.
+    pub(crate) fn logs(&self) -> Option<&dyn OpenLogs> {
         match self {
-            Self::InProcess | Self::Front(_) => &OwnRights,
-            Self::Serving(client) => &**client,
+            Self::InProcess => Some(&OwnRights),
+            Self::Front(_) | Self::Serving(_) => None,
         }
     }
 

@@ -16,10 +16,10 @@ use rustix::process::Pid;
 
 use crate::callout::{CalloutClient, MOST_QUESTIONS};
 use crate::config::{Config, ServeArguments};
+use crate::log_process::{LogSockets, OpenedLogs};
 use crate::privileges;
 use crate::sandbox;
 use crate::security::Opener;
-use crate::telemetry::Logging;
 use crate::wire::{NotReady, tell_ready, wait_until_ready};
 
 use super::authenticator::Authenticator;
@@ -65,7 +65,8 @@ pub enum LoginProcessError {
 
 impl LoginProcess {
     /// Starts the process. Must be called while this process has one thread and all its rights, and before it opens anything
-    /// that the login process must not have. The monitor and the callout's client move to the login process.
+    /// that the login process must not have. The monitor and the callout's client move to the login process, and its end of
+    /// `log_sockets`.
     ///
     /// # Errors
     ///
@@ -73,7 +74,8 @@ impl LoginProcess {
     pub(crate) fn start(
         config: &Config,
         arguments: &ServeArguments,
-        logging: &Logging,
+        logs: OpenedLogs<'_>,
+        log_sockets: &mut LogSockets,
         (monitor, callout): (Option<Monitor>, Option<CalloutClient>),
     ) -> Result<Started, LoginProcessError> {
         let starts_brokers = monitor.is_some() && config.security.gsi.is_some();
@@ -96,8 +98,13 @@ impl LoginProcess {
         let pid = fork(|| {
             // The descriptors of the parent.
             drop(kept.take());
-            run(config, arguments, logging, (monitor, callout), theirs, tell);
+            if let Err(error) = log_sockets.become_login() {
+                tell_ready(&tell, Some(&error.to_string()));
+                return;
+            }
+            run(config, arguments, logs, (monitor, callout), theirs, tell);
         })?;
+        log_sockets.has_login();
         // The closure ran in the child only, so here all values are still there.
         let Some((front, serving, told)) = kept else {
             return Err(std::io::Error::from(Errno::PIPE).into());
@@ -129,7 +136,7 @@ fn threads() -> usize {
 fn run(
     config: &Config,
     arguments: &ServeArguments,
-    logging: &Logging,
+    logs: OpenedLogs<'_>,
     (monitor, callout): (Option<Monitor>, Option<CalloutClient>),
     sockets: Vec<(OwnedFd, Asker)>,
     tell: OwnedFd,
@@ -164,7 +171,7 @@ fn run(
         LoginService::new(config.clone(), authenticator, brokers, most).reading(Sources {
             arguments,
             confinement,
-            logging,
+            logs,
             opener,
         });
     let service = &service;

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -16,10 +15,11 @@ use rustls::SignatureScheme;
 use tracing::{error, info, warn};
 
 use crate::config::{Config, ServeArguments};
+use crate::log_process::OpenedLogs;
 use crate::passwords::CheckPassword as _;
 use crate::sandbox;
 use crate::security::{Authorized, Opener};
-use crate::telemetry::{Logging, tell};
+use crate::telemetry::tell;
 use crate::wire::{receive_message, send_message};
 
 use super::authenticator::{self, Authenticator, Stepped};
@@ -48,7 +48,7 @@ pub(super) struct LoginService<'a> {
 pub(super) struct Sources<'a> {
     pub(super) arguments: &'a ServeArguments,
     pub(super) confinement: Confinement,
-    pub(super) logging: &'a Logging,
+    pub(super) logs: OpenedLogs<'a>,
     pub(super) opener: Opener,
 }
 
@@ -175,12 +175,6 @@ impl<'a> LoginService<'a> {
             },
             Question::Configuration => {
                 return match self.configuration() {
-                    Ok(file) => (Answer::Opened, Some(file.into())),
-                    Err(reason) => (Answer::Failed(reason), None),
-                };
-            }
-            Question::Log(path) => {
-                return match self.log(&path) {
                     Ok(file) => (Answer::Opened, Some(file.into())),
                     Err(reason) => (Answer::Failed(reason), None),
                 };
@@ -356,14 +350,6 @@ impl<'a> LoginService<'a> {
         opened.unwrap_or_else(|| Err("there is no configuration file".to_owned()))
     }
 
-    /// Has the monitor open a log for the serving process. The monitor's list has the logs of the start.
-    fn log(&self, path: &Path) -> Result<File, String> {
-        let sources = self.sources.as_ref();
-        let sources = sources.ok_or("this process opens no logs")?;
-        let opened = sources.opener.append_by_monitor(path);
-        opened.map_err(|error| error.to_string())
-    }
-
     /// Reads the configuration again, from the file that the server was started with. Returns what the files have now.
     fn reload(&self) -> Result<Vec<String>, String> {
         let sources = self.sources.as_ref();
@@ -375,7 +361,7 @@ impl<'a> LoginService<'a> {
         };
         let file = sources.arguments.config.as_deref();
         sandbox::warn_of_new_logins(&sources.confinement, &config, file);
-        if let Err(error) = sources.logging.reload(&config.log, &sources.opener) {
+        if let Err(error) = sources.logs.logging.set_level(&config.log.level) {
             error!(%error, "the login process's log was not reloaded");
         }
         let authenticator =
@@ -388,13 +374,11 @@ impl<'a> LoginService<'a> {
         Ok(files)
     }
 
-    /// A rotated log must not stay in use because of a mistake in the new configuration.
+    /// Opens the logs again and has the log process continue in the new files. The serving process never has one open.
     fn reopen_logs(&self) -> Result<(), String> {
         let sources = self.sources.as_ref();
-        let sources = sources.ok_or("this process has no logs of its own")?;
-        let log = &self.state().config.log;
-        let reopened = sources.logging.reload(log, &sources.opener);
-        reopened.map_err(|error| error.to_string())
+        let sources = sources.ok_or("this process opens no logs")?;
+        sources.logs.reopen(&sources.opener)
     }
 
     /// Uses this configuration from now on.

@@ -29,28 +29,23 @@ impl Opener {
     }
 }
 
-impl Opener {
-    /// Opens a log through the monitor, which has a list of logs.
-    pub(crate) fn append_by_monitor(&self, log: &Path) -> io::Result<File> {
+impl OpenLogs for Opener {
+    /// The monitor first: this process follows any link of another account. Where the monitor opens nothing because the account
+    /// of the server can replace the log anyway, the log is opened with the rights of that account.
+    fn append(&self, log: &Path) -> io::Result<File> {
         let Some(monitor) = &self.0 else {
-            return Err(io::ErrorKind::PermissionDenied.into());
+            return OwnRights.append(log);
         };
         let place = monitor.place_of_log(log).ok_or(OpenError::Unlisted);
-        let opened = place.and_then(|place| monitor.append(place));
-        opened.map_err(|error| {
-            io::Error::other(format!(
-                "Permission denied; the monitor does not open it: {error}"
-            ))
-        })
-    }
-}
-
-impl OpenLogs for Opener {
-    fn append(&self, log: &Path) -> io::Result<File> {
+        let refused = match place.and_then(|place| monitor.append(place)) {
+            Ok(file) => return Ok(file),
+            Err(error @ OpenError::Planted) => return Err(io::Error::other(error)),
+            Err(error) => error,
+        };
         match OwnRights.append(log) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.append_by_monitor(log)
-            }
+            Err(denied) if denied.kind() == io::ErrorKind::PermissionDenied => Err(
+                io::Error::other(format!("{denied}; the monitor does not open it: {refused}")),
+            ),
             opened => opened,
         }
     }

@@ -60,6 +60,23 @@ pub struct Server {
     orders: mpsc::Receiver<Order>,
 }
 
+/// Opens the transfer log, if one is configured, while the process still has root's rights.
+///
+/// # Errors
+///
+/// When it cannot be opened.
+pub(crate) fn open_transfer_log(config: &Config) -> Result<Option<TransferLog>, StartError> {
+    let Some(path) = &config.transfer_log else {
+        return Ok(None);
+    };
+    let opener = StartRights { user: &config.user };
+    let log = TransferLog::open(path, &opener).map_err(|error| StartError::TransferLog {
+        path: path.clone(),
+        error,
+    })?;
+    Ok(Some(log))
+}
+
 impl PreparedServer {
     /// Does everything that may need more rights than serving: listens, and opens the root and the logs.
     ///
@@ -68,13 +85,15 @@ impl PreparedServer {
     /// When one of these cannot be opened.
     pub fn new(config: Config) -> Result<Self, StartError> {
         let (listeners, addresses) = listen_everywhere(&config)?;
-        let mut server = Self::with(config, LoginBackend::InProcess, addresses, None)?;
+        let transfer_log = open_transfer_log(&config)?;
+        let journal = Journal::new(transfer_log, None);
+        let mut server = Self::with(config, LoginBackend::InProcess, addresses, journal)?;
         server.listeners = listeners;
         Ok(server)
     }
 
     /// As [`PreparedServer::new`], for clients that the front process hands over. The login process starts brokers for the
-    /// files of local accounts.
+    /// files of local accounts. Lines of `transfer_log` go to the log process.
     ///
     /// # Errors
     ///
@@ -84,9 +103,10 @@ impl PreparedServer {
         backend: LoginBackend,
         addresses: Vec<SocketAddr>,
         serving: Serving,
+        transfer_log: Option<TransferLog>,
     ) -> Result<Self, StartError> {
-        let counts = serving.counts;
-        let mut server = Self::with(config, backend, addresses, Some(counts))?;
+        let journal = Journal::new(transfer_log, Some(serving.counts));
+        let mut server = Self::with(config, backend, addresses, journal)?;
         server
             .admin
             .and_default_socket(&server.shared.settings().config);
@@ -141,7 +161,7 @@ impl PreparedServer {
         config: Config,
         backend: LoginBackend,
         addresses: Vec<SocketAddr>,
-        counts: Option<FrontCounts>,
+        journal: Journal,
     ) -> Result<Self, StartError> {
         let registry = drivers::registry();
         let metrics = config.metrics_listen.map(listen_and_tell).transpose()?;
@@ -152,17 +172,6 @@ impl PreparedServer {
                 root: config.root.clone(),
                 error,
             })?;
-        let opener = StartRights { user: &config.user };
-        let transfer_log =
-            match &config.transfer_log {
-                Some(path) => Some(TransferLog::open(path, &opener).map_err(|error| {
-                    StartError::TransferLog {
-                        path: path.clone(),
-                        error,
-                    }
-                })?),
-                None => None,
-            };
         let checksum_key = config
             .checksum_key
             .as_deref()
@@ -175,7 +184,7 @@ impl PreparedServer {
             registry,
             Arc::new(storages),
             backend,
-            Journal::new(transfer_log, counts),
+            journal,
         );
         Ok(Self {
             shared: Arc::new(shared),
@@ -348,20 +357,18 @@ impl Server {
         self.shared.settings().files_in_force.to_vec()
     }
 
-    /// Opens the transfer log again, after log rotation has renamed it.
+    /// Opens the transfer log again, after log rotation has renamed it, unless another process writes it.
     ///
     /// # Errors
     ///
     /// When it cannot be opened: then the old one stays in use.
-    pub(crate) fn reopen_transfer_log(&self) -> Result<(), StartError> {
-        match &self.shared.journal.transfer_log {
-            Some(log) => {
-                log.reopen(self.shared.backend.logs())
-                    .map_err(|error| StartError::TransferLog {
-                        path: log.path().to_owned(),
-                        error,
-                    })
-            }
+    fn reopen_transfer_log(&self) -> Result<(), StartError> {
+        let log = self.shared.journal.transfer_log.as_ref();
+        match log.zip(self.shared.backend.logs()) {
+            Some((log, opener)) => log.reopen(opener).map_err(|error| StartError::TransferLog {
+                path: log.path().to_owned(),
+                error,
+            }),
             None => Ok(()),
         }
     }

@@ -4,14 +4,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use gridhaul_protocol::reply::Reply;
 use tokio::runtime::Handle;
 use tracing::{error, warn};
 
-use crate::handover::{Arrived, Front, Guest, Handed, Serving};
+use crate::handover::{Arrived, Front, Guest, Handed, HandedProtection, Serving};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::shutdown::{PhaseWatch, WeakShutdown};
-use crate::telemetry::tell;
+use crate::telemetry::{Event, tell};
 
 /// Begins to serve the clients that the front process hands over. Must be called in a runtime.
 ///
@@ -34,7 +35,32 @@ pub(super) fn start(
         }
     };
     let refused = move |refusal| tells.journal.refusals.add(refusal);
-    serving.start(most, take, refused)
+    let (refuses, inside) = (Arc::clone(shared), Handle::current());
+    let turn_away = move |handed: &Handed, descriptors: Vec<OwnedFd>| {
+        let _inside = inside.enter();
+        refuse(&refuses, handed, descriptors);
+    };
+    serving.start(most, take, turn_away, refused)
+}
+
+/// Refuses a client that cannot be served. Where the connection is protected, the client only sees that it is closed. Must be
+/// called in a runtime.
+fn refuse(shared: &Shared, handed: &Handed, descriptors: Vec<OwnedFd>) {
+    const REASON: &str = "Service busy: this client cannot be served";
+
+    let connection = descriptors.into_iter().next().map(Arrived::new);
+    let Some(Ok(Arrived { stream, peer, .. })) = connection else {
+        return;
+    };
+    shared.journal.publish(&Event::ConnectionRefused {
+        peer,
+        reason: REASON,
+    });
+    if matches!(handed.protection, HandedProtection::Clear) {
+        let text = format!("{REASON}. Please try again later. Closing control connection.");
+        // A client whose receive buffer is full already gets no reply.
+        let _ = stream.try_write(&Reply::new(421, text).encode());
+    }
 }
 
 /// Starts the session of a client. Must be called in a runtime.

@@ -32,6 +32,8 @@ pub(super) struct Context {
     pub(super) id: u64,
     /// The client's address, as IPv4 if it is an IPv4-mapped one.
     pub(super) peer: IpAddr,
+    /// The client's port on the control connection.
+    pub(super) port: u16,
     /// The server's address on the control connection, likewise.
     pub(super) local: IpAddr,
     /// Why the present command failed, if its reply has less detail.
@@ -55,6 +57,7 @@ impl Context {
             phase,
             id,
             peer: peer.ip().to_canonical(),
+            port: peer.port(),
             local: local.ip().to_canonical(),
             failure: None,
             connected: Instant::now(),

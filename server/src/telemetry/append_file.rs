@@ -1,11 +1,12 @@
 //! A file to which lines are appended, and which log rotation may rename.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::log_writer::{LogFile, LogWriter};
 
 /// The permission bits of a new log. It has names of users and files.
 const MODE: u32 = 0o640;
@@ -31,62 +32,102 @@ impl OpenLogs for OwnRights {
 #[derive(Debug)]
 pub(crate) struct AppendFile {
     path: PathBuf,
-    file: Mutex<File>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    target: Target,
+    /// The device and inode of the file that was opened last.
+    opened: (u64, u64),
+}
+
+/// Where lines go.
+#[derive(Debug, Clone)]
+enum Target {
+    File(Arc<File>),
+    /// The process that has the file open.
+    Process(Arc<LogWriter>, LogFile),
 }
 
 impl AppendFile {
     /// Opens or creates the file.
     pub(crate) fn open(path: &Path, opener: &dyn OpenLogs) -> io::Result<Self> {
+        let file = opener.append(path)?;
         Ok(Self {
             path: path.to_owned(),
-            file: Mutex::new(opener.append(path)?),
+            state: Mutex::new(State {
+                opened: identity(&file.metadata()?),
+                target: Target::File(Arc::new(file)),
+            }),
         })
     }
 
     /// Opens the file again under its name, after log rotation has renamed the old one. On failure the old one stays in use.
+    /// Where another process has the file open, it continues in the new one.
     pub(crate) fn reopen(&self, opener: &dyn OpenLogs) -> io::Result<()> {
-        match opener.append(&self.path) {
-            Ok(file) => {
-                self.replace(file);
-                Ok(())
-            }
+        let file = match opener.append(&self.path) {
+            Ok(file) => file,
             // The configuration is read again, and no log was rotated.
-            Err(_) if self.is_in_place() => Ok(()),
-            Err(error) => Err(error),
-        }
+            Err(_) if self.is_in_place() => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let opened = identity(&file.metadata()?);
+        let target = match self.target() {
+            Target::File(_) => Target::File(Arc::new(file)),
+            Target::Process(writer, of) => {
+                writer.replace(of, &file)?;
+                Target::Process(writer, of)
+            }
+        };
+        *self.state() = State { target, opened };
+        Ok(())
     }
 
     /// Whether the path still leads to the open file.
     fn is_in_place(&self) -> bool {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        match (file.metadata(), std::fs::metadata(&self.path)) {
-            (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
-            _ => false,
+        let opened = self.state().opened;
+        std::fs::metadata(&self.path).is_ok_and(|named| identity(&named) == opened)
+    }
+
+    /// Sends lines to the log process from now on, as those of `file`. Closes the file here.
+    pub(crate) fn write_through(&self, writer: &Arc<LogWriter>, file: LogFile) {
+        self.state().target = Target::Process(Arc::clone(writer), file);
+    }
+
+    /// A duplicate of the file's descriptor, for the log process.
+    pub(crate) fn duplicate(&self) -> io::Result<File> {
+        match self.target() {
+            Target::File(file) => file.try_clone(),
+            Target::Process(..) => Err(io::ErrorKind::NotFound.into()),
         }
-    }
-
-    /// Continues with another file.
-    pub(crate) fn replace(&self, file: File) {
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
-    }
-
-    /// A duplicate of the file's descriptor, if the process has one left.
-    pub(crate) fn descriptor(&self) -> Option<OwnedFd> {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.try_clone().ok().map(OwnedFd::from)
     }
 
     /// Appends whole lines.
     pub(crate) fn append(&self, lines: &[u8]) -> io::Result<()> {
-        self.file
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .write_all(lines)
+        // The lock is not held meanwhile: all threads may wait for a slow log process at the same time.
+        match self.target() {
+            Target::File(file) => (&*file).write_all(lines),
+            Target::Process(writer, file) => writer.append(file, lines),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    fn target(&self) -> Target {
+        self.state().target.clone()
+    }
+
+    /// Every change under the lock is complete, so a panic elsewhere leaves no partial state.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
@@ -22,16 +21,32 @@ use super::append_file::{AppendFile, OpenLogs};
 use super::escape::harmless;
 use super::journald::{self, Journal};
 use super::json_lines::JsonLines;
+use super::log_writer::{LogFile, LogWriter};
 use super::recent::{PROBLEMS, collect};
+use super::shared_memory::{Counter, SharedMemory};
 use crate::config::{Log, LogFormat};
 
 /// Lines that could not be written.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// The number of log lines of this process that could not be written.
+/// Those of all processes with a log file, where another process writes them.
+static LOST_BY_ALL: OnceLock<SharedMemory<Counter>> = OnceLock::new();
+
+/// The number of log lines that could not be written: of this process, and of all those that write through the log process.
 pub(crate) fn log_lines_lost() -> u64 {
-    LOST.load(Ordering::Relaxed)
+    let all = LOST_BY_ALL.get().map_or(0, |all| all.value());
+    LOST.load(Ordering::Relaxed).saturating_add(all)
 }
+
+fn count_lost() {
+    match LOST_BY_ALL.get() {
+        Some(all) => all.add_one(),
+        None => {
+            LOST.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The target of audit records: logins, refusals, transfers, and changes of names and attributes.
 pub(super) const AUDIT: &str = "audit";
 
@@ -41,13 +56,6 @@ pub(crate) struct Logging {
     file: Option<Arc<AppendFile>>,
     audit: Option<Arc<AppendFile>>,
     filter: Rules,
-}
-
-/// The files of the log, for another process.
-#[derive(Debug, Default)]
-pub(crate) struct LogFiles<T> {
-    pub(crate) log: Option<T>,
-    pub(crate) audit: Option<T>,
 }
 
 /// A log that cannot be written, or rules that cannot be parsed.
@@ -121,12 +129,12 @@ impl Logging {
         }
     }
 
-    /// Reopens the files, and applies the rules in `log`.
+    /// Opens the files again.
     ///
     /// # Errors
     ///
-    /// When one of them fails; the others take effect, and a file that cannot be opened again stays in use.
-    pub(crate) fn reload(&self, log: &Log, opener: &dyn OpenLogs) -> Result<(), LoggingError> {
+    /// When one of them cannot be opened: it stays in use, and the other one is opened.
+    pub(crate) fn reopen(&self, opener: &dyn OpenLogs) -> Result<(), LoggingError> {
         let reopen = |file: &Option<Arc<AppendFile>>| match file {
             Some(file) => file.reopen(opener).map_err(|error| LoggingError::File {
                 path: file.path().to_owned(),
@@ -135,7 +143,6 @@ impl Logging {
             None => Ok(()),
         };
         let (log_file, audit) = (reopen(&self.file), reopen(&self.audit));
-        self.filter.reload(rules(&log.level)?)?;
         log_file.and(audit)
     }
 
@@ -148,29 +155,30 @@ impl Logging {
         Ok(self.filter.reload(rules(level)?)?)
     }
 
-    /// Continues with files that another process has opened, and applies the rules in `log`.
+    /// Sends lines for files to the log process from now on, which counts those that it cannot write in `lost`.
+    pub(crate) fn write_through(&self, writer: &Arc<LogWriter>, lost: SharedMemory<Counter>) {
+        for (file, append) in self.files() {
+            append.write_through(writer, file);
+        }
+        // A second log of this process does not start.
+        let _ = LOST_BY_ALL.set(lost);
+    }
+
+    /// Duplicates of the files, for the log process.
     ///
     /// # Errors
     ///
-    /// When the rules cannot be applied.
-    pub(crate) fn go_on(&self, log: &Log, files: LogFiles<File>) -> Result<(), LoggingError> {
-        let both = [(&self.file, files.log), (&self.audit, files.audit)];
-        for (current, file) in both {
-            if let (Some(current), Some(file)) = (current, file) {
-                current.replace(file);
-            }
-        }
-        self.filter.reload(rules(&log.level)?)?;
-        Ok(())
+    /// When the limit of descriptors is reached.
+    pub(crate) fn duplicates(&self) -> io::Result<Vec<(LogFile, File)>> {
+        let files = self.files();
+        let opened = files.map(|(file, append)| Ok((file, append.duplicate()?)));
+        opened.collect()
     }
 
-    /// The descriptors of the files, for another process.
-    pub(crate) fn descriptors(&self) -> LogFiles<OwnedFd> {
-        let descriptor = |file: &Option<Arc<AppendFile>>| file.as_ref()?.descriptor();
-        LogFiles {
-            log: descriptor(&self.file),
-            audit: descriptor(&self.audit),
-        }
+    fn files(&self) -> impl Iterator<Item = (LogFile, &AppendFile)> {
+        let log = self.file.as_deref().map(|file| (LogFile::Log, file));
+        let audit = self.audit.as_deref().map(|file| (LogFile::Audit, file));
+        log.into_iter().chain(audit)
     }
 }
 
@@ -308,7 +316,7 @@ impl io::Write for LineWriter<'_> {
             None => io::stderr().lock().write_all(harmless),
         };
         if written.is_err() {
-            LOST.fetch_add(1, Ordering::Relaxed);
+            count_lost();
         }
         written.map(|()| line.len())
     }

@@ -1,14 +1,17 @@
 //! One line for each transfer, in the format of globus-gridftp-server's `-Z`, which sites evaluate.
 
 use std::fmt::Write;
+use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
 
 use super::append_file::{AppendFile, OpenLogs};
 use super::event::Transfer;
+use super::log_writer::{LogFile, LogWriter};
 use crate::machine;
 
 /// The file of the transfer log.
@@ -32,6 +35,16 @@ impl TransferLog {
 
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// Sends lines to the log process from now on.
+    pub(crate) fn write_through(&self, writer: &Arc<LogWriter>) {
+        self.file.write_through(writer, LogFile::Transfers);
+    }
+
+    /// A duplicate of the file, for the log process.
+    pub(crate) fn duplicate(&self) -> io::Result<File> {
+        self.file.duplicate()
     }
 
     pub(crate) fn record(&self, transfer: &Transfer<'_>) -> io::Result<()> {

@@ -3,10 +3,12 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use gridhaul_accounts::pam_service_is_described;
 use gridhaul_storage::{PosixOptions, PosixStorage};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::{Validated, credential, roots};
@@ -212,7 +214,14 @@ fn may_append(path: &Path) -> io::Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    match OpenOptions::new().append(true).open(path) {
+    // Another account may have put a FIFO there, on whose reader the server would wait.
+    let flags = (OFlags::NOCTTY | OFlags::NONBLOCK).bits();
+    let flags = i32::try_from(flags).map_err(io::Error::other)?;
+    match OpenOptions::new()
+        .append(true)
+        .custom_flags(flags)
+        .open(path)
+    {
         Err(error) if error.kind() == io::ErrorKind::NotFound => fs::read_dir(parent).map(drop),
         opened => opened.map(drop),
     }

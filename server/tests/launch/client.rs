@@ -53,6 +53,16 @@ impl Client {
         sent.map_or_else(|_| String::new(), |()| self.reply())
     }
 
+    /// As [`Client::send`]; `None` if no reply comes within the time limit of the stream.
+    pub(crate) fn try_send(&mut self, line: &str) -> Option<String> {
+        self.stream
+            .write_all(format!("{line}\r\n").as_bytes())
+            .ok()?;
+        let mut reply = String::new();
+        self.replies.read_line(&mut reply).ok()?;
+        Some(reply)
+    }
+
     /// The next reply, which has this code.
     pub(crate) fn expect_reply(&mut self, code: &str) {
         let reply = self.reply();

@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 
 use crate::client::Client;
 use crate::processes::{child, kill, site};
-use crate::program::{Running, public_directory, sample};
+use crate::program::{Running, public_directory, sample, text};
 
 /// What takes longer never happens.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -350,5 +350,53 @@ fn a_reload_reaches_the_process_that_listens() {
     {
         assert!(begun.elapsed() < TIME_LIMIT, "nothing is logged");
         std::thread::yield_now();
+    }
+}
+
+/// The serving process does not read: clients must not wait for it without a reply, nor without a limit.
+#[test]
+fn clients_are_refused_while_the_serving_process_hangs() {
+    /// The socket holds several hundred messages as well.
+    const MORE_THAN_WAIT: usize = 1500;
+    const WAIT: usize = 500;
+
+    let site = public_directory();
+    let logs = tempfile::tempdir().expect("a directory");
+    // Not on standard error, which this test does not read.
+    let log = logs.path().join("log");
+    let flags = [
+        "--log-file",
+        text(&log),
+        "--anonymous",
+        "--max-connections",
+        "4000",
+        "--max-connections-per-address",
+        "4000",
+    ];
+    let server = Running::start(site.path(), &flags);
+    // The front process accepts when the serving process tells it to.
+    drop(Client::log_in(&server));
+    server.signal(Signal::STOP);
+    let mut clients = Vec::new();
+    let refusal = (0..MORE_THAN_WAIT).find_map(|_| {
+        let (mut client, greeting) = Client::connect(&server);
+        assert!(greeting.starts_with("220"), "{greeting}");
+        assert!(client.send("USER anonymous").starts_with("331"));
+        let limit = Duration::from_millis(if clients.len() < WAIT { 1 } else { 5 });
+        client.stream.set_read_timeout(Some(limit)).expect("set");
+        let reply = client.try_send("PASS x");
+        clients.push(client);
+        reply
+    });
+    let refusal = refusal.expect("a reply");
+    assert!(refusal.starts_with("421"), "{refusal}");
+    assert!(clients.len() >= WAIT, "{}", clients.len());
+    server.signal(Signal::CONT);
+    for mut client in clients.drain(..5) {
+        client
+            .stream
+            .set_read_timeout(Some(TIME_LIMIT))
+            .expect("set");
+        client.expect_reply("230");
     }
 }

@@ -9,7 +9,8 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::program::{Running, has_root, program, public_directory, text};
+use crate::processes::{child, kill};
+use crate::program::{Running, fails, has_root, program, public_directory, text};
 
 /// What takes longer never happens.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -141,8 +142,7 @@ fn a_log_that_cannot_be_opened_again_stays_in_use_and_the_check_has_told_so() {
     fs::create_dir(&above).expect("made");
     let log = text(&above.join("log")).to_owned();
     let server = Running::start(site.root.path(), &["--anonymous", "--log-file", &log]);
-    let group = Permissions::from_mode(0o770);
-    fs::set_permissions(&above, group).expect("set");
+    std::os::unix::fs::chown(&above, Some(54_322), None).expect("given");
     let mut check = program();
     check.args(["check", "--listen", "127.0.0.1:0", "--root"]);
     check
@@ -167,7 +167,7 @@ fn a_log_that_cannot_be_opened_again_stays_in_use_and_the_check_has_told_so() {
     server.dialogue(&["USER anonymous", "PASS x"]);
     let (_, _) = server.stop();
     let log = fs::read_to_string(&moved).expect("read");
-    let told = |line: &str| line.contains("ERROR") && line.contains("the log was not reloaded");
+    let told = |line: &str| line.contains("ERROR") && line.contains("the logs were not reopened");
     assert!(log.lines().any(told), "{log}");
     assert!(log.contains("logged in"), "{log}");
 }
@@ -204,6 +204,139 @@ fn links_of_the_account_that_serves_lead_root_to_no_other_file() {
     assert!(log.exists());
 }
 
+/// The files that a process has open, by the names in `/proc`.
+fn open_files(process: u32) -> Vec<PathBuf> {
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).expect("a process");
+    let links = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    links.collect()
+}
+
+/// Each process that could be taken over would be able to cut a file that it has open for appending: the kernel lets it clear
+/// `O_APPEND`, and `ftruncate` does not look at it.
+#[test]
+fn only_the_log_process_has_a_log_open() {
+    if !has_root() {
+        return;
+    }
+    let site = Site::new();
+    let server = site.serve();
+    let logs = ["log-file", "transfer-log", "audit-log"].map(|name| site.path(name));
+    let check = || {
+        let held = open_files(child(&server, "gh-logs"));
+        for log in &logs {
+            assert!(held.contains(log), "{held:?}");
+        }
+        let others = ["gh-front", "gh-login", "gh-monitor"];
+        let others = others.map(|name| child(&server, name));
+        for process in others.into_iter().chain([server.id()]) {
+            let held = open_files(process);
+            let is_log = |file: &PathBuf| file.starts_with(site.logs.path());
+            assert!(!held.iter().any(is_log), "{process}: {held:?}");
+        }
+    };
+    work(&server);
+    check();
+    site.wait_for("transfer-log", "TYPE=RETR");
+    for name in ["log-file", "transfer-log", "audit-log"] {
+        site.rotate(name);
+    }
+    server.signal(Signal::HUP);
+    site.wait_for("log-file", " reloaded");
+    check();
+}
+
+#[test]
+fn the_last_lines_of_a_server_are_in_its_log_when_it_has_ended() {
+    let root = public_directory();
+    let logs = tempfile::tempdir().expect("a directory");
+    let log = logs.path().join("log");
+    let server = Running::start(root.path(), &["--anonymous", "--log-file", text(&log)]);
+    let (status, _) = server.stop();
+    assert_eq!(status, 0);
+    let log = fs::read_to_string(log).expect("read");
+    assert!(log.contains("shutting down"), "{log}");
+}
+
+#[test]
+fn without_the_log_process_the_server_ends_with_an_error() {
+    let root = public_directory();
+    let logs = tempfile::tempdir().expect("a directory");
+    let log = logs.path().join("log");
+    let server = Running::start(root.path(), &["--anonymous", "--log-file", text(&log)]);
+    kill(&server, "gh-logs");
+    let (status, told) = server.ended();
+    assert_eq!(status, 1, "the service manager starts it again");
+    assert!(told.contains("the process that writes the logs"), "{told}");
+}
+
+/// `/var/log` of Ubuntu belongs to the group `syslog` too, which may write to it.
+#[test]
+fn logs_in_a_directory_that_a_group_may_write_to_are_opened_and_links_there_are_refused() {
+    if !has_root() {
+        return;
+    }
+    const GROUP: u32 = 54_321;
+
+    let site = Site::new();
+    let shared = Permissions::from_mode(0o775);
+    std::os::unix::fs::chown(site.logs.path(), None, Some(GROUP)).expect("given");
+    fs::set_permissions(site.logs.path(), shared).expect("set");
+    let server = site.serve();
+    work(&server);
+    site.wait_for("transfer-log", "TYPE=RETR");
+    let names = ["log-file", "transfer-log", "audit-log"];
+    for name in names {
+        site.rotate(name);
+    }
+    server.signal(Signal::HUP);
+    site.wait_for("log-file", " reloaded");
+    work(&server);
+    site.wait_for("transfer-log", "TYPE=RETR");
+    site.wait_for("audit-log", "\"transfer finished\"");
+    // What another member of the group puts there is not written to, and the old file stays in use.
+    let secret = site.root.path().join("secret");
+    fs::write(&secret, "secret").expect("written");
+    fs::rename(site.path("audit-log"), site.path("audit-log.2")).expect("renamed");
+    fs::hard_link(&secret, site.path("audit-log")).expect("linked");
+    server.signal(Signal::HUP);
+    let log = site.wait_for("log-file", "the logs were not reopened");
+    assert!(
+        log.contains("let only root write to its directory"),
+        "{log}"
+    );
+    work(&server);
+    let (status, _) = server.stop();
+    assert_eq!(status, 0);
+    assert_eq!(fs::read_to_string(&secret).expect("read"), "secret");
+    let audit = fs::read_to_string(site.path("audit-log.2")).expect("read");
+    assert_eq!(audit.matches("transfer finished").count(), 2, "{audit}");
+    // A new server does not start with it, nor with a symbolic link.
+    let start = || {
+        let mut serve = program();
+        serve.args(["serve", "--listen", "127.0.0.1:0", "--root"]);
+        fails(serve.arg(site.root.path()).args(site.flags()))
+    };
+    let refused = || {
+        let told = start();
+        assert!(
+            told.contains("let only root write to its directory"),
+            "{told}"
+        );
+    };
+    refused();
+    fs::remove_file(site.path("audit-log")).expect("removed");
+    std::os::unix::fs::symlink(&secret, site.path("audit-log")).expect("linked");
+    refused();
+    assert_eq!(fs::read_to_string(&secret).expect("read"), "secret");
+    // Nor does it wait for the reader of a FIFO.
+    fs::remove_file(site.path("audit-log")).expect("removed");
+    let owner = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, site.path("audit-log"), fifo, owner, 0).expect("made");
+    let told = start();
+    assert!(told.contains("audit-log"), "{told}");
+}
+
 #[test]
 fn a_wrong_configuration_does_not_leave_rotated_logs_in_use() {
     if !has_root() {
@@ -224,7 +357,6 @@ fn a_wrong_configuration_does_not_leave_rotated_logs_in_use() {
     fs::write(&config, "no-such-key = 1\n").expect("written");
     server.signal(Signal::HUP);
     site.wait_for("log-file", "the configuration is wrong");
-    site.wait_for("log-file", "has reopened its logs");
     work(&server);
     site.wait_for("log-file", "login failed");
     site.wait_for("audit-log", "\"login failed\"");

@@ -307,6 +307,45 @@ fn the_file_keeps_its_rights_and_must_be_writable() {
     client.expect("STOR file", 550);
 }
 
+/// `system.posix_acl_access` (linux/posix_acl_xattr.h): a named user and the mask may read, the owning group nothing.
+#[test]
+fn the_file_keeps_its_access_control_list() {
+    const NAME: &str = "system.posix_acl_access";
+    const NO_ID: u32 = u32::MAX;
+
+    let served = atomic();
+    served.write("file", "old");
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in [
+        (0x01_u16, 6_u16, NO_ID),
+        (0x02, 4, 54_321),
+        (0x04, 0, NO_ID),
+        (0x10, 4, NO_ID),
+        (0x20, 0, NO_ID),
+    ] {
+        list.extend([tag.to_le_bytes(), rights.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+    }
+    let set = rustix::fs::setxattr(
+        served.path("file"),
+        NAME,
+        &list,
+        rustix::fs::XattrFlags::empty(),
+    );
+    if set == Err(rustix::io::Errno::OPNOTSUPP) {
+        eprintln!("skipped: this file system has no access control lists");
+        return;
+    }
+    set.expect("set");
+    let (mut client, data) = begin(&served, "STOR file", b"new");
+    drop(data);
+    client.expect_reply(226);
+    let mut kept = [0; 1024];
+    let length = rustix::fs::getxattr(served.path("file"), NAME, &mut kept[..]).expect("a list");
+    assert_eq!(kept[..length], list);
+    assert_eq!(fs::read(served.path("file")).expect("read"), b"new");
+}
+
 #[test]
 fn names_that_are_no_files_or_reserved_are_refused() {
     let served = atomic();

@@ -21,6 +21,7 @@ mod place;
 mod remove;
 mod reopen;
 mod resolve;
+mod rights;
 mod rules;
 mod upload;
 
@@ -174,6 +175,10 @@ impl Storage for PosixStorage {
             return Ok(direct::opened_twice(file, OFlags::WRONLY));
         }
         Ok(file)
+    }
+
+    fn copy_rights(&self, from: &Path, to: &Path) -> Result<(), StorageError> {
+        rights::copy(self.writable("chmod")?, from, to).map_err(failed("chmod"))
     }
 
     fn complete_upload(

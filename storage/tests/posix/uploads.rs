@@ -126,3 +126,92 @@ fn uploads_exclude_each_other_by_a_lock() {
     drop(duplicate);
     assert!(second.try_lock());
 }
+
+const ACCESS_LIST: &str = "system.posix_acl_access";
+const DEFAULT_LIST: &str = "system.posix_acl_default";
+
+/// The attribute of a list: a named user and the mask have `named`, the owner 6, and the owning group and others nothing.
+fn access_list(named: u16) -> Vec<u8> {
+    const NO_ID: u32 = u32::MAX;
+    let entries = [
+        (0x01_u16, 6_u16, NO_ID),
+        (0x02, named, 54_321),
+        (0x04, 0, NO_ID),
+        (0x10, named, NO_ID),
+        (0x20, 0, NO_ID),
+    ];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        list.extend([tag.to_le_bytes(), rights.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+    }
+    list
+}
+
+fn get_list(file: &std::path::Path) -> Option<Vec<u8>> {
+    let mut value = [0; 1024];
+    let length = rustix::fs::getxattr(file, ACCESS_LIST, &mut value[..]).ok()?;
+    Some(value[..length].to_vec())
+}
+
+fn set_list(file: &std::path::Path, name: &str, list: &[u8]) -> bool {
+    let set = rustix::fs::setxattr(file, name, list, rustix::fs::XattrFlags::empty());
+    if set == Err(Errno::OPNOTSUPP) {
+        eprintln!("skipped: this file system has no access control lists");
+    }
+    set.is_ok()
+}
+
+#[test]
+fn an_upload_gets_the_rights_of_the_file_that_it_replaces() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    let (old, new) = (fixture.real("f"), fixture.real(PART));
+    let mode = |file: &std::path::Path| fs::metadata(file).unwrap().mode() & 0o777;
+    fs::write(&old, "old").unwrap();
+    for wanted in [0o600, 0o640, 0o664] {
+        fs::set_permissions(&old, std::os::unix::fs::PermissionsExt::from_mode(wanted)).unwrap();
+        drop(storage.open_upload(path(PART), true, false).unwrap());
+        storage.copy_rights(path("f"), path(PART)).unwrap();
+        assert_eq!(mode(&new), wanted);
+        assert_eq!(get_list(&new), None);
+    }
+    assert!(matches!(
+        errno(storage.copy_rights(path("nothing"), path(PART))),
+        Some(Errno::NOENT)
+    ));
+}
+
+#[test]
+fn an_upload_gets_the_access_control_list_of_the_file_that_it_replaces() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    let (old, new) = (fixture.real("f"), fixture.real(PART));
+    fs::write(&old, "old").unwrap();
+    let list = access_list(6);
+    if !set_list(&old, ACCESS_LIST, &list) {
+        return;
+    }
+    drop(storage.open_upload(path(PART), true, false).unwrap());
+    storage.copy_rights(path("f"), path(PART)).unwrap();
+    assert_eq!(
+        get_list(&new),
+        Some(list),
+        "also the owning group, without rights"
+    );
+    // A list that the directory gives to new files does not widen the rights.
+    fs::remove_file(&new).unwrap();
+    fs::remove_file(&old).unwrap();
+    fs::write(&old, "old").unwrap();
+    fs::set_permissions(&old, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    assert!(set_list(
+        fixture.directory.path(),
+        DEFAULT_LIST,
+        &access_list(6)
+    ));
+    drop(storage.open_upload(path(PART), true, false).unwrap());
+    assert!(get_list(&new).is_some());
+    storage.copy_rights(path("f"), path(PART)).unwrap();
+    assert_eq!(get_list(&new), None);
+    assert_eq!(fs::metadata(&new).unwrap().mode() & 0o777, 0o640);
+}

@@ -85,8 +85,9 @@ impl Upload {
                 }
             }
         };
-        if let Some(old) = old {
-            place.keep_rights(&old)?;
+        if old.is_some() {
+            // Before the first byte arrives: accounts that may not read the old content must not read the new one.
+            context.storage.copy_rights(target.path, &place.temporary)?;
         }
         let (file, upload) = opened;
         Ok(Some((file.with_present_size()?, upload)))
@@ -229,26 +230,6 @@ impl Place<'_> {
             Placement::Append | Placement::Replace => true,
         };
         Ok(is_end.then_some((file, upload)))
-    }
-
-    /// Gives the file the group and permission bits of the one that it will replace, before the first byte arrives: accounts
-    /// that may not read the old content must not read the new one.
-    fn keep_rights(&self, old: &Metadata) -> Result<(), TransferError> {
-        const OF_GROUP: u32 = 0o070;
-        let storage = &self.context.storage;
-        let new = storage.stat(&self.temporary)?;
-        let mut mode = old.mode & 0o777;
-        if new.group.id != old.group.id
-            && storage
-                .set_group(&self.temporary, &old.group.id.to_string())
-                .is_err()
-        {
-            mode &= !OF_GROUP;
-        }
-        if new.mode & 0o777 != mode {
-            storage.set_mode(&self.temporary, mode)?;
-        }
-        Ok(())
     }
 }
 

@@ -11,14 +11,21 @@ use crate::session::end::{Arrival, End};
 use crate::session::parts::Session;
 use crate::shared::Shared;
 use crate::shutdown::PhaseWatch;
+use crate::telemetry::Event;
 
 impl Session {
     /// Hands the client over.
     ///
     /// # Errors
     ///
-    /// The end of the session. The control channel is lost, unless the replies could not be sent.
+    /// The end of the session. The control channel is lost, unless the replies could not be sent, or too many clients wait for
+    /// the serving process.
     pub(in crate::session) async fn hand_over(&mut self, arrival: Arrival) -> Result<(), End> {
+        let link = self.context.shared.link.get().cloned();
+        let link = link.ok_or_else(unsupported)?;
+        if !link.has_room() {
+            return Err(self.refuse_for_now());
+        }
         self.control.flush_all().await?;
         let Parts {
             stream,
@@ -39,8 +46,6 @@ impl Session {
             _ => return Err(unsupported()),
         };
         let connection = stream.into_std()?;
-        let link = self.context.shared.link.get().cloned();
-        let link = link.ok_or_else(unsupported)?;
         let handed = Handed {
             session: self.context.id,
             proof: self.proof(&arrival),
@@ -53,6 +58,17 @@ impl Session {
         let proof = initiator.map(|initiator| Arc::clone(&initiator.proof));
         link.hand_over(handed, connection.into(), self.conduct.keep(proof));
         Ok(())
+    }
+
+    /// The serving process does not read what is sent to it, or not fast enough.
+    fn refuse_for_now(&self) -> End {
+        const REASON: &str = "Service busy: too many clients wait to be served";
+
+        self.context.publish(&Event::ConnectionRefused {
+            peer: SocketAddr::new(self.context.peer, self.context.port),
+            reason: REASON,
+        });
+        End::TryLater(format!("{REASON}. Please try again later"))
     }
 
     fn proof(&self, arrival: &Arrival) -> HandedProof {

@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::counters::{Counters, FAILURE, MECHANISMS, OTHER, SUCCESS};
 use crate::telemetry::event::Event;
-use crate::telemetry::front_counts::{Counter, FrontCounts};
+use crate::telemetry::front_counts::FrontCounts;
+use crate::telemetry::shared_memory::Counter;
 
 /// The counts of the front process, in the serving process.
 #[derive(Debug)]
