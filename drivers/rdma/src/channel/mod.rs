@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use gridhaul_stack::{
     Body, Channel, ChannelError, ChannelInfo, FileRange, Operation, Received, Side, SocketOptions,
+    Watch,
 };
 use gridhaul_tcp::TcpChannel;
 
@@ -182,6 +183,14 @@ impl Channel for RdmaChannel {
             State::Open(streams) => streams.info(),
             State::Driven(driven) => driven.read(Streams::info).unwrap_or_default(),
             State::New { .. } | State::Failed => ChannelInfo::default(),
+        }
+    }
+
+    fn watch(&self) -> Option<Arc<dyn Watch>> {
+        match &self.state {
+            State::Open(streams) => Some(streams.meter()),
+            State::Driven(driven) => driven.read(Streams::meter),
+            State::New { .. } | State::Failed => None,
         }
     }
 }
