@@ -244,6 +244,8 @@ fn not_allowed(methods: &'static str) -> Box<Answer> {
 
 /// The page for scrapers.
 pub(super) fn metrics(shared: &Shared) -> Answer {
-    let page = shared.journal.metrics.page(&shared.snapshot());
+    let metrics = &shared.journal.metrics;
+    metrics.count_channel_events(&shared.live.new_events());
+    let page = metrics.page(&shared.snapshot());
     answer(OK, "text/plain; version=0.0.4; charset=utf-8", page)
 }

@@ -11,6 +11,7 @@ mod process;
 
 use std::time::SystemTime;
 
+use gridhaul_stack::Detail;
 use prometheus_client::encoding::prometheus_text::encode;
 use prometheus_client::registry::Registry;
 
@@ -78,6 +79,13 @@ impl Metrics {
     pub(crate) fn count_reload(&self, is_good: bool) {
         if let Self::Serving(serving) = self {
             serving.counters.add_reload(is_good, SystemTime::now());
+        }
+    }
+
+    /// Counts what drivers have counted for running transfers since the last call.
+    pub(crate) fn count_channel_events(&self, events: &[Detail]) {
+        if let Self::Serving(serving) = self {
+            serving.counters.add_channel_events(events);
         }
     }
 
