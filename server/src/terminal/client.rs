@@ -89,6 +89,11 @@ impl Client {
         Ok(Self { path })
     }
 
+    /// The server with this socket.
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
     /// The document at a path.
     pub(super) async fn get(&self, path: &str) -> Result<Bytes, TerminalError> {
         match self.ask(Method::GET, path, "").await? {

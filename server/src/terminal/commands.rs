@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -42,6 +43,15 @@ pub fn status(arguments: &StatusArguments) -> Result<(), TerminalError> {
         return print(&format!("{}\n", String::from_utf8_lossy(&document)));
     }
     print(&summary(&parsed(&document)?))
+}
+
+/// What the server with this socket does.
+///
+/// # Errors
+///
+/// When the server cannot be asked.
+pub(crate) fn status_of(socket: PathBuf) -> Result<Status, TerminalError> {
+    wait(ask(&Client::at(socket)))
 }
 
 /// `top`.

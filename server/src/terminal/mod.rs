@@ -15,4 +15,5 @@ mod tables;
 mod words;
 
 pub use client::TerminalError;
+pub(crate) use commands::status_of;
 pub use commands::{drain, kick, reload, status, top};
