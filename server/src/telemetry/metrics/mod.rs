@@ -145,6 +145,7 @@ mod tests {
                 receivers: workers,
                 buffer_bytes: 0,
                 buffer_bytes_limit: 0,
+                buffers_awaited: 0,
             },
             file_threads: load,
             drivers: Vec::new(),
