@@ -31,7 +31,7 @@ pub(crate) struct RdmaChannel {
 enum State {
     /// Connected, before the negotiation.
     New {
-        connection: TcpChannel,
+        connection: Box<TcpChannel>,
         side: Side,
         settings: Arc<Settings>,
         options: SocketOptions,
@@ -53,7 +53,7 @@ impl RdmaChannel {
         Self {
             peer: connection.peer(),
             state: State::New {
-                connection,
+                connection: Box::new(connection),
                 side,
                 settings,
                 options,
@@ -107,7 +107,7 @@ impl Channel for RdmaChannel {
                 settings,
                 options,
             } => {
-                let opened = open(connection, side, &settings, &options, operation)?;
+                let opened = open(*connection, side, &settings, &options, operation)?;
                 self.state = State::Open(Box::new(Streams::new(opened)));
                 Ok(())
             }
