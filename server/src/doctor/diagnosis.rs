@@ -235,6 +235,13 @@ mod tests {
         }
     }
 
+    /// The same with a change.
+    fn but(change: impl FnOnce(&mut Facts)) -> Facts {
+        let mut facts = sent();
+        change(&mut facts);
+        facts
+    }
+
     /// The same over the driver `rdma`.
     fn over_rdma(stalls: u64, retries: u64, wanted_ring_bytes: Option<u64>) -> Facts {
         Facts {
@@ -286,33 +293,18 @@ mod tests {
             // Little was on its way, so the receiver's window does not matter.
             (with_times(4, 4, 0), Bottleneck::OwnStorage),
             (
-                Facts {
-                    retransmits: Some(5000),
-                    ..sent()
-                },
+                but(|facts| facts.retransmits = Some(5000)),
                 Bottleneck::Loss,
             ),
             (lossy(80, 20), Bottleneck::Loss),
             (lossy(21, 20), Bottleneck::Policer),
             (
-                Facts {
-                    bandwidth_wait: 5 * SECOND,
-                    ..sent()
-                },
+                but(|facts| facts.bandwidth_wait = 5 * SECOND),
                 Bottleneck::GroupLimit,
             ),
+            (but(|facts| facts.rate = Some(51_000_000)), Bottleneck::Rate),
             (
-                Facts {
-                    rate: Some(51_000_000),
-                    ..sent()
-                },
-                Bottleneck::Rate,
-            ),
-            (
-                Facts {
-                    rate: Some(1_000_000_000),
-                    ..sent()
-                },
+                but(|facts| facts.rate = Some(1_000_000_000)),
                 Bottleneck::Path,
             ),
             (over_rdma(1, 5, None), Bottleneck::Stalls),
@@ -327,41 +319,11 @@ mod tests {
                 },
                 Bottleneck::Rate,
             ),
-            (
-                Facts {
-                    retransmits: Some(20),
-                    ..sent()
-                },
-                Bottleneck::Path,
-            ),
-            (
-                Facts {
-                    bytes: 11_000_000_000,
-                    ..sent()
-                },
-                Bottleneck::Link,
-            ),
-            (
-                Facts {
-                    took: SECOND / 10,
-                    ..sent()
-                },
-                Bottleneck::Short,
-            ),
-            (
-                Facts {
-                    bytes: 1000,
-                    ..sent()
-                },
-                Bottleneck::Short,
-            ),
-            (
-                Facts {
-                    times: None,
-                    ..sent()
-                },
-                Bottleneck::Unknown,
-            ),
+            (but(|facts| facts.retransmits = Some(20)), Bottleneck::Path),
+            (but(|facts| facts.bytes = 11_000_000_000), Bottleneck::Link),
+            (but(|facts| facts.took = SECOND / 10), Bottleneck::Short),
+            (but(|facts| facts.bytes = 1000), Bottleneck::Short),
+            (but(|facts| facts.times = None), Bottleneck::Unknown),
             (received, Bottleneck::Sender),
             (
                 // 50 MB/s a channel at 100 ms are 5 MB, and the window holds 4 MiB.
