@@ -109,7 +109,7 @@ pub trait Channel: Send + fmt::Debug {
     /// Values that the driver chose for this channel, for the log.
     fn info(&self) -> ChannelInfo;
 
-    /// Shows the channel's state to other threads while it is used. `None` if the driver has nothing to show.
+    /// Shows the channel's state to other threads while it is used. `None` if no detail of the driver changes.
     fn watch(&self) -> Option<Arc<dyn Watch>> {
         None
     }
