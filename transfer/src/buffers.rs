@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
-use gridhaul_shares::{Allocation, Grant, Pool, Source};
+use gridhaul_shares::{Allocation, Grant, Load, Pool, Source};
 use gridhaul_stack::{Cancel, ChannelError};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
@@ -42,13 +42,9 @@ impl BufferPool {
         self.buffer_bytes
     }
 
-    /// The memory of the buffers in use and its limit, in bytes.
-    pub(crate) fn load(&self) -> (usize, usize) {
-        let load = self.shares.load();
-        (
-            load.held * self.buffer_bytes,
-            load.capacity * self.buffer_bytes,
-        )
+    /// The buffers in use, their limit, and the channels that wait for one.
+    pub(crate) fn load(&self) -> Load {
+        self.shares.load()
     }
 
     /// Takes a buffer; waits while all are in use, or the client has its share.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_stack::{Cancel, Channel, ChannelError, Detail, Details, Movement, Operation};
+use gridhaul_stack::{Cancel, Channel, ChannelError, Detail, Details, Movement, Operation, Watch};
 use gridhaul_storage::ChecksumAlgorithm;
 use rustix::io::Errno;
 
@@ -66,9 +66,9 @@ struct Tally {
     buffer_bytes: usize,
     block_bytes: usize,
     movement: Option<Movement>,
+    /// Of the channels that are done.
     details: Details,
-    /// The details at the beginning of each channel's use, without counts.
-    present: Details,
+    in_use: Vec<InUse>,
     checksums: Vec<(ChecksumAlgorithm, String)>,
     refused: usize,
     last_refusal: Option<Refusal>,
@@ -78,8 +78,31 @@ struct Tally {
 pub(crate) struct ChannelUse {
     /// Bytes of the file moved over the channel.
     pub(crate) moved: Arc<AtomicU64>,
-    /// The driver's counters when the transfer began to use the channel.
-    before: Vec<Detail>,
+    /// The driver's details when the transfer began to use the channel.
+    before: Arc<[Detail]>,
+}
+
+/// A channel that the transfer uses.
+#[derive(Debug, Clone)]
+struct InUse {
+    /// As in [`ChannelUse`].
+    before: Arc<[Detail]>,
+    watch: Option<Arc<dyn Watch>>,
+}
+
+impl InUse {
+    /// The driver's details now.
+    fn details(&self) -> Vec<Detail> {
+        let mut details = self.before.to_vec();
+        let now = self.watch.iter().flat_map(|watch| watch.details());
+        for detail in now {
+            match details.iter_mut().find(|known| known.name == detail.name) {
+                Some(known) => *known = detail,
+                None => details.push(detail),
+            }
+        }
+        details
+    }
 }
 
 /// The maximum number of peer addresses in the log.
@@ -150,18 +173,20 @@ impl Running {
         let moved = Arc::new(AtomicU64::new(0));
         lock(&self.stripes[stripe]).push(moved.clone());
         let info = channel.info();
+        let before: Arc<[Detail]> = info.details.into();
+        let watch = channel.watch();
         let mut tally = lock(&self.tally);
         tally.channels += 1;
         tally.buffer_bytes = tally.buffer_bytes.max(info.buffer_bytes);
-        tally.present.add(&info.details, &info.details);
+        tally.in_use.push(InUse {
+            before: Arc::clone(&before),
+            watch,
+        });
         let peer = channel.peer().ip();
         if tally.peers.len() < MAX_PEERS && !tally.peers.contains(&peer) {
             tally.peers.push(peer);
         }
-        ChannelUse {
-            moved,
-            before: info.details,
-        }
+        ChannelUse { moved, before }
     }
 
     /// Whether a data channel was established.
@@ -182,6 +207,9 @@ impl Running {
     pub(crate) fn note_use(&self, used: &ChannelUse, channel: &dyn Channel) {
         let info = channel.info();
         let mut tally = lock(&self.tally);
+        tally
+            .in_use
+            .retain(|one| !Arc::ptr_eq(&one.before, &used.before));
         tally.details.add(&info.details, &used.before);
         if let Some(movement) = info.movement {
             tally.movement.get_or_insert(movement);
@@ -227,6 +255,7 @@ impl Running {
         let progress = self.progress();
         let failure = lock(&self.failure).take();
         let mut tally = lock(&self.tally);
+        tally.details.add(self.bandwidth_wait().as_slice(), &[]);
         let outcome = Outcome {
             result: failure.map_or(Ok(()), Err),
             bytes: progress.stripes.iter().sum(),
@@ -243,6 +272,12 @@ impl Running {
         };
         drop(tally);
         self.report(Event::Finished(Box::new(outcome)));
+    }
+
+    /// The time in which the transfer has waited for bandwidth, if it has.
+    fn bandwidth_wait(&self) -> Option<Detail> {
+        let micros = u64::try_from(self.waited().as_micros()).unwrap_or(u64::MAX);
+        (micros > 0).then(|| Detail::count("bandwidth-wait-us", micros))
     }
 
     /// The error for the EOF or EODs that a stripe still misses.
@@ -287,18 +322,20 @@ impl RunningTransfer for Running {
 
     fn survey(&self) -> Survey {
         let tally = lock(&self.tally);
-        let is_noted = !tally.details.as_slice().is_empty();
-        let details = if is_noted {
-            &tally.details
-        } else {
-            &tally.present
-        };
-        Survey {
+        let in_use = tally.in_use.clone();
+        let mut survey = Survey {
             total_bytes: self.total.get().copied(),
             channels: tally.channels,
             peers: tally.peers.clone(),
-            details: details.clone(),
+            details: tally.details.clone(),
+        };
+        // Without the lock, which workers need: drivers may ask the kernel.
+        drop(tally);
+        for channel in &in_use {
+            survey.details.add(&channel.details(), &channel.before);
         }
+        survey.details.add(self.bandwidth_wait().as_slice(), &[]);
+        survey
     }
 
     fn is_settling(&self) -> bool {

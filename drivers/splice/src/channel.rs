@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
 use gridhaul_stack::{
-    Body, Channel, ChannelError, ChannelInfo, FileRange, Movement, Operation, Received,
+    Body, Channel, ChannelError, ChannelInfo, FileRange, Movement, Operation, Received, Watch,
 };
 use gridhaul_tcp::TcpChannel;
 use rustix::io::Errno;
@@ -328,6 +328,10 @@ impl Channel for SpliceChannel {
             },
             ..info
         }
+    }
+
+    fn watch(&self) -> Option<Arc<dyn Watch>> {
+        self.tcp.watch()
     }
 }
 

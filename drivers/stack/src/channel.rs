@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use crate::{ChannelError, Detail, FileRange, Operation};
 
@@ -107,6 +108,20 @@ pub trait Channel: Send + fmt::Debug {
 
     /// Values that the driver chose for this channel, for the log.
     fn info(&self) -> ChannelInfo;
+
+    /// Shows the channel's state to other threads while it is used. `None` if no detail of the driver changes.
+    fn watch(&self) -> Option<Arc<dyn Watch>> {
+        None
+    }
+}
+
+/// The state of a channel that another thread uses.
+///
+/// The channel's own thread must not pay for it: counters are atomic, or the kernel keeps them.
+pub trait Watch: Send + Sync + fmt::Debug {
+    /// The details of [`Channel::info`] that change while the channel is used, and amounts that are of interest only then. Empty
+    /// once the channel is closed. Does not wait for the channel's thread.
+    fn details(&self) -> Vec<Detail>;
 }
 
 /// The bytes after the head in [`Channel::send`].

@@ -105,6 +105,27 @@ impl Details {
 }
 
 impl Detail {
+    /// The events that `details` counts and `known` does not, which has them afterwards. Other details, and counts without new
+    /// events, are left out.
+    pub fn new_events(details: &[Self], known: &mut Vec<Self>) -> Vec<Self> {
+        let mut new = Vec::new();
+        for detail in details {
+            let same = |known: &&mut Self| {
+                known.name == detail.name && known.value.sums_with(&detail.value)
+            };
+            let before = known.iter_mut().find(same);
+            let since = detail.since(before.as_deref());
+            if let DetailValue::Count(1..) | DetailValue::Shared(1..) = since.value {
+                new.push(since);
+                match before {
+                    Some(before) => *before = detail.clone(),
+                    None => known.push(detail.clone()),
+                }
+            }
+        }
+        new
+    }
+
     fn since(&self, earlier: Option<&Self>) -> Self {
         match (&self.value, earlier.map(|earlier| &earlier.value)) {
             (DetailValue::Count(count), Some(DetailValue::Count(before))) => {
@@ -169,5 +190,26 @@ mod tests {
                 "retries=20"
             ]
         );
+    }
+
+    #[test]
+    fn events_are_new_once() {
+        let mut known = Vec::new();
+        let mut events = |stalls, retries| {
+            let mut details = Details::default();
+            let now = [
+                Detail::setting("ring-bytes", 1),
+                Detail::count("stalls", stalls),
+                Detail::shared("retries", retries),
+            ];
+            details.add(&now, &[]);
+            Detail::new_events(details.as_slice(), &mut known)
+        };
+        assert_eq!(events(0, 0), []);
+        let both = [Detail::count("stalls", 2), Detail::shared("retries", 5)];
+        assert_eq!(events(2, 5), both);
+        // A count that is less for a moment is not counted again.
+        assert_eq!(events(0, 5), []);
+        assert_eq!(events(3, 5), [Detail::count("stalls", 1)]);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::options::{self, Audience, OptionDoc, OptionKind};
 use crate::{
     Body, Built, Channel, ChannelError, ChannelInfo, Driver, FileRange, Operation, Received, Side,
-    StackError, Transform,
+    StackError, Transform, Watch,
 };
 
 /// The driver `fault`: a transform that delays and breaks the channel below. It acts only on its own end; the other end needs no
@@ -237,6 +237,10 @@ impl Channel for FaultyChannel {
 
     fn info(&self) -> ChannelInfo {
         self.inner.info()
+    }
+
+    fn watch(&self) -> Option<Arc<dyn Watch>> {
+        self.inner.watch()
     }
 }
 

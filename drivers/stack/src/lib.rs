@@ -63,7 +63,7 @@ mod transport;
 mod write;
 mod write_lock;
 
-pub use channel::{Body, Channel, ChannelInfo, Movement, Received};
+pub use channel::{Body, Channel, ChannelInfo, Movement, Received, Watch};
 pub use detail::{Detail, DetailValue, Details};
 pub use driver::{Built, Driver};
 pub use error::{AcceptError, ChannelError, ConnectError, ListenError, StackError};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::options::OptionDoc;
 use crate::{
     Body, Built, Channel, ChannelError, ChannelInfo, Driver, FileRange, Operation, Received, Side,
-    StackError, Transform,
+    StackError, Transform, Watch,
 };
 
 /// The driver `trace`: a transform that keeps an [`Account`] of every channel, and passes it to a callback when the channel is
@@ -246,6 +246,10 @@ impl Channel for TracedChannel {
 
     fn info(&self) -> ChannelInfo {
         self.inner.info()
+    }
+
+    fn watch(&self) -> Option<Arc<dyn Watch>> {
+        self.inner.watch()
     }
 }
 

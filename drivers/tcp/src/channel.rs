@@ -8,9 +8,12 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gridhaul_stack::{Body, Channel, ChannelError, ChannelInfo, FileRange, Operation, Received};
+use gridhaul_stack::{
+    Body, Channel, ChannelError, ChannelInfo, FileRange, Operation, Received, Watch,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -18,7 +21,7 @@ use rustix::net::{
     shutdown, sockopt,
 };
 
-use crate::facts::RecentFacts;
+use crate::facts::{RecentFacts, Watched};
 use crate::settings::stream_socket;
 use crate::socket::{
     ZeroCopyCompletion, has_upper_layer_protocol, next_zerocopy_completion, unacknowledged_bytes,
@@ -27,30 +30,42 @@ use crate::socket::{
 /// A TCP connection whose bytes are copied through memory.
 #[derive(Debug)]
 pub struct TcpChannel {
-    socket: OwnedFd,
+    /// Shared only with a thread that looks at the connection, for the time of a system call.
+    socket: Arc<OwnedFd>,
     peer: SocketAddr,
     /// The kernel reports an error once, and the end of the stream from then on.
     has_failed: bool,
     /// Whether the last data call sent, for [`Channel::info`].
     is_sending: bool,
     facts: RecentFacts,
+    /// Made once: a connection may carry many small files.
+    watched: OnceLock<Arc<dyn Watch>>,
 }
 
 impl TcpChannel {
     /// Wraps a connected non-blocking socket.
     pub(crate) fn new(socket: OwnedFd, peer: SocketAddr) -> Self {
         Self {
-            socket,
+            socket: Arc::new(socket),
             peer,
             has_failed: false,
             is_sending: false,
             facts: RecentFacts::default(),
+            watched: OnceLock::new(),
         }
     }
 
     /// The connected non-blocking socket and its peer, for drivers that take it over.
     pub fn into_parts(self) -> (OwnedFd, SocketAddr) {
-        (self.socket, self.peer)
+        let mut socket = self.socket;
+        loop {
+            match Arc::try_unwrap(socket) {
+                Ok(owned) => return (owned, self.peer),
+                // Another thread looks at the connection, which takes it one system call.
+                Err(shared) => socket = shared,
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// The connected non-blocking socket, for drivers that move bytes in another way.
@@ -239,7 +254,7 @@ impl Channel for TcpChannel {
             // A connection with kernel TLS cannot be disconnected, only closed. If no socket is available to replace it, the
             // drop closes it.
             if let Ok(other) = stream_socket(AddressFamily::INET) {
-                self.socket = other;
+                self.socket = Arc::new(other);
             }
         }
     }
@@ -264,5 +279,10 @@ impl Channel for TcpChannel {
             details: self.facts.details(self.socket()),
             ..ChannelInfo::default()
         }
+    }
+
+    fn watch(&self) -> Option<Arc<dyn Watch>> {
+        let watched = || Arc::new(Watched::new(&self.socket)) as Arc<dyn Watch>;
+        Some(Arc::clone(self.watched.get_or_init(watched)))
     }
 }

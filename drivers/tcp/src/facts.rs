@@ -1,10 +1,10 @@
 //! What the kernel knows about a connection (`TCP_INFO`, tcp(7)): where its time went.
 
-use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use gridhaul_stack::Detail;
+use gridhaul_stack::{Detail, Watch};
 use rustix::io::Errno;
 
 use crate::socket::{TCP_INFO_BYTES, tcp_info};
@@ -16,6 +16,10 @@ pub struct ConnectionFacts {
     pub path_mtu: u32,
     /// The smoothed round-trip time.
     pub rtt: Duration,
+    /// The shortest round-trip time of the last minutes: that of the path without queues.
+    pub least_rtt: Duration,
+    /// The limit of the send rate in bytes per second (`SO_MAX_PACING_RATE`), if one was set.
+    pub rate_limit: Option<u64>,
     /// Segments that were sent again.
     pub retransmits: u32,
     /// The time in which data was on its way. For the rest there was nothing to send.
@@ -67,13 +71,34 @@ impl RecentFacts {
 
 fn details(facts: ConnectionFacts) -> Vec<Detail> {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    vec![
+    let mut details = vec![
         Detail::setting("rtt-us", micros(facts.rtt)),
+        Detail::setting("least-rtt-us", micros(facts.least_rtt)),
         Detail::count("retransmits", facts.retransmits.into()),
         Detail::count("busy-us", micros(facts.busy)),
         Detail::count("receiver-limited-us", micros(facts.receiver_limited)),
         Detail::count("buffer-limited-us", micros(facts.buffer_limited)),
-    ]
+    ];
+    details.extend(facts.rate_limit.map(|rate| Detail::setting("rate", rate)));
+    details
+}
+
+/// A connection that another thread uses. The kernel has its counters.
+#[derive(Debug)]
+pub(crate) struct Watched(Weak<OwnedFd>);
+
+impl Watched {
+    pub(crate) fn new(socket: &Arc<OwnedFd>) -> Self {
+        Self(Arc::downgrade(socket))
+    }
+}
+
+impl Watch for Watched {
+    fn details(&self) -> Vec<Detail> {
+        let socket = self.0.upgrade();
+        let facts = socket.and_then(|socket| connection_facts(socket.as_fd()).ok());
+        facts.map_or_else(Vec::new, details)
+    }
 }
 
 /// The fields of `struct tcp_info` in linux/tcp.h, which only grows at its end.
@@ -83,6 +108,9 @@ fn parse(info: &[u8; TCP_INFO_BYTES]) -> ConnectionFacts {
     ConnectionFacts {
         path_mtu: word(60),
         rtt: Duration::from_micros(word(68).into()),
+        // All ones while the kernel has not measured it.
+        least_rtt: Duration::from_micros(word(148).min(word(68)).into()),
+        rate_limit: Some(long(112)).filter(|rate| *rate != u64::MAX),
         retransmits: word(100),
         busy: Duration::from_micros(long(168)),
         receiver_limited: Duration::from_micros(long(176)),
@@ -97,6 +125,7 @@ mod tests {
     use std::os::fd::AsFd as _;
 
     use super::*;
+    use crate::socket::set_max_pacing_rate;
 
     #[test]
     fn a_receiver_that_does_not_read_is_seen() {
@@ -121,5 +150,25 @@ mod tests {
         let limited = after.receiver_limited + after.buffer_limited;
         assert!(limited >= Duration::from_millis(100), "{after:?}");
         assert!(limited <= after.busy, "{after:?}");
+        assert!(after.least_rtt <= after.rtt, "{after:?}");
+        assert_eq!(after.rate_limit, None);
+    }
+
+    #[test]
+    fn a_connection_is_watched_until_it_is_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let address = listener.local_addr().expect("bound");
+        let sender = TcpStream::connect(address).expect("connected");
+        let (mut receiver, _) = listener.accept().expect("accepted");
+        set_max_pacing_rate(sender.as_fd(), 1_000_000).expect("set");
+        let socket = Arc::new(OwnedFd::from(sender));
+        let watched = Watched::new(&socket);
+        let named = |name| watched.details().into_iter().find(|one| one.name == name);
+        assert_eq!(named("rate"), Some(Detail::setting("rate", 1_000_000)));
+        assert!(named("busy-us").is_some());
+        drop(socket);
+        assert!(watched.details().is_empty());
+        // Watching has not kept the connection open.
+        assert_eq!(receiver.read(&mut [0; 1]).expect("the end"), 0);
     }
 }

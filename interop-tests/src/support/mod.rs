@@ -10,6 +10,7 @@ mod pki;
 pub mod policer;
 pub(crate) mod process_group;
 mod program;
+pub mod prometheus;
 pub mod raw;
 mod relay;
 pub mod scratch;

@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use gridhaul_interop::Client;
 
+use crate::faults::ask_for_big;
+use crate::hosts::Host;
 use crate::prometheus::promtool;
-use crate::site::Site;
+use crate::site::{Site, page};
 
 pub(crate) fn packaging(path: &str) -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -104,6 +107,24 @@ fn the_page_is_good_for_prometheus_and_has_every_metric_of_rules_and_dashboard()
         }
         let family = name.strip_suffix("_bucket").unwrap_or(name);
         assert!(present.contains(family), "the page has no {name}");
+    }
+}
+
+#[test]
+fn drivers_count_while_a_transfer_runs() {
+    let host = Host::new(&[]);
+    let _held = ask_for_big(host.session());
+    let begun = Instant::now();
+    let name = "gridhaul_channel_counts_total{count=\"busy-us\"} ";
+    loop {
+        let page = page(host.metrics);
+        let line = page.lines().find_map(|line| line.strip_prefix(name));
+        if line.is_some_and(|count| count != "0") {
+            assert!(page.contains("gridhaul_transfers_running 1\n"), "{page}");
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "{page}");
+        std::thread::yield_now();
     }
 }
 

@@ -1,6 +1,11 @@
-//! The page of metrics, the alert rules and the dashboard, checked with Prometheus' own programs against the real server.
+//! The page of metrics, the alert rules and the dashboard, checked with Prometheus' own programs against real servers.
 
 mod alerts;
+mod certificates;
+mod faults;
 mod files;
+mod hosts;
 mod prometheus;
+mod rings;
 mod site;
+mod world;

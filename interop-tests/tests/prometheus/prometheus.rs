@@ -1,125 +1,69 @@
-//! A Prometheus that scrapes one server every second, with the project's rules and short waits.
+//! A Prometheus with the project's rules, and short waits in them.
 
-use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use gridhaul_interop::Client;
-use tempfile::TempDir;
+use gridhaul_interop::support::prometheus::Prometheus as Scraping;
 
 use crate::files;
 
 /// What takes longer never happens.
-const TIME_LIMIT: Duration = Duration::from_secs(90);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn promtool(arguments: &[&str]) -> Client {
     Client::new("promtool").args(arguments.iter().copied())
 }
 
-/// Killed when it is dropped.
-pub(crate) struct Prometheus {
-    child: Child,
-    address: SocketAddr,
-    _place: TempDir,
-}
+pub(crate) struct Prometheus(Scraping);
 
 impl Prometheus {
-    pub(crate) fn scraping(target: SocketAddr) -> Self {
-        let place = tempfile::tempdir().expect("a directory");
-        let path = |name: &str| -> PathBuf { place.path().join(name) };
-        fs::write(path("rules.yml"), quick(&files::rules())).expect("written");
-        let config = format!(
-            "global:\n  scrape_interval: 1s\n  scrape_timeout: 1s\n  evaluation_interval: 1s\n\
-             rule_files: [rules.yml]\n\
-             scrape_configs:\n  - job_name: gridhaul\n    static_configs:\n      - targets: [\"{target}\"]\n"
-        );
-        fs::write(path("prometheus.yml"), config).expect("written");
-        let mut child = Command::new("prometheus")
-            .arg(format!(
-                "--config.file={}",
-                path("prometheus.yml").display()
-            ))
-            .arg(format!("--storage.tsdb.path={}", path("data").display()))
-            .arg("--web.listen-address=127.0.0.1:0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("prometheus is installed");
-        let stderr = child.stderr.take().expect("piped");
-        let (tell, told) = mpsc::channel();
-        thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let address = line
-                    .contains("msg=\"Listening on\"")
-                    .then(|| line.split("address=").nth(1)?.trim().parse().ok());
-                if let Some(address) = address.flatten() {
-                    let _ = tell.send(address);
-                }
-            }
-        });
-        let address = told.recv_timeout(TIME_LIMIT).expect("it listens");
-        Self {
-            child,
-            address,
-            _place: place,
-        }
+    /// It scrapes these pages of metrics.
+    pub(crate) fn scraping(targets: &[SocketAddr]) -> Self {
+        Self(Scraping::scraping(targets, &quick(&files::rules())).expect("started"))
     }
 
     /// The samples of a query, one a line.
     pub(crate) fn query(&self, expression: &str) -> Vec<String> {
-        let server = format!("http://{}", self.address);
-        let done = promtool(&["query", "instant", &server, expression])
-            .run()
-            .expect("it runs");
-        assert!(done.status.success(), "{expression}: {done}");
-        done.output().lines().map(str::to_owned).collect()
+        self.0.query(expression).expect("an answer")
     }
 
     /// The names of the alerts that fire.
-    pub(crate) fn firing(&self) -> String {
-        self.query("sum by (alertname) (ALERTS{alertstate=\"firing\"})")
+    fn firing(&self) -> String {
+        self.query("sum by (alertname, instance) (ALERTS{alertstate=\"firing\"})")
             .join("\n")
     }
 
-    pub(crate) fn fires(&self, alert: &str) -> bool {
-        self.firing().contains(&format!("alertname=\"{alert}\""))
+    /// Whether an alert fires for a server.
+    pub(crate) fn fires(&self, alert: &str, target: SocketAddr) -> bool {
+        let query =
+            format!("ALERTS{{alertstate=\"firing\",alertname=\"{alert}\",instance=\"{target}\"}}");
+        !self.query(&query).is_empty()
     }
 
     /// Repeats `meanwhile` until `is_so`.
-    pub(crate) fn wait(
+    pub(crate) fn wait(&self, words: &str, is_so: impl Fn(&Self) -> bool, meanwhile: impl FnMut()) {
+        let becomes_so = self.becomes(is_so, meanwhile);
+        assert!(becomes_so, "{words}; firing: {}", self.firing());
+    }
+
+    /// Whether `is_so` in time, with `meanwhile` repeated until then.
+    pub(crate) fn becomes(
         &self,
-        words: &str,
-        is_so: impl Fn(&Self) -> bool,
+        mut is_so: impl FnMut(&Self) -> bool,
         mut meanwhile: impl FnMut(),
-    ) {
+    ) -> bool {
         let begun = Instant::now();
-        loop {
+        while begun.elapsed() < TIME_LIMIT {
             meanwhile();
             if is_so(self) {
-                return;
+                return true;
             }
-            let firing = || self.firing();
-            assert!(
-                begun.elapsed() < TIME_LIMIT,
-                "{words}; firing: {}",
-                firing()
-            );
             // The time between two scrapes, not an order of events.
             thread::sleep(Duration::from_millis(250));
         }
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        false
     }
 }
 

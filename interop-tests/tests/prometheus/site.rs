@@ -72,30 +72,11 @@ impl Site {
         self.server.as_ref().expect("not ended yet")
     }
 
-    pub(crate) fn log(&self) -> String {
-        self.server.as_ref().map(Server::log).unwrap_or_default()
-    }
-
-    /// The page of metrics.
-    pub(crate) fn page(&self) -> String {
-        let mut stream = TcpStream::connect(self.metrics).expect("connected");
-        let limit = Some(Duration::from_secs(20));
-        stream.set_read_timeout(limit).expect("set");
-        stream
-            .write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
-            .expect("sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        let (head, page) = answer.split_once("\r\n\r\n").expect("a head");
-        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-        page.to_owned()
-    }
-
     /// The page after the server has taken its first inventory of certificates.
     pub(crate) fn whole_page(&self) -> String {
         let begun = Instant::now();
         loop {
-            let page = self.page();
+            let page = page(self.metrics);
             if page.contains("gridhaul_certificate_expiry_timestamp_seconds{kind=\"host\"}") {
                 return page;
             }
@@ -140,23 +121,51 @@ impl Site {
         }
     }
 
-    /// Gets a file, so that there are transfers to count.
+    /// Gets a file and stores one, so that there are transfers to count.
     pub(crate) fn transfer(&self) {
         // In active mode: the server has no data port.
-        let url = self.server().url("file").replace("gsiftp", "ftp");
-        let url = url.replace("localhost", "127.0.0.1");
-        let done = Client::new("curl")
-            .args(["--silent", "--show-error", "--ftp-port", "127.0.0.1"])
-            .args(["--output", "/dev/null", &url])
-            .run()
-            .expect("it runs");
-        assert!(done.status.success(), "{done}");
+        let url = |name| {
+            let url = self.server().url(name).replace("gsiftp", "ftp");
+            url.replace("localhost", "127.0.0.1")
+        };
+        let (file, null) = (
+            self.place.path().join("served/file"),
+            PathBuf::from("/dev/null"),
+        );
+        for (flag, path, url) in [
+            ("--output", null, url("file")),
+            ("--upload-file", file, url("new")),
+        ] {
+            let done = Client::new("curl")
+                .args(["--silent", "--show-error", "--ftp-port", "127.0.0.1"])
+                .arg(flag)
+                .arg(path)
+                .arg(url)
+                .run()
+                .expect("it runs");
+            assert!(done.status.success(), "{done}");
+        }
     }
 
     /// Kills the server.
     pub(crate) fn kill(&mut self) {
         drop(self.server.take());
     }
+}
+
+/// The page of metrics of a server.
+pub(crate) fn page(server: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(server).expect("connected");
+    let limit = Some(Duration::from_secs(20));
+    stream.set_read_timeout(limit).expect("set");
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
+        .expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, page) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    page.to_owned()
 }
 
 /// Copies the trust directory without the lists whose end is past, and returns these.

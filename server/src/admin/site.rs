@@ -201,6 +201,8 @@ pub(super) fn metrics(shared: &Shared) -> Answer {
         usage: shared.usage(),
         ..shared.snapshot()
     };
-    let page = shared.journal.metrics.page(&now);
+    let metrics = &shared.journal.metrics;
+    metrics.count_channel_events(&shared.live.new_events());
+    let page = metrics.page(&now);
     answer(OK, "text/plain; version=0.0.4; charset=utf-8", page)
 }

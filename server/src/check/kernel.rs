@@ -5,6 +5,7 @@ use std::fs;
 use gridhaul_stack::Registry;
 
 use super::report::Report;
+use crate::machine::{kernel_setting, largest_window};
 
 pub(super) fn check(report: &mut Report, registry: &Registry) {
     for driver in registry.drivers() {
@@ -23,14 +24,12 @@ fn check_windows(report: &mut Report) {
         ("net.ipv4.tcp_rmem", "receiving"),
         ("net.ipv4.tcp_wmem", "sending"),
     ] {
-        // tcp(7): the third number is the limit of automatic buffer tuning.
-        let largest = read(setting).and_then(|text| number(text.split_whitespace().nth(2)?));
-        if let Some(bytes) = largest {
+        if let Some(bytes) = largest_window(setting) {
             judge_window(report, setting, bytes, &format!("a connection {who} data"));
         }
     }
     for setting in ["net.core.rmem_max", "net.core.wmem_max"] {
-        let largest = read(setting).and_then(|text| number(&text));
+        let largest = kernel_setting(setting).and_then(|text| text.parse().ok());
         if let Some(bytes) = largest {
             let who = "a connection whose buffer the client sets (SBUF, -tcp-bs)";
             judge_window(report, setting, bytes, who);
@@ -63,13 +62,13 @@ fn judge_window(report: &mut Report, setting: &str, bytes: u64, who: &str) {
 }
 
 fn check_congestion_control(report: &mut Report) {
-    if let Some(name) = read("net.ipv4.tcp_congestion_control") {
-        let others = read("net.ipv4.tcp_available_congestion_control").unwrap_or_default();
+    if let Some(name) = kernel_setting("net.ipv4.tcp_congestion_control") {
+        let others =
+            kernel_setting("net.ipv4.tcp_available_congestion_control").unwrap_or_default();
         report.ok(
             "congestion-control",
             format!(
-                "{}; the option cc of a stack chooses among {}",
-                name.trim(),
+                "{name}; the option cc of a stack chooses among {}",
                 others.split_whitespace().collect::<Vec<_>>().join(", ")
             ),
         );
@@ -98,15 +97,6 @@ fn check_frequency(report: &mut Report) {
     } else {
         report.ok(ABOUT, format!("the frequency governor is {governor}"));
     }
-}
-
-/// A setting by its name for sysctl(8). In a container some are missing.
-fn read(setting: &str) -> Option<String> {
-    fs::read_to_string(format!("/proc/sys/{}", setting.replace('.', "/"))).ok()
-}
-
-fn number(text: &str) -> Option<u64> {
-    text.trim().parse().ok()
 }
 
 #[cfg(test)]

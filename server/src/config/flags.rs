@@ -103,6 +103,12 @@ pub struct DoctorArguments {
     /// Explain the last transfers in this log of the server. Default: audit-log, or log-file
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Log in as this user to ask for data ports. Default: the anonymous user
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    pub login: Option<String>,
+    /// The file whose first line is the password of that user
+    #[arg(long, value_name = "FILE", requires = "login")]
+    pub password_file: Option<PathBuf>,
     /// The arguments of `serve`.
     #[command(flatten)]
     pub serve: ServeArguments,

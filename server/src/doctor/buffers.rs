@@ -1,10 +1,10 @@
 //! The kernel's limits for TCP buffers, against what the path needs.
 
-use std::fs;
 use std::time::Duration;
 
 use super::bottleneck::Limits;
-use crate::check::report::Report;
+use super::findings::Findings;
+use crate::machine::{kernel_setting, largest_window};
 
 const ABOUT: &str = "tcp";
 
@@ -12,11 +12,11 @@ const ABOUT: &str = "tcp";
 const MANY_CHANNELS: u64 = 8;
 
 /// Checks the limits for the round-trip time, if it is known. `link` is the speed of the network in bytes per second.
-pub(super) fn check(report: &mut Report, rtt: Option<Duration>, link: Option<u64>) -> Limits {
-    let receive = largest("/proc/sys/net/ipv4/tcp_rmem");
-    let send = largest("/proc/sys/net/ipv4/tcp_wmem");
-    let control = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
-    let control = control.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned());
+pub(super) fn check(report: &mut Findings, rtt: Option<Duration>, link: Option<u64>) -> Limits {
+    let receive = largest_window("net.ipv4.tcp_rmem");
+    let send = largest_window("net.ipv4.tcp_wmem");
+    let control = kernel_setting("net.ipv4.tcp_congestion_control");
+    let control = control.unwrap_or_else(|| "unknown".to_owned());
     report.ok(
         ABOUT,
         format!(
@@ -43,6 +43,8 @@ pub(super) fn check(report: &mut Report, rtt: Option<Duration>, link: Option<u64
         (Some(_), None) => report.warning(
             ABOUT,
             "the speed of the network is unknown here, so the buffers cannot be compared with the path",
+            "run gridhaul-server doctor on a host whose interface tells its speed (ethtool), or compute the product of speed and \
+             round-trip time yourself",
         ),
     }
     Limits {
@@ -52,7 +54,7 @@ pub(super) fn check(report: &mut Report, rtt: Option<Duration>, link: Option<u64
 }
 
 fn check_window(
-    report: &mut Report,
+    report: &mut Findings,
     (direction, setting): (&str, &str),
     bytes: u64,
     rtt: Duration,
@@ -67,13 +69,9 @@ fn check_window(
         mebibytes(Some(needed))
     );
     if channels > MANY_CHANNELS {
-        report.warning(
-            ABOUT,
-            format!(
-                "{text}; raise the last number of {setting} to {}",
-                needed.saturating_mul(2)
-            ),
-        );
+        let most = needed.saturating_mul(2);
+        let remedy = format!("raise the last number of {setting} to {most}");
+        report.warning(ABOUT, text, &remedy);
     } else {
         report.ok(ABOUT, text);
     }
@@ -84,12 +82,6 @@ fn needed(rtt: Duration, link: u64) -> u64 {
     let micros = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
     let product = u128::from(link) * u128::from(micros) / 1_000_000;
     u64::try_from(product).unwrap_or(u64::MAX)
-}
-
-/// The last of the three numbers.
-fn largest(path: &str) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
-    text.split_whitespace().nth(2)?.parse().ok()
 }
 
 fn mebibytes(bytes: Option<u64>) -> String {
@@ -110,9 +102,9 @@ mod tests {
         let rtt = Duration::from_millis(100);
         assert_eq!(needed(rtt, TEN_GIGABITS), 125_000_000);
         for (bytes, warnings) in [(4 << 20, 1), (64 << 20, 0)] {
-            let mut report = Report::default();
-            check_window(&mut report, ("send", "tcp_wmem"), bytes, rtt, TEN_GIGABITS);
-            assert_eq!(report.count(Verdict::Warning), warnings, "{bytes}");
+            let mut found = Findings::default();
+            check_window(&mut found, ("send", "tcp_wmem"), bytes, rtt, TEN_GIGABITS);
+            assert_eq!(found.report.count(Verdict::Warning), warnings, "{bytes}");
         }
     }
 }

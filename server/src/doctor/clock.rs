@@ -7,19 +7,20 @@ use std::time::SystemTime;
 
 use gridhaul_security::certificate::Certificate;
 
+use super::findings::Findings;
 use crate::check::certificate::{check_names, lifetime, time};
-use crate::check::report::Report;
+use crate::check::report::Verdict;
 use crate::config::Config;
 use crate::machine::{ClockState, clock_state};
 
-pub(super) fn check(report: &mut Report, config: &Config, host: &str) {
+pub(super) fn check(report: &mut Findings, config: &Config, host: &str) {
     check_clock(report);
     if let Some(files) = &config.security.host {
         check_certificate(report, &files.certificates, host);
     }
 }
 
-fn check_clock(report: &mut Report) {
+fn check_clock(report: &mut Findings) {
     const ABOUT: &str = "clock";
 
     let now = time(SystemTime::now());
@@ -31,17 +32,20 @@ fn check_clock(report: &mut Report) {
         Ok(ClockState::Unsynchronized) => report.warning(
             ABOUT,
             format!(
-                "it says {now}, and nothing synchronizes it: proxies of clients are refused when it is wrong by minutes; run \
-                 chrony or systemd-timesyncd (in a container, on the machine)"
+                "it says {now}, and nothing synchronizes it: proxies of clients are refused when it is wrong by minutes"
             ),
+            "run chrony or systemd-timesyncd (in a container, on the machine)",
         ),
-        Err(error) => report.warning(ABOUT, format!("it says {now}; the kernel does not tell whether it is synchronized: {error}")),
+        Err(error) => report.warning(ABOUT, format!("it says {now}, and the kernel does not tell whether it is synchronized: {error}"), "compare it with another host"),
     }
 }
 
-fn check_certificate(report: &mut Report, path: &Path, host: &str) {
+fn check_certificate(report: &mut Findings, path: &Path, host: &str) {
     const ABOUT: &str = "certificate";
     const MOST: u64 = 1 << 20;
+    const RENEW: &str =
+        "renew it, and replace the files of cert and key: the server reads them within a second";
+    const FILE: &str = "name the PEM file of the host certificate (cert), and run this as an account that may read it";
 
     let mut pem = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut pem));
@@ -53,10 +57,15 @@ fn check_certificate(report: &mut Report, path: &Path, host: &str) {
     match chain.as_deref() {
         Ok([leaf, ..]) => {
             let (verdict, text) = lifetime(leaf.validity(), SystemTime::now());
-            report.add(verdict, ABOUT, format!("{path} {text}"));
-            check_names(report, leaf, host);
+            let text = format!("{path} {text}");
+            match verdict {
+                Verdict::Ok => report.ok(ABOUT, text),
+                Verdict::Warning => report.warning(ABOUT, text, RENEW),
+                Verdict::Error => report.error(ABOUT, text, RENEW),
+            }
+            check_names(&mut report.report, leaf, host);
         }
-        Ok([]) => report.error(ABOUT, format!("{path} has no certificate")),
-        Err(error) => report.error(ABOUT, format!("{path} cannot be read: {error}")),
+        Ok([]) => report.error(ABOUT, format!("{path} has no certificate"), FILE),
+        Err(error) => report.error(ABOUT, format!("{path} cannot be read: {error}"), FILE),
     }
 }

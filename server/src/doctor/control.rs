@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use super::dialogue::{Dialogue, TIME_LIMIT};
-use crate::check::report::Report;
+use super::findings::Findings;
 
 const ABOUT: &str = "control";
 
 /// Connects, and reads the greeting.
-pub(super) fn check(report: &mut Report, server: SocketAddr) -> Option<Dialogue> {
+pub(super) fn check(report: &mut Findings, server: SocketAddr) -> Option<Dialogue> {
     let begun = Instant::now();
     let mut dialogue = match Dialogue::connect(server) {
         Ok(dialogue) => dialogue,
@@ -22,10 +22,7 @@ pub(super) fn check(report: &mut Report, server: SocketAddr) -> Option<Dialogue>
                 io::ErrorKind::TimedOut => "a firewall drops the packets: let the port in",
                 _ => "check the address and the routes",
             };
-            report.error(
-                ABOUT,
-                format!("{server} does not answer ({error}): {remedy}"),
-            );
+            report.error(ABOUT, format!("{server} does not answer ({error})"), remedy);
             return None;
         }
     };
@@ -45,11 +42,12 @@ pub(super) fn check(report: &mut Report, server: SocketAddr) -> Option<Dialogue>
             report.error(
                 ABOUT,
                 format!(
-                    "{server} refuses with {}: {}; a limit (max-connections, max-connections-per-address) or a penalty is \
-                     in effect, or it shuts down: the log has the reason",
+                    "{server} refuses with {}: {}",
                     refusal.code(),
                     first_line(&refusal)
                 ),
+                "a limit (max-connections, max-connections-per-address) or a penalty is in effect, or it shuts down: the log has \
+                 the reason",
             );
             None
         }
@@ -57,10 +55,10 @@ pub(super) fn check(report: &mut Report, server: SocketAddr) -> Option<Dialogue>
             report.error(
                 ABOUT,
                 format!(
-                    "{server} takes connections and sends no greeting within {} s ({error}): it is overloaded, or another \
-                     program listens there",
+                    "{server} takes connections and sends no greeting within {} s ({error})",
                     TIME_LIMIT.as_secs()
                 ),
+                "it is overloaded, or another program listens there (ss -tlnp): end that, or correct listen",
             );
             None
         }

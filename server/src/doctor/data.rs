@@ -1,31 +1,96 @@
 //! Data ports: whether clients reach those that the server tells them, and how many are free.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 
 use gridhaul_protocol::address::PassiveAddress;
 use gridhaul_protocol::reply::Reply;
+use zeroize::Zeroizing;
 
 use super::control::first_line;
 use super::dialogue::{Dialogue, TIME_LIMIT};
-use crate::check::report::{Report, counted};
-use crate::config::{Config, PortRange};
+use super::findings::Findings;
+use crate::check::report::counted;
+use crate::config::{Config, DoctorArguments, PortRange};
 
 const ABOUT: &str = "data";
 
-/// Asks the server for data ports, if it lets anonymous users in, and connects to them.
-pub(super) fn check(report: &mut Report, config: &Config, mut dialogue: Dialogue) {
-    let Some(anonymous) = &config.anonymous else {
+/// A user that the server lets in.
+pub(super) struct User {
+    name: String,
+    password: Zeroizing<String>,
+}
+
+impl User {
+    /// The user of `--login`, or the anonymous one.
+    pub(super) fn of(
+        report: &mut Findings,
+        config: &Config,
+        arguments: &DoctorArguments,
+    ) -> Option<Self> {
+        if let Some((name, file)) = arguments
+            .login
+            .as_ref()
+            .zip(arguments.password_file.as_ref())
+        {
+            let password = password(file).map_err(|error| {
+                report.error(
+                    ABOUT,
+                    format!("the password in {} cannot be read: {error}", file.display()),
+                    "write it into the first line, and run this as an account that may read the file",
+                );
+            });
+            let name = name.clone();
+            return password.ok().map(|password| Self { name, password });
+        }
+        if let Some(anonymous) = &config.anonymous {
+            let name = anonymous.names.iter().find(|name| *name != "*");
+            return Some(Self {
+                name: name.map_or("anonymous", String::as_str).to_owned(),
+                password: Zeroizing::new("doctor@".to_owned()),
+            });
+        }
+        let how = if config.passwords.is_some() {
+            "give a user of the password file: --login NAME --password-file FILE"
+        } else {
+            "users need certificates: copy a file with globus-url-copy as one of them, and look at gridhaul-server status \
+             meanwhile"
+        };
         report.ok(
             ABOUT,
-            "the server lets no anonymous user in, so its port range is tried without it",
+            format!(
+                "the server lets no anonymous user in, so its port range is tried without a login; to try one, {how}"
+            ),
         );
+        None
+    }
+}
+
+/// The first line of a file.
+fn password(file: &Path) -> io::Result<Zeroizing<String>> {
+    const MOST: u64 = 4096;
+
+    let mut text = Zeroizing::new(String::new());
+    File::open(file)?.take(MOST).read_to_string(&mut text)?;
+    Ok(Zeroizing::new(
+        text.lines().next().unwrap_or_default().to_owned(),
+    ))
+}
+
+/// Asks the server for data ports, if a user can log in, and connects to them.
+pub(super) fn check(report: &mut Findings, user: Option<&User>, mut dialogue: Dialogue) {
+    let Some(user) = user else {
         return;
     };
-    let name = anonymous.names.iter().find(|name| *name != "*");
-    let name = name.map_or("anonymous", String::as_str);
-    if let Err(reason) = log_in(&mut dialogue, name) {
-        report.warning(ABOUT, format!("no login as {name}: {reason}"));
+    if let Err(reason) = log_in(&mut dialogue, user) {
+        report.warning(
+            ABOUT,
+            format!("no login as {}: {reason}", user.name),
+            "correct the name and the password (--login NAME --password-file FILE), reload or restart the server if its users \
+             were changed, and look into its log: it has the reason",
+        );
         return;
     }
     let commands: &[&str] = match dialogue.server {
@@ -39,34 +104,43 @@ pub(super) fn check(report: &mut Report, config: &Config, mut dialogue: Dialogue
     let _ = dialogue.command("QUIT");
 }
 
-fn log_in(dialogue: &mut Dialogue, name: &str) -> Result<(), String> {
-    for line in [format!("USER {name}"), "PASS doctor@".to_owned()] {
-        let reply = dialogue.command(&line).map_err(|error| error.to_string())?;
+fn log_in(dialogue: &mut Dialogue, user: &User) -> Result<(), String> {
+    let password = Zeroizing::new(format!("PASS {}", *user.password));
+    for line in [&*format!("USER {}", user.name), &password] {
+        let reply = dialogue.command(line).map_err(|error| error.to_string())?;
         match reply.code() {
             230 => return Ok(()),
             331 => {}
             code => return Err(format!("{code} {}", first_line(&reply))),
         }
     }
-    Err("the server asks for more than a name".to_owned())
+    Err("the server asks for more than a password".to_owned())
 }
 
-fn check_port(report: &mut Report, dialogue: &mut Dialogue, command: &str) {
+fn check_port(report: &mut Findings, dialogue: &mut Dialogue, command: &str) {
     let reply = match dialogue.command(command) {
         Ok(reply) => reply,
         Err(error) => {
-            report.error(ABOUT, format!("{command} gets no reply: {error}"));
+            report.error(
+                ABOUT,
+                format!("{command} gets no reply: {error}"),
+                "the log of the server has the reason",
+            );
             return;
         }
     };
     let Some(address) = told(&reply, dialogue.server.ip()) else {
         let (code, text) = (reply.code(), first_line(&reply));
-        report.error(ABOUT, format!("{command} is refused with {code}: {text}"));
+        report.error(
+            ABOUT,
+            format!("{command} is refused with {code}: {text}"),
+            "widen port-range or end what holds its ports (ss -tlnp), and look into the log of the server",
+        );
         return;
     };
     match TcpStream::connect_timeout(&address, TIME_LIMIT) {
         Ok(_) => report.ok(ABOUT, format!("{command}: {address} can be reached")),
-        Err(error) => report.error(ABOUT, unreachable(command, address, &error)),
+        Err(error) => report.error(ABOUT, unreachable(command, address, &error), REACH),
     }
 }
 
@@ -81,14 +155,19 @@ fn told(reply: &Reply, server: IpAddr) -> Option<SocketAddr> {
 }
 
 fn unreachable(command: &str, address: SocketAddr, error: &io::Error) -> String {
-    format!(
-        "{command} tells clients {address}, and that does not answer ({error}): correct advertise-address or data-address, or let \
-         the port through the firewall and the address translation"
-    )
+    format!("{command} tells clients {address}, and that does not answer ({error})")
 }
 
+const REACH: &str = "correct advertise-address or data-address, or let the port through the firewall and the address translation";
+
 /// Counts the ports of the range that are free, and connects to some through the address that clients are told.
-pub(super) fn check_range(report: &mut Report, config: &Config, targets: &[SocketAddr]) {
+/// If the server was asked for data ports itself (`asked`), it is not done again.
+pub(super) fn check_range(
+    report: &mut Findings,
+    config: &Config,
+    targets: &[SocketAddr],
+    asked: bool,
+) {
     const ABOUT: &str = "port-range";
 
     let Some(range) = config.data.port_range else {
@@ -111,12 +190,12 @@ pub(super) fn check_range(report: &mut Report, config: &Config, targets: &[Socke
             Some(error) => report.error(
                 ABOUT,
                 format!("no port of {range} can be opened at {local}: {error}"),
+                "correct port-range, or data-address",
             ),
             None => report.error(
                 ABOUT,
-                format!(
-                    "{taken}: transfers fail. Widen the range, or end what holds the ports (ss -tlnp)"
-                ),
+                format!("{taken}: transfers fail"),
+                "widen the range, or end what holds the ports (ss -tlnp)",
             ),
         }
         return;
@@ -124,12 +203,13 @@ pub(super) fn check_range(report: &mut Report, config: &Config, targets: &[Socke
     if found.taken * 2 > ports {
         report.warning(
             ABOUT,
-            format!("{taken}: there is room for few more transfers; widen the range"),
+            format!("{taken}: there is room for few more transfers"),
+            "widen the range",
         );
     } else {
         report.ok(ABOUT, taken);
     }
-    if config.anonymous.is_none() {
+    if !asked {
         let outside = config.data.advertise.unwrap_or(local);
         for listener in &found.free {
             check_listener(report, listener, outside);
@@ -169,13 +249,13 @@ fn free_ports(range: PortRange, local: IpAddr) -> Found {
     found
 }
 
-fn check_listener(report: &mut Report, listener: &TcpListener, outside: IpAddr) {
+fn check_listener(report: &mut Findings, listener: &TcpListener, outside: IpAddr) {
     let Ok(address) = listener.local_addr() else {
         return;
     };
     let address = SocketAddr::new(outside, address.port());
     match TcpStream::connect_timeout(&address, TIME_LIMIT) {
         Ok(_) => report.ok(ABOUT, format!("{address} can be reached")),
-        Err(error) => report.error(ABOUT, unreachable("PASV", address, &error)),
+        Err(error) => report.error(ABOUT, unreachable("PASV", address, &error), REACH),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::bottleneck::{Facts, Times};
+use super::bottleneck::{Facts, Rdma, Times};
 
 /// The message of the lines.
 const MESSAGE: &str = "transfer finished";
@@ -47,8 +47,17 @@ pub(super) fn parse(line: &str) -> Option<Finished> {
             bytes: number("bytes")?,
             channels: number("channels")?,
             rtt: micros("rtt-us"),
+            least_rtt: micros("least-rtt-us"),
             retransmits: detail("retransmits"),
             times,
+            bandwidth_wait: micros("bandwidth-wait-us").unwrap_or_default(),
+            rate: detail("rate"),
+            rdma: detail("ring-bytes").map(|ring_bytes| Rdma {
+                stalls: detail("stalls").unwrap_or(0),
+                retries: detail("retries").unwrap_or(0),
+                ring_bytes,
+                wanted_ring_bytes: detail("wanted-ring-bytes"),
+            }),
         },
         verb,
     })
@@ -155,13 +164,21 @@ fn unquoted(text: &str) -> (String, &str) {
 mod tests {
     use super::*;
 
-    const DETAILS: [&str; 6] = [
+    const DETAILS: [&str; 14] = [
         "device=a \"b]\"",
         "rtt-us=20000",
         "retransmits=3",
         "busy-us=9000000",
         "receiver-limited-us=100",
         "buffer-limited-us=200",
+        "least-rtt-us=19000",
+        "bandwidth-wait-us=4000000",
+        "rate=1000",
+        "ring-bytes=4096",
+        "stalls=1",
+        "retries=2",
+        "wanted-ring-bytes=8192",
+        "pages=huge",
     ];
 
     /// The list in a line of text; the first item has characters that need quotes.
@@ -176,11 +193,20 @@ mod tests {
             bytes: 1000,
             channels: 2,
             rtt: Some(Duration::from_millis(20)),
+            least_rtt: Some(Duration::from_millis(19)),
             retransmits: Some(3),
             times: Some(Times {
                 busy: Duration::from_secs(9),
                 receiver: Duration::from_micros(100),
                 buffer: Duration::from_micros(200),
+            }),
+            bandwidth_wait: Duration::from_secs(4),
+            rate: Some(1000),
+            rdma: Some(Rdma {
+                stalls: 1,
+                retries: 2,
+                ring_bytes: 4096,
+                wanted_ring_bytes: Some(8192),
             }),
         }
     }

@@ -1,24 +1,30 @@
 //! `gridhaul-server doctor`: examines a running server as its clients see it, and explains what limits its transfers.
 //!
 //! It takes the flags and the configuration file of `serve`. Where `check` examines what a server needs to start, this asks
-//! the server itself: it connects to its ports under the names and addresses that clients use. Each finding is one line: the
-//! problem, and how to fix it.
+//! the server itself: it connects to its ports under the names and addresses that clients use, and to its administration socket.
+//! Each finding is one line: the problem, and how to fix it.
 
+mod administration;
 mod bottleneck;
 mod buffers;
 mod clock;
 mod control;
 mod data;
+mod diagnosis;
 mod dialogue;
+mod findings;
 mod log;
 mod names;
 mod path;
+mod peer_clock;
 mod speed;
 mod transfers;
 
 use std::io::{self, Write};
 
-use crate::check::report::{Report, Verdict};
+use findings::Findings;
+
+use crate::check::report::Verdict;
 use crate::config::{Config, DoctorArguments};
 
 /// Examines the server that runs with the arguments of `serve`. Returns whether there is no error.
@@ -27,24 +33,26 @@ use crate::config::{Config, DoctorArguments};
 ///
 /// When the report cannot be written.
 pub fn doctor(arguments: &DoctorArguments, output: &mut impl Write) -> io::Result<bool> {
-    let mut report = Report::default();
+    let mut findings = Findings::default();
     match Config::load(&arguments.serve) {
-        Ok(config) => examine(&mut report, &config, arguments),
-        Err(error) => report.error("configuration", error),
+        Ok(config) => examine(&mut findings, &config, arguments),
+        Err(error) => findings.report.error("configuration", error),
     }
-    report.write(output)?;
-    Ok(report.count(Verdict::Error) == 0)
+    findings.report.write(output)?;
+    Ok(findings.report.count(Verdict::Error) == 0)
 }
 
-fn examine(report: &mut Report, config: &Config, arguments: &DoctorArguments) {
+fn examine(report: &mut Findings, config: &Config, arguments: &DoctorArguments) {
     let host = crate::machine::host_name();
     let targets = names::check(report, config, &host);
+    let user = data::User::of(report, config, arguments);
     for target in &targets {
         if let Some(dialogue) = control::check(report, *target) {
-            data::check(report, config, dialogue);
+            data::check(report, user.as_ref(), dialogue);
         }
     }
-    data::check_range(report, config, &targets);
+    data::check_range(report, config, &targets, user.is_some());
+    administration::check(report, config);
     clock::check(report, config, &host);
     let link = speed::link(report);
     let path = arguments

@@ -4,25 +4,23 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::process::{Command, Stdio};
 
-use crate::check::report::Report;
+use super::findings::Findings;
 use crate::config::Config;
 
 const ABOUT: &str = "names";
 
 /// Checks the name of this host in both directions. Returns the addresses at which clients reach the server.
-pub(super) fn check(report: &mut Report, config: &Config, host: &str) -> Vec<SocketAddr> {
+pub(super) fn check(report: &mut Findings, config: &Config, host: &str) -> Vec<SocketAddr> {
     let only_local = config.listen.iter().all(|listen| listen.ip().is_loopback());
     let found = match resolve(host) {
         Ok(found) => found,
         Err(error) => {
-            let text = format!(
-                "the name of this host, {host}, leads to no address ({error}): add it to DNS, or set the right name \
-                 (hostnamectl)"
-            );
+            let text = format!("the name of this host, {host}, leads to no address ({error})");
+            let remedy = "add it to DNS, or set the right name (hostnamectl)";
             if only_local {
-                report.warning(ABOUT, text);
+                report.warning(ABOUT, text, remedy);
             } else {
-                report.error(ABOUT, text);
+                report.error(ABOUT, text, remedy);
             }
             Vec::new()
         }
@@ -32,7 +30,8 @@ pub(super) fn check(report: &mut Report, config: &Config, host: &str) -> Vec<Soc
         if found.iter().all(IpAddr::is_loopback) && !only_local {
             report.warning(
                 ABOUT,
-                format!("{host} leads to this machine only (/etc/hosts?): clients elsewhere need its real addresses"),
+                format!("{host} leads to this machine only, and clients elsewhere need its real addresses"),
+                "correct the line of the host in /etc/hosts, or its name (hostnamectl)",
             );
         }
         for address in found.iter().filter(|address| !address.is_loopback()) {
@@ -84,7 +83,7 @@ fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
 }
 
 /// Clients of GSI look the address up to compare the name with the certificate.
-fn check_back(report: &mut Report, host: &str, address: IpAddr) {
+fn check_back(report: &mut Findings, host: &str, address: IpAddr) {
     match name_of(address) {
         Some(name) if same_host(&name, host) => {
             report.ok(ABOUT, format!("{address} leads back to {name}"));
@@ -94,10 +93,12 @@ fn check_back(report: &mut Report, host: &str, address: IpAddr) {
             format!(
                 "{address} leads to {name}, not to {host}: clients that look the address up expect that name in the certificate"
             ),
+            "correct the record PTR of the address, or get a certificate with both names",
         ),
         None => report.warning(
             ABOUT,
-            format!("{address} has no name in DNS (PTR): clients that look the address up cannot compare it with the certificate"),
+            format!("{address} has no name in DNS: clients that look the address up cannot compare it with the certificate"),
+            "add a record PTR with the name of this host",
         ),
     }
 }
@@ -129,7 +130,7 @@ fn same_host(one: &str, other: &str) -> bool {
     }
 }
 
-fn check_advertised(report: &mut Report, config: &Config) {
+fn check_advertised(report: &mut Findings, config: &Config) {
     let Some(address) = config.data.advertise else {
         return;
     };
@@ -141,6 +142,7 @@ fn check_advertised(report: &mut Report, config: &Config) {
         None => report.warning(
             ABOUT,
             format!("clients are told {address} for data connections (advertise-address), which has no name in DNS"),
+            "correct the address, or add a record PTR for it",
         ),
     }
 }

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
 
-use crate::check::report::Report;
+use super::findings::Findings;
 
 /// The size of a piece: that of the server.
 const PIECE: usize = 256 * 1024;
 
 /// The speed of the fastest interface, in bytes per second.
-pub(super) fn link(report: &mut Report) -> Option<u64> {
+pub(super) fn link(report: &mut Findings) -> Option<u64> {
     const ABOUT: &str = "network";
 
     let mut fastest: Option<(u64, String)> = None;
@@ -54,7 +54,7 @@ pub(super) fn link(report: &mut Report) -> Option<u64> {
 }
 
 /// Sends zeros through the loopback interface for a moment: the kernel's limit for one channel on this machine.
-pub(super) fn loopback(report: &mut Report) {
+pub(super) fn loopback(report: &mut Findings) {
     const ABOUT: &str = "loopback";
 
     match measure_loopback() {
@@ -65,7 +65,11 @@ pub(super) fn loopback(report: &mut Report) {
                 rate(speed)
             ),
         ),
-        Err(error) => report.warning(ABOUT, format!("it could not be measured: {error}")),
+        Err(error) => report.warning(
+            ABOUT,
+            format!("it could not be measured: {error}"),
+            "bring the interface lo up, and let programs of this machine connect to 127.0.0.1",
+        ),
     }
 }
 
@@ -90,7 +94,7 @@ fn measure_loopback() -> io::Result<f64> {
 }
 
 /// Writes and reads a file in a directory, beside the speed of the network.
-pub(super) fn disk(report: &mut Report, directory: &Path, link: Option<u64>) {
+pub(super) fn disk(report: &mut Findings, directory: &Path, link: Option<u64>) {
     const ABOUT: &str = "disk";
 
     match measure_disk(directory) {
@@ -108,16 +112,15 @@ pub(super) fn disk(report: &mut Report, directory: &Path, link: Option<u64>) {
                         "{text}: one file is slower than the network ({})",
                         rate(link)
                     ),
+                    "use several transfers at a time if the storage is faster with more files, or faster storage",
                 ),
                 _ => report.ok(ABOUT, text),
             }
         }
         Err(error) => report.error(
             ABOUT,
-            format!(
-                "{} cannot be measured: {error}; name a directory that you may write to",
-                directory.display()
-            ),
+            format!("{} cannot be measured: {error}", directory.display()),
+            "name a directory that you may write to",
         ),
     }
 }

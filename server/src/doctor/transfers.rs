@@ -5,10 +5,12 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-use super::bottleneck::{Bottleneck, Limits, diagnose};
+use super::bottleneck::{Bottleneck, Limits};
+use super::diagnosis::diagnose;
+use super::findings::Findings;
 use super::log::{Finished, parse};
 use super::speed::rate;
-use crate::check::report::{Report, counted};
+use crate::check::report::counted;
 use crate::config::Config;
 
 const ABOUT: &str = "transfers";
@@ -19,7 +21,7 @@ const TAIL: u64 = 4 << 20;
 /// The transfers that are explained.
 const MOST: usize = 100;
 
-pub(super) fn check(report: &mut Report, config: &Config, log: Option<&Path>, limits: &Limits) {
+pub(super) fn check(report: &mut Findings, config: &Config, log: Option<&Path>, limits: &Limits) {
     let (audit, file) = (config.log.audit.as_deref(), config.log.file.as_deref());
     let Some(path) = log.or(audit).or(file) else {
         report.ok(
@@ -34,12 +36,21 @@ pub(super) fn check(report: &mut Report, config: &Config, log: Option<&Path>, li
             report.warning(
                 ABOUT,
                 format!("the log {} cannot be read: {error}", path.display()),
+                "run this as root, or give a copy that you may read: --log FILE",
             );
             return;
         }
     };
     let recent: Vec<_> = text.lines().rev().filter_map(parse).take(MOST).collect();
-    explain(report, &recent, limits);
+    explain(report, &recent, limits, &limited(config));
+}
+
+/// The names of the limits that have a bandwidth.
+fn limited(config: &Config) -> String {
+    let limits = config.group_limits.iter();
+    let names = limits.filter(|limit| limit.bandwidth.is_some());
+    let names: Vec<_> = names.map(|limit| limit.name.as_str()).collect();
+    names.join(", ")
 }
 
 fn tail(path: &Path) -> io::Result<String> {
@@ -52,7 +63,7 @@ fn tail(path: &Path) -> io::Result<String> {
 }
 
 /// A line for each bottleneck, with the newest transfer that had it.
-fn explain(report: &mut Report, recent: &[Finished], limits: &Limits) {
+fn explain(report: &mut Findings, recent: &[Finished], limits: &Limits, limited: &str) {
     if recent.is_empty() {
         report.ok(ABOUT, "no successful transfer in the last lines of the log");
         return;
@@ -66,20 +77,22 @@ fn explain(report: &mut Report, recent: &[Finished], limits: &Limits) {
     for (bottleneck, (count, newest, evidence)) in found {
         let facts = &newest.facts;
         let speed = facts.bytes as f64 / facts.took.as_secs_f64().max(1e-6);
+        let names = match bottleneck {
+            Bottleneck::GroupLimit => format!(" (those with a bandwidth: {limited})"),
+            _ => String::new(),
+        };
         let text = format!(
-            "{} of the last {}: {}; {} {} at {}: {evidence}",
-            count,
+            "{count} of the last {}: {} {} at {}: {evidence}{names}",
             counted(recent.len(), "transfer"),
-            bottleneck.remedy(),
             newest.verb,
             newest.path,
             rate(speed)
         );
-        match bottleneck {
-            Bottleneck::Loss | Bottleneck::SendBuffer | Bottleneck::ReceiveBuffer => {
-                report.warning(ABOUT, text);
-            }
-            _ => report.ok(ABOUT, text),
+        let remedy = bottleneck.remedy();
+        if bottleneck.is_problem() {
+            report.warning(ABOUT, text, remedy);
+        } else {
+            report.ok(ABOUT, format!("{text}; {remedy}"));
         }
     }
 }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use gridhaul_stack::Detail;
+
 use super::session::SessionPart;
 use super::transfer::{NewTransfer, TransferPart};
 use crate::locks::lock;
@@ -124,6 +126,12 @@ impl Live {
         parts.iter().map(|part| part.status()).collect()
     }
 
+    /// The events that drivers have counted for running transfers since the last call.
+    pub(crate) fn new_events(&self) -> Vec<Detail> {
+        let parts = all(&self.transfers);
+        parts.iter().flat_map(|part| part.new_events()).collect()
+    }
+
     /// Asks a session to end. Returns whether there is one of this number.
     pub(crate) fn end_session(&self, id: u64) -> bool {
         let found = lock(&self.sessions).get(&id).cloned();
@@ -167,6 +175,7 @@ fn all<T>(table: &Mutex<BTreeMap<u64, Arc<T>>>) -> Vec<Arc<T>> {
 #[cfg(test)]
 mod tests {
     use gridhaul_protocol::ranges::RangeSet;
+    use gridhaul_stack::Details;
     use gridhaul_transfer::{CancelReason, Progress, RunningTransfer, Survey};
 
     use super::*;
@@ -177,6 +186,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Fake {
         bytes: AtomicU64,
+        stalls: AtomicU64,
         cancelled: Mutex<Vec<CancelReason>>,
     }
 
@@ -191,8 +201,12 @@ mod tests {
         }
 
         fn survey(&self) -> Survey {
+            let mut details = Details::default();
+            let stalls = self.stalls.load(Ordering::Relaxed);
+            details.add(&[Detail::count("stalls", stalls)], &[]);
             Survey {
                 total_bytes: Some(1000),
+                details,
                 ..Survey::default()
             }
         }
@@ -261,6 +275,26 @@ mod tests {
         assert_eq!(live.moved(), moved(702, 30));
         drop((sending, receiving, listing));
         assert_eq!(live.moved(), moved(702, 30));
+    }
+
+    #[test]
+    fn events_of_channels_are_counted_while_a_transfer_runs_and_once() {
+        let live = Arc::new(Live::default());
+        let session = live.session(7, peer());
+        let entry = session.transfer(order());
+        let fake = Arc::new(Fake::default());
+        let handle: Arc<dyn RunningTransfer> = fake.clone();
+        entry.take(&handle);
+        assert!(live.new_events().is_empty());
+        fake.stalls.store(2, Ordering::Relaxed);
+        assert_eq!(live.transfers()[0].stalls, 2);
+        let stalls = |count| [Detail::count("stalls", count)];
+        assert_eq!(live.new_events(), stalls(2));
+        assert!(live.new_events().is_empty());
+        fake.stalls.store(3, Ordering::Relaxed);
+        assert_eq!(entry.stop_counting(), stalls(2));
+        // The finished transfer tells the rest.
+        assert!(live.new_events().is_empty());
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ use gridhaul_transfer::{CancelReason, RunningTransfer, Survey};
 use tokio::sync::SetOnce;
 
 use super::session::SessionPart;
+use crate::locks::lock;
 use crate::status::{DetailStatus, TransferDirection, TransferState, TransferStatus, utc};
 use crate::transfer_verb::TransferVerb;
 
@@ -41,6 +42,8 @@ pub(crate) struct TransferPart {
     handle: OnceLock<Arc<dyn RunningTransfer>>,
     /// The bytes at some moments of the last seconds.
     samples: Mutex<VecDeque<(Instant, u64)>>,
+    /// What the metrics have counted; `None` once they count the finished transfer.
+    counted: Mutex<Option<Vec<Detail>>>,
     /// Set when an administrator ends the transfer.
     ended: SetOnce<()>,
 }
@@ -56,6 +59,7 @@ impl TransferPart {
             is_running: AtomicBool::new(false),
             handle: OnceLock::new(),
             samples: Mutex::default(),
+            counted: Mutex::new(Some(Vec::new())),
             ended: SetOnce::new(),
         }
     }
@@ -71,6 +75,11 @@ impl TransferPart {
     /// Files and channels are ready.
     pub(crate) fn start(&self) {
         self.is_running.store(true, Ordering::Relaxed);
+    }
+
+    /// The metrics count the finished transfer from now on. Returns what they have counted before.
+    pub(crate) fn stop_counting(&self) -> Vec<Detail> {
+        lock(&self.counted).take().unwrap_or_default()
     }
 
     /// Whether an administrator has ended the transfer.
@@ -143,6 +152,19 @@ impl TransferPart {
             stalls: counted(&survey, "stalls"),
             details: survey.details.as_slice().iter().map(detail).collect(),
         }
+    }
+
+    /// The events that drivers have counted since the last call.
+    pub(super) fn new_events(&self) -> Vec<Detail> {
+        let Some(handle) = self.handle.get() else {
+            return Vec::new();
+        };
+        let survey = handle.survey();
+        let mut counted = lock(&self.counted);
+        let counted = counted.as_mut();
+        counted.map_or_else(Vec::new, |counted| {
+            Detail::new_events(survey.details.as_slice(), counted)
+        })
     }
 
     pub(super) fn direction(&self) -> TransferDirection {

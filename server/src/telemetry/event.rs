@@ -180,6 +180,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) movement: Option<&'a Movement>,
     /// The drivers' reports about the channels.
     pub(crate) details: &'a [Detail],
+    /// Those of them that the metrics have counted while the transfer ran.
+    pub(crate) counted: &'a [Detail],
     /// The checksums that were computed while the file arrived.
     pub(crate) checksums: &'a [(ChecksumAlgorithm, String)],
     /// The code of the last reply.

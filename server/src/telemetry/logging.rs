@@ -303,7 +303,7 @@ impl io::Write for LineWriter<'_> {
         };
         let is_plain = |byte: &u8| matches!(byte, b' '..=b'~');
         let shown;
-        // Most lines have nothing to escape.
+        // Most lines need no escapes.
         let harmless = if text.iter().all(is_plain) {
             line
         } else {

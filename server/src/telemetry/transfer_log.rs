@@ -137,6 +137,7 @@ mod tests {
             block_bytes: 262_144,
             movement: None,
             details: &[],
+            counted: &[],
             checksums: &[],
             code: 226,
             error: None,

@@ -69,6 +69,15 @@ pub(crate) fn document_at(socket: &Path) -> Result<Vec<u8>, TerminalError> {
     Ok(document?.to_vec())
 }
 
+/// What the server with this socket does.
+///
+/// # Errors
+///
+/// As [`document_at`].
+pub(crate) fn status_of(socket: &Path) -> Result<Status, TerminalError> {
+    parsed(&document_at(socket)?)
+}
+
 /// `top`.
 ///
 /// # Errors

@@ -17,5 +17,5 @@ mod tables;
 mod words;
 
 pub use client::TerminalError;
-pub(crate) use commands::document_at;
+pub(crate) use commands::{document_at, status_of};
 pub use commands::{drain, kick, reload, status, top};

@@ -230,8 +230,109 @@ fn the_transfers_of_the_log_are_explained() {
         doctor(server.address, root.path(), &flags)
             .ends_with(0)
             .says(
-                "ok transfers: 1 of the last 1 transfer: too short to tell",
-                "RETR /file",
+                "ok transfers: 1 of the last 1 transfer: RETR /file at",
+                "too short to tell",
             );
     }
+}
+
+#[test]
+fn a_limit_that_held_a_transfer_back_is_named() {
+    const BYTES: usize = 12 << 20;
+    let root = public_directory();
+    let file = std::fs::File::create(root.path().join("file")).expect("made");
+    file.set_len(BYTES as u64).expect("set");
+    let (log, config) = (root.path().join("log"), root.path().join("config"));
+    let limit = "[[limit]]\nname = 'visitors'\nuser = 'anonymous'\nbandwidth = '8M'\n";
+    let text = format!("anonymous = true\nlog-file = '{}'\n{limit}", log.display());
+    std::fs::write(&config, text).expect("written");
+    let flags = ["--config", config.to_str().expect("UTF-8")];
+    let server = Running::start(root.path(), &flags);
+    assert_eq!(get(&server, "file"), BYTES);
+    doctor(server.address, root.path(), &flags)
+        .ends_with(0)
+        .says(
+            "ok transfers: 1 of the last 1 transfer:",
+            "it waited for bandwidth",
+        )
+        .says("ok transfers:", "those with a bandwidth: visitors")
+        .says(
+            "ok transfers:",
+            "the bandwidth of a [[limit]] was used up: raise it",
+        );
+}
+
+#[test]
+fn users_with_passwords_try_the_data_ports() {
+    let root = public_directory();
+    let path = |name: &str| root.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (passwords, secret) = (path("passwords"), path("secret"));
+    let mut made = program()
+        .args(["passwd", &passwords, "ann"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut input = made.stdin.take().expect("piped");
+    input.write_all(b"correct horse\n").expect("written");
+    drop(input);
+    assert!(made.wait().expect("ended").success());
+    let flags = ["--passwords", &passwords];
+    let server = Running::start(root.path(), &flags);
+    doctor(server.address, root.path(), &flags)
+        .ends_with(0)
+        .says(
+            "ok data: the server lets no anonymous user in",
+            "--login NAME --password-file FILE",
+        );
+    let login = [
+        "--passwords",
+        &passwords,
+        "--login",
+        "ann",
+        "--password-file",
+        &secret,
+    ];
+    doctor(server.address, root.path(), &login)
+        .ends_with(1)
+        .says(
+            "error data: the password in",
+            "write it into the first line",
+        );
+    std::fs::write(&secret, "wrong\n").expect("written");
+    doctor(server.address, root.path(), &login)
+        .ends_with(0)
+        .says(
+            "warning data: no login as ann: 530",
+            "correct the name and the password",
+        );
+    std::fs::write(&secret, "correct horse\n").expect("written");
+    doctor(server.address, root.path(), &login)
+        .ends_with(0)
+        .says("ok data: EPSV:", "can be reached");
+}
+
+#[test]
+fn the_server_is_asked_over_its_socket() {
+    let root = public_directory();
+    let socket = root.path().join("admin.sock");
+    let flags = [
+        "--anonymous",
+        "--admin-socket",
+        socket.to_str().expect("UTF-8"),
+    ];
+    let server = Running::start(root.path(), &flags);
+    let found = doctor(server.address, root.path(), &flags);
+    found
+        .ends_with(0)
+        .says("ok server:", "0 transfers run and 0 wait");
+    let other = Running::start(root.path(), &["--anonymous"]);
+    doctor(other.address, root.path(), &flags).says(
+        "warning server: the administration socket is that of another server",
+        "give the admin-socket",
+    );
+    drop(server);
+    doctor(other.address, root.path(), &flags).says(
+        "warning server: the administration socket",
+        "run this as root",
+    );
 }

@@ -42,12 +42,14 @@ impl DataNode for LocalNode {
 
     fn load(&self) -> NodeLoad {
         let resources = &self.shared.resources;
-        let (buffer_bytes, buffer_bytes_limit) = resources.buffers.load();
+        let buffers = resources.buffers.load();
+        let bytes = resources.buffers.buffer_bytes();
         NodeLoad {
             senders: resources.senders.load(),
             receivers: resources.receivers.load(),
-            buffer_bytes,
-            buffer_bytes_limit,
+            buffer_bytes: buffers.held * bytes,
+            buffer_bytes_limit: buffers.capacity * bytes,
+            buffers_awaited: buffers.waiting,
         }
     }
 }

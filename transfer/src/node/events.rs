@@ -81,7 +81,7 @@ pub struct Survey {
     pub channels: usize,
     /// The peers of the data channels, each address once.
     pub peers: Vec<IpAddr>,
-    /// What the drivers report. Sizes and devices are those of all channels; events are counted for channels that are done.
+    /// What the drivers report of all channels until now.
     pub details: Details,
 }
 

@@ -11,6 +11,8 @@ pub struct NodeLoad {
     pub buffer_bytes: usize,
     /// The limit of `buffer_bytes`.
     pub buffer_bytes_limit: usize,
+    /// Channels that wait for a buffer.
+    pub buffers_awaited: usize,
 }
 
 /// The load of the workers of one direction.

@@ -10,10 +10,13 @@ mod offloaded;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gridhaul_security::tls::wrapped_length;
-use gridhaul_stack::{Body, Channel, ChannelError, ChannelInfo, FileRange, Operation, Received};
+use gridhaul_stack::{
+    Body, Channel, ChannelError, ChannelInfo, FileRange, Operation, Received, Watch,
+};
 
 use crate::engine::Engine;
 use crate::incoming::{Incoming, MAX_SEALED};
@@ -280,6 +283,10 @@ impl<E: Engine> Channel for TlsChannel<E> {
         let mut info = self.inner.info();
         info.details.push(self.offload.detail());
         info
+    }
+
+    fn watch(&self) -> Option<Arc<dyn Watch>> {
+        self.inner.watch()
     }
 }
 

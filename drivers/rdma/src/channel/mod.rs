@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use gridhaul_stack::{
     Body, Channel, ChannelError, ChannelInfo, FileRange, Operation, Received, Side, SocketOptions,
+    Watch,
 };
 use gridhaul_tcp::TcpChannel;
 
@@ -30,7 +31,7 @@ pub(crate) struct RdmaChannel {
 enum State {
     /// Connected, before the negotiation.
     New {
-        connection: TcpChannel,
+        connection: Box<TcpChannel>,
         side: Side,
         settings: Arc<Settings>,
         options: SocketOptions,
@@ -52,7 +53,7 @@ impl RdmaChannel {
         Self {
             peer: connection.peer(),
             state: State::New {
-                connection,
+                connection: Box::new(connection),
                 side,
                 settings,
                 options,
@@ -106,7 +107,7 @@ impl Channel for RdmaChannel {
                 settings,
                 options,
             } => {
-                let opened = open(connection, side, &settings, &options, operation)?;
+                let opened = open(*connection, side, &settings, &options, operation)?;
                 self.state = State::Open(Box::new(Streams::new(opened)));
                 Ok(())
             }
@@ -182,6 +183,14 @@ impl Channel for RdmaChannel {
             State::Open(streams) => streams.info(),
             State::Driven(driven) => driven.read(Streams::info).unwrap_or_default(),
             State::New { .. } | State::Failed => ChannelInfo::default(),
+        }
+    }
+
+    fn watch(&self) -> Option<Arc<dyn Watch>> {
+        match &self.state {
+            State::Open(streams) => Some(streams.meter()),
+            State::Driven(driven) => driven.read(Streams::meter),
+            State::New { .. } | State::Failed => None,
         }
     }
 }

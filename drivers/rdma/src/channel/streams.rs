@@ -10,10 +10,11 @@ mod receiving;
 mod tests;
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use gridhaul_stack::{ChannelError, ChannelInfo, Detail, FileRange, Movement, Operation};
+use gridhaul_stack::{ChannelError, ChannelInfo, Detail, FileRange, Movement, Operation, Watch};
 use rustix::io::Errno;
 
 use crate::channel::closing::close;
@@ -194,11 +195,10 @@ impl Streams {
             Detail::setting("message-bytes", self.opened.tuning.message_bytes),
             Detail::setting("depth", self.opened.tuning.depth as u64),
             Detail::setting("round-trip-microseconds", round_trip),
-            Detail::count("credits", self.opened.exchange.credits()),
-            Detail::count("stalls", self.opened.exchange.stalls()),
-            Detail::count("restored", self.opened.exchange.restored()),
-            Detail::text("pages", self.opened.incoming.page_kind().to_string()),
         ]);
+        details.extend(self.opened.exchange.meter().counts());
+        let pages = self.opened.incoming.page_kind().to_string();
+        details.push(Detail::text("pages", pages));
         let repeats = self.opened.endpoint.repeats().zip(self.repeats_before);
         let retries = repeats.map(|(now, before)| now.saturating_sub(before));
         details.extend(retries.map(|retries| Detail::shared("retries", retries)));
@@ -218,6 +218,11 @@ impl Streams {
             }),
             details,
         }
+    }
+
+    /// Shows counters and rings to other threads.
+    pub(crate) fn meter(&self) -> Arc<dyn Watch> {
+        Arc::clone(self.opened.exchange.meter()) as Arc<dyn Watch>
     }
 
     /// Waits for room in the memory that is sent from.

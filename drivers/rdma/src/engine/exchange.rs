@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::crawl::{Crawl, Sample};
 use super::message::MessageError;
+use super::meter::Meter;
 use super::reader::Reader;
 use super::receiver::{Receiver, ReceiverError};
 use super::sender::{Sender, SenderError};
@@ -35,11 +36,7 @@ pub(crate) struct Exchange {
     crawl: Option<Crawl>,
     /// Why a queue pair was lost most recently.
     loss: Option<Loss>,
-    /// Queue pairs that were given up because too little completed on them.
-    stalls: u64,
-    restored: u64,
-    /// How many times credit was returned.
-    credits: u64,
+    meter: Arc<Meter>,
     /// The last call stopped at its bound, and more can be posted at once.
     has_more: bool,
     /// Reused between calls; empty outside of one.
@@ -81,9 +78,7 @@ impl Exchange {
             incoming: None,
             queue_pairs: vec![State::Connected; queue_pairs],
             loss: None,
-            stalls: 0,
-            restored: 0,
-            credits: 0,
+            meter: Arc::default(),
             has_more: false,
             completions: Vec::new(),
         }
@@ -127,6 +122,7 @@ impl Exchange {
             self.work(endpoint, now)?;
         }
         self.return_credit(endpoint, now)?;
+        self.meter.note(&self.sender, &self.receiver);
         self.has_more = posted >= POSTED_BYTES;
         Ok(())
     }
@@ -213,7 +209,7 @@ impl Exchange {
             endpoint.expect_anew(place);
         }
         let work = Work::Send(self.receiver.credit().encode());
-        self.credits += 1;
+        self.meter.credits.add_one();
         Self::post(endpoint, queue_pair, Request { id: 0, work })?;
         endpoint.ring_doorbell();
         self.work(endpoint, now)
@@ -226,19 +222,9 @@ impl Exchange {
         }
     }
 
-    /// Queue pairs that were given up because too little completed on them.
-    pub(crate) fn stalls(&self) -> u64 {
-        self.stalls
-    }
-
-    /// How many times credit was returned.
-    pub(crate) fn credits(&self) -> u64 {
-        self.credits
-    }
-
-    /// How many times a queue pair was restored.
-    pub(crate) fn restored(&self) -> u64 {
-        self.restored
+    /// The counters, and the state of the rings at the last call of [`Exchange::advance`].
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
     /// Whether every queue pair is lost for good.
@@ -260,7 +246,7 @@ impl Exchange {
             let crawls = busy_since.is_some_and(|busy| crawls_since.is_some_and(|at| busy <= at));
             let stalls = crawls || self.sender.has_stalled(queue_pair, now);
             if stalls && endpoint.close(queue_pair) {
-                self.stalls += 1;
+                self.meter.stalls.add_one();
                 let what = if crawls {
                     self.crawl.iter_mut().for_each(Crawl::forget);
                     "the device repeated more than arrived"

@@ -23,6 +23,7 @@
 mod crawl;
 mod exchange;
 mod message;
+mod meter;
 mod reader;
 mod receiver;
 mod ring;

@@ -240,6 +240,11 @@ impl Receiver {
         debug_assert!(self.consumed <= self.ready, "only what is there is taken");
     }
 
+    /// How many bytes arrived in order and were not taken out.
+    pub(crate) fn arrived_bytes(&self) -> u64 {
+        self.ready - self.consumed
+    }
+
     /// How many bytes of the stream were taken out.
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed

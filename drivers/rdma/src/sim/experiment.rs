@@ -179,7 +179,9 @@ impl Totals {
         Self {
             bytes: ends().map(|[_, receiver]| receiver.received).sum(),
             dropped: run.fabric.dropped(0),
-            stalls: ends().map(|[sender, _]| sender.exchange.stalls()).sum(),
+            stalls: ends()
+                .map(|[sender, _]| sender.exchange.meter().stalls())
+                .sum(),
         }
     }
 }

@@ -8,6 +8,7 @@ use gridhaul_protocol::command::Command;
 use gridhaul_protocol::marker::{PerformanceMarker, RestartMarker};
 use gridhaul_protocol::path::RemotePath;
 use gridhaul_protocol::reply::Reply;
+use gridhaul_stack::Detail;
 use gridhaul_transfer::{CancelReason, Event, EventSink, Outcome, RunningTransfer};
 use jiff::Timestamp;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -46,6 +47,11 @@ impl Drop for Running {
 }
 
 impl Running {
+    /// From now on the metrics do not count what drivers report of the running transfer. Returns what they have counted.
+    pub(super) fn stop_counting(&self) -> Vec<Detail> {
+        self.entry.stop_counting()
+    }
+
     pub(super) fn start(call: &Call<'_>, order: &Order, entry: TransferEntry) -> Self {
         let (sender, events) = mpsc::unbounded_channel();
         let plan = order.plan.clone();

@@ -179,6 +179,7 @@ impl Transfers {
         (code, failure): (u16, Option<Failure>),
     ) {
         self.is_recorded = true;
+        let counted = running.stop_counting();
         let (session, client) = (call.context.id, call.user.client(call.context.peer));
         if let Some(outcome) = outcome.filter(|outcome| outcome.refused > 0) {
             call.context
@@ -208,6 +209,7 @@ impl Transfers {
                 block_bytes: outcome.map_or(0, |outcome| outcome.block_bytes),
                 movement: outcome.and_then(|outcome| outcome.movement.as_ref()),
                 details: outcome.map_or(&[], |outcome| outcome.details.as_slice()),
+                counted: &counted,
                 checksums: outcome.map_or(&[], |outcome| outcome.checksums.as_slice()),
                 code,
                 error: failure.as_ref().map(|failure| &*failure.text),

@@ -11,6 +11,7 @@ mod process;
 
 use std::time::SystemTime;
 
+use gridhaul_stack::Detail;
 use prometheus_client::encoding::prometheus_text::encode;
 use prometheus_client::registry::Registry;
 
@@ -81,6 +82,13 @@ impl Metrics {
         }
     }
 
+    /// Counts what drivers have counted for running transfers since the last call.
+    pub(crate) fn count_channel_events(&self, events: &[Detail]) {
+        if let Self::Serving(serving) = self {
+            serving.counters.add_channel_events(events);
+        }
+    }
+
     /// Counts a transfer without a line in the transfer log.
     pub(super) fn count_lost_transfer_line(&self) {
         if let Self::Serving(serving) = self {
@@ -137,6 +145,7 @@ mod tests {
                 receivers: workers,
                 buffer_bytes: 0,
                 buffer_bytes_limit: 0,
+                buffers_awaited: 0,
             },
             file_threads: load,
             drivers: Vec::new(),

@@ -138,6 +138,11 @@ fn workers(gauges: &mut Gauges, load: &NodeLoad) {
         "Memory that buffers may take together, in bytes",
         load.buffer_bytes_limit,
     );
+    gauges.single(
+        "gridhaul_buffers_awaited",
+        "Data channels that wait for a buffer",
+        load.buffers_awaited,
+    );
 }
 
 fn file_threads(gauges: &mut Gauges, load: &Load) {

@@ -56,7 +56,7 @@ impl Exchange {
             Completion::Restored { queue_pair } => {
                 self.queue_pairs[queue_pair] = State::Connected;
                 self.sender.restored(queue_pair);
-                self.restored += 1;
+                self.meter.restored.add_one();
             }
         }
         Ok(())

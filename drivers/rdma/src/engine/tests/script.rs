@@ -188,7 +188,7 @@ fn a_queue_pair_without_completions_is_given_up() {
         exchange.advance(&mut script, now).unwrap();
         exchange.advance(&mut script, now).unwrap();
         let posted = std::mem::take(&mut script.posted).len();
-        (posted, exchange.stalls(), exchange.next_at(now))
+        (posted, exchange.meter().stalls(), exchange.next_at(now))
     };
     let seconds = Duration::from_secs;
     let done = Completion::Done {

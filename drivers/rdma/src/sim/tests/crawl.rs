@@ -34,7 +34,7 @@ fn lossy(rate: u64, delay: Duration, ring_bytes: u64, seed: u64) -> Run {
 }
 
 fn stalls(run: &Run) -> u64 {
-    run.channels[0][0].exchange.stalls()
+    run.channels[0][0].exchange.meter().stalls()
 }
 
 #[test]
