@@ -32,6 +32,7 @@ use crate::machine;
 use crate::privileges;
 use crate::sandbox;
 use crate::server::{PreparedServer, Server};
+use crate::service::Launcher;
 use crate::session::Session;
 use crate::telemetry::{FrontCounts, LogFiles, Logging, tell};
 use crate::wire::{NotReady, tell_ready, wait_until_ready};
@@ -74,7 +75,7 @@ impl FrontProcess {
         config: &Config,
         arguments: &ServeArguments,
         logging: &Logging,
-        (listeners, logins): (Vec<TcpListener>, Vec<OwnedFd>),
+        (listeners, logins, launcher): (Vec<TcpListener>, Vec<OwnedFd>, &Launcher),
         ours: T,
     ) -> Result<(Serving, Pid, T), FrontProcessError> {
         let counts = FrontCounts::new()?;
@@ -91,6 +92,7 @@ impl FrontProcess {
         let mut kept = Some((here, told, ours));
         let pid = fork(|| {
             drop(kept.take());
+            launcher.disconnect();
             if let Some(parts) = parts.take() {
                 run(config, arguments, logging, parts);
             }
@@ -210,6 +212,7 @@ async fn follow(
                 let (log, audit) = (next(has_log), next(has_audit));
                 reload(&server, arguments, logging, file, LogFiles { log, audit });
             }
+            ToFront::StopAccepting => server.stop_accepting_only(),
             ToFront::Drain => server.drain(),
         }
     }

@@ -25,6 +25,8 @@ pub(crate) enum Helper {
     Monitor,
     /// The process that asks the callout.
     Callout,
+    /// The launcher, which starts a new version. The server goes on without it.
+    Launcher,
 }
 
 impl Helper {
@@ -35,6 +37,7 @@ impl Helper {
             Self::Login => "login",
             Self::Monitor => "monitor",
             Self::Callout => "callout",
+            Self::Launcher => "launcher",
         }
     }
 }
@@ -46,6 +49,7 @@ impl fmt::Display for Helper {
             Self::Login => "the process that decides logins",
             Self::Monitor => "the monitor that keeps root's rights",
             Self::Callout => "the process that asks authz-callout",
+            Self::Launcher => "the launcher, which starts new versions",
         })
     }
 }

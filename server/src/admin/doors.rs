@@ -4,7 +4,9 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use hyper::header::{ALLOW, HeaderValue};
@@ -79,7 +81,8 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
-    /// Reads what the configuration names, and takes over the listener of `admin-listen`.
+    /// Reads what the configuration names, and takes over the listener of `admin-listen`, and the Unix socket if the server
+    /// was started with it.
     ///
     /// # Errors
     ///
@@ -87,14 +90,16 @@ impl Doors {
     pub(crate) fn prepare(
         admin: &Administration,
         tcp: Option<(TcpListener, SocketAddr)>,
+        unix: Option<UnixListener>,
     ) -> Result<Self, AdminError> {
         let mut accounts = vec![0, rustix::process::getuid().as_raw()];
         accounts.dedup();
         Ok(Self {
             tcp,
-            unix: match &admin.socket {
-                AdminSocket::At(path) => Some(socket::listen(path)?),
-                AdminSocket::Default | AdminSocket::None => None,
+            unix: match (unix, &admin.socket) {
+                (Some(unix), _) => Some(unix),
+                (None, AdminSocket::At(path)) => Some(socket::listen(path)?),
+                (None, AdminSocket::Default | AdminSocket::None) => None,
             },
             tls: tls::server_config(admin)?,
             token: admin.token.as_deref().map(Token::read).transpose()?,
@@ -104,12 +109,8 @@ impl Doors {
 
     /// Also listens at the default place of the Unix socket, if the configuration does not name or exclude one.
     pub(crate) fn and_default_socket(&mut self, config: &Config) {
-        let port = config.listen.first().map_or(0, SocketAddr::port);
-        let path = match config.admin.socket {
-            AdminSocket::Default => socket::default_path(port),
-            AdminSocket::At(_) | AdminSocket::None => None,
-        };
-        let Some(path) = path else {
+        let is_default = config.admin.socket == AdminSocket::Default;
+        let Some(path) = socket_path(config).filter(|_| is_default && self.unix.is_none()) else {
             return;
         };
         let opened = socket::make_directory(&path)
@@ -128,6 +129,11 @@ impl Doors {
                 warn!(%error, "the commands status, top, kick, drain and reload do not reach this server")
             }
         }
+    }
+
+    /// The Unix socket.
+    pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.unix.as_ref().map(|unix| unix.as_fd())
     }
 
     /// The address of the page.
@@ -157,7 +163,7 @@ impl Doors {
         let site = Arc::new(AdminSite {
             shared: Arc::clone(shared),
             facts,
-            phase,
+            phase: phase.clone(),
             actions: Actions {
                 live: Arc::clone(&shared.live),
                 orders,
@@ -178,14 +184,36 @@ impl Doors {
                 Some(tls) => Listener::Tls(listener, tls),
                 None => Listener::Tcp(listener),
             };
-            tokio::spawn(http::serve(listener, Arc::clone(&site), ADMINISTRATORS));
+            let serve = http::serve(listener, Arc::clone(&site), ADMINISTRATORS);
+            tokio::spawn(until_replaced(serve, phase.clone()));
         }
         if let Some(listener) = self.unix {
             listener.set_nonblocking(true)?;
             let listener = Listener::Unix(tokio::net::UnixListener::from_std(listener)?);
-            tokio::spawn(http::serve(listener, site, ADMINISTRATORS));
+            tokio::spawn(until_replaced(
+                http::serve(listener, site, ADMINISTRATORS),
+                phase,
+            ));
         }
         Ok(ordered)
+    }
+}
+
+/// Accepts connections until a new version of the program does. Those that were accepted go on.
+async fn until_replaced(serve: impl Future<Output = ()>, mut phase: PhaseView) {
+    tokio::select! {
+        () = serve => {}
+        () = phase.replaced() => {}
+    }
+}
+
+/// The path of the Unix socket of a server, if it has one.
+pub(crate) fn socket_path(config: &Config) -> Option<PathBuf> {
+    let port = config.listen.first().map_or(0, SocketAddr::port);
+    match &config.admin.socket {
+        AdminSocket::At(path) => Some(path.clone()),
+        AdminSocket::Default => socket::default_path(port),
+        AdminSocket::None => None,
     }
 }
 
@@ -199,10 +227,14 @@ impl MetricsSite {
     /// # Errors
     ///
     /// When the listener cannot be handed to the runtime.
-    pub(crate) fn open(listener: TcpListener, shared: &Arc<Shared>) -> io::Result<()> {
+    pub(crate) fn open(
+        listener: TcpListener,
+        shared: &Arc<Shared>,
+        phase: PhaseView,
+    ) -> io::Result<()> {
         let site = Arc::new(Self(Arc::clone(shared)));
         let listener = Listener::Tcp(in_runtime(listener)?);
-        tokio::spawn(http::serve(listener, site, SCRAPERS));
+        tokio::spawn(until_replaced(http::serve(listener, site, SCRAPERS), phase));
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ mod tls;
 pub use access::AdminTokenError;
 pub(crate) use document::Facts;
 pub use doors::AdminError;
-pub(crate) use doors::{Doors, MetricsSite, examine};
+pub(crate) use doors::{Doors, MetricsSite, examine, socket_path};
 pub(crate) use orders::{Done, Order, ReloadReport, ServerAction};
 pub use socket::AdminSocketError;
 pub(crate) use socket::default_path;

@@ -19,6 +19,8 @@ pub(crate) enum ServerAction {
     Drain,
     /// Read the configuration again.
     Reload,
+    /// Have the new version of the program take over.
+    Upgrade,
     /// Change the level of the log until the next reload.
     LogLevel(String),
 }
@@ -28,6 +30,8 @@ pub(crate) enum ServerAction {
 pub(crate) enum Done {
     Success,
     Reloaded(ReloadReport),
+    /// The main process of the new version.
+    Upgraded(u32),
     Failed(String),
 }
 

@@ -147,6 +147,10 @@ impl AdminSite {
                 warn!(client = %visitor.peer, ?action, status, untold, "an action was refused");
             }
         })?;
+        if action == Action::Upgrade && !visitor.is_local() {
+            let error = "only a client at the Unix socket may order an upgrade";
+            return Err(Box::new(failed(StatusCode::FORBIDDEN, error)));
+        }
         let body = body(request).await?;
         Ok(self.actions.act(by, action, &body).await)
     }

@@ -13,7 +13,7 @@ pub(super) fn check(report: &mut Report, validated: &Validated) {
     let config = &validated.config;
     if !validated.is_wrong("listen") {
         for address in &config.listen {
-            check_listen(report, "listen", *address);
+            check_listen(report, "listen", (*address, validated));
         }
     }
     if config
@@ -27,7 +27,7 @@ pub(super) fn check(report: &mut Report, validated: &Validated) {
         );
     }
     if let Some(address) = config.admin.listen {
-        check_listen(report, "admin-listen", address);
+        check_listen(report, "admin-listen", (address, validated));
         check_administrators(report, config);
     }
     match config.data.port_range {
@@ -63,7 +63,15 @@ fn check_administrators(report: &mut Report, config: &Config) {
     }
 }
 
-fn check_listen(report: &mut Report, key: &'static str, address: SocketAddr) {
+fn check_listen(
+    report: &mut Report,
+    key: &'static str,
+    (address, validated): (SocketAddr, &Validated),
+) {
+    if validated.is_passed(address) {
+        report.ok(key, format!("there is a socket at {address}"));
+        return;
+    }
     match listen(address) {
         Ok(_) => report.ok(key, format!("{address} is free")),
         // Most likely by this server, and the check is for a new configuration.

@@ -127,7 +127,12 @@ impl Front {
         self.outbox.send(&message, descriptors.collect());
     }
 
-    /// Stops the front process from accepting.
+    /// Stops the front process from accepting. Clients may complete their logins.
+    pub(crate) fn stop_accepting(&self) {
+        self.outbox.send(&ToFront::StopAccepting, Vec::new());
+    }
+
+    /// Stops the front process from accepting, and ends sessions before login.
     pub(crate) fn drain(&self) {
         self.outbox.send(&ToFront::Drain, Vec::new());
     }

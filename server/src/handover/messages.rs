@@ -31,6 +31,8 @@ pub(crate) enum ToFront {
         has_log: bool,
         has_audit: bool,
     },
+    /// Accept no more connections.
+    StopAccepting,
     /// Accept no more connections, and end those that have not logged in.
     Drain,
 }

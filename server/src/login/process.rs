@@ -19,6 +19,7 @@ use crate::config::{Config, ServeArguments};
 use crate::privileges;
 use crate::sandbox;
 use crate::security::Opener;
+use crate::service::Launcher;
 use crate::telemetry::Logging;
 use crate::wire::{NotReady, tell_ready, wait_until_ready};
 
@@ -75,6 +76,7 @@ impl LoginProcess {
         arguments: &ServeArguments,
         logging: &Logging,
         (monitor, callout): (Option<Monitor>, Option<CalloutClient>),
+        launcher: &Launcher,
     ) -> Result<Started, LoginProcessError> {
         let starts_brokers = monitor.is_some() && config.security.gsi.is_some();
         let (tell, told) = pair().map_err(std::io::Error::from)?;
@@ -96,6 +98,7 @@ impl LoginProcess {
         let pid = fork(|| {
             // The descriptors of the parent.
             drop(kept.take());
+            launcher.disconnect();
             run(config, arguments, logging, (monitor, callout), theirs, tell);
         })?;
         // The closure ran in the child only, so here all values are still there.

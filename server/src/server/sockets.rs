@@ -6,16 +6,6 @@ use std::net::{SocketAddr, TcpListener};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::start_error::StartError;
-use crate::config::Config;
-
-/// Opens the listeners of a configuration, and returns their addresses.
-pub(crate) fn listen_everywhere(
-    config: &Config,
-) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), StartError> {
-    let all = config.listen.iter().copied().map(listen_and_tell);
-    let listeners = all.collect::<Result<Vec<_>, _>>()?;
-    Ok(listeners.into_iter().unzip())
-}
 
 /// Opens a listener, and returns its address, whose port the kernel may have chosen.
 pub(super) fn listen_and_tell(

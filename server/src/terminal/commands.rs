@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::client::{Client, TerminalError};
+use super::client::{Client, TerminalError, UPGRADE_LIMIT};
 use super::screen::{Screen, keys};
 use super::tables::{frame, summary};
 use super::words::harmless;
@@ -28,6 +28,9 @@ struct Answer {
     ok: bool,
     #[serde(default)]
     error: String,
+    /// The main process after an upgrade.
+    #[serde(default)]
+    process: Option<u32>,
 }
 
 /// `status`.
@@ -139,6 +142,26 @@ pub fn drain(arguments: &SocketArguments) -> Result<(), TerminalError> {
     print("draining: the server accepts no more connections; drain again, or SIGTERM, ends it\n")
 }
 
+/// `upgrade`.
+///
+/// # Errors
+///
+/// When the server cannot be asked, or the new version does not take over.
+pub fn upgrade(arguments: &SocketArguments) -> Result<(), TerminalError> {
+    let client = Client::new(arguments)?;
+    let answer = client.post_within::<Answer>(UPGRADE_LIMIT, "/api/upgrade", "{}");
+    let Answer { ok, error, process } = wait(answer)?;
+    if !ok {
+        let lines = error.lines().map(harmless);
+        let lines: Vec<String> = lines.collect();
+        return Err(TerminalError::Refused(lines.join("\n")));
+    }
+    let process = process.map_or_else(String::new, |process| format!(" in process {process}"));
+    print(&format!(
+        "the new version serves{process}; the one before finishes its sessions\n"
+    ))
+}
+
 /// `reload`.
 ///
 /// # Errors
@@ -179,7 +202,7 @@ fn parsed(document: &[u8]) -> Result<Status, TerminalError> {
 }
 
 async fn act(client: &Client, path: &str) -> Result<(), TerminalError> {
-    let Answer { ok, error } = client.post(path, "{}").await?;
+    let Answer { ok, error, .. } = client.post(path, "{}").await?;
     if ok {
         Ok(())
     } else {

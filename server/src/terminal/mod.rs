@@ -1,4 +1,4 @@
-//! The commands that talk to a running server: `status`, `top`, `kick`, `drain`, `reload`.
+//! The commands that talk to a running server: `status`, `top`, `kick`, `drain`, `reload`, `upgrade`.
 //!
 //! ```text
 //! commands        what each command does
@@ -15,4 +15,4 @@ mod tables;
 mod words;
 
 pub use client::TerminalError;
-pub use commands::{drain, kick, reload, status, top};
+pub use commands::{drain, kick, reload, status, top, upgrade};

@@ -25,9 +25,13 @@ pub(super) fn check_data_address(validated: &mut Validated) {
     }
 }
 
-/// Control connections, metrics and administration. An address in use is not an error here: most likely this server has it already.
+/// Control connections, metrics and administration. An address in use is not an error here: most likely this server has
+/// it already.
 pub(super) fn check_listeners(validated: &mut Validated) {
-    let all: Vec<_> = listeners(&validated.config).collect();
+    let all = listeners(&validated.config);
+    let all: Vec<_> = all
+        .filter(|(_, address)| !validated.is_passed(*address))
+        .collect();
     for (key, address) in all {
         let Err(error) = bind(address) else {
             continue;

@@ -8,10 +8,13 @@ mod apart;
 mod files;
 mod settings;
 
+use std::net::SocketAddr;
+
 use gridhaul_security::files::{OpenFiles, OwnRights};
 
 use crate::config::{Config, ConfigErrors, Loaded, Problem, ServeArguments, Sources};
 use crate::drivers;
+use crate::server::is_at;
 
 /// A configuration, and what is wrong with it.
 #[derive(Debug)]
@@ -22,13 +25,16 @@ pub(crate) struct Validated {
     pub(crate) problems: Vec<Problem>,
     /// The settings without effect, and those that may surprise.
     pub(crate) warnings: Vec<Problem>,
+    /// The addresses of sockets that the program was started with.
+    passed: Vec<SocketAddr>,
     sources: Sources,
 }
 
 impl Validated {
-    /// For the start of a server, which has the rights of the administrator.
-    pub(crate) fn for_start(arguments: &ServeArguments) -> Self {
+    /// For the start of a server, which has the rights of the administrator, and sockets at the addresses `passed`.
+    pub(crate) fn for_start(arguments: &ServeArguments, passed: &[SocketAddr]) -> Self {
         let mut validated = Self::settings(arguments, &OwnRights);
+        validated.passed = passed.to_vec();
         addresses::check_listeners(&mut validated);
         apart::check_files(&mut validated);
         validated.problems.sort_by_key(Problem::line);
@@ -50,6 +56,7 @@ impl Validated {
             config,
             problems,
             warnings: Vec::new(),
+            passed: Vec::new(),
             sources,
         };
         settings::check(&mut validated, &drivers::registry());
@@ -69,6 +76,11 @@ impl Validated {
     pub(crate) fn is_wrong(&self, key: &str) -> bool {
         let mut keys = self.problems.iter().map(|problem| problem.key.as_deref());
         keys.any(|wrong| wrong == Some(key))
+    }
+
+    /// Whether the program was started with a socket at a configured address.
+    pub(crate) fn is_passed(&self, address: SocketAddr) -> bool {
+        self.passed.iter().any(|passed| is_at(address, *passed))
     }
 
     /// Whether there is an error of the whole: the file cannot be read, or there is no way to log in.
