@@ -2,9 +2,11 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -15,11 +17,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 ///
 /// When there is a second thread, or the process cannot be created.
 pub fn fork(child: impl FnOnce()) -> io::Result<Pid> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
-        return Err(io::Error::other(
-            "it must be started before any other thread",
-        ));
-    }
+    check_only_thread()?;
     // SAFETY: there is no other thread, as was just checked, so the child has a consistent copy.
     match unsafe { libc::fork() } {
         0 => {
@@ -33,6 +31,88 @@ pub fn fork(child: impl FnOnce()) -> io::Result<Pid> {
         }
         pid => Pid::from_raw(pid).ok_or_else(io::Error::last_os_error),
     }
+}
+
+fn check_only_thread() -> io::Result<()> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other(
+            "it must be started before any other thread",
+        ));
+    }
+    Ok(())
+}
+
+/// Removes variables from the environment, so that programs and modules of other authors do not see them. This process must
+/// have one thread.
+///
+/// # Errors
+///
+/// When there is a second thread.
+pub fn remove_variables(names: &[&str]) -> io::Result<()> {
+    check_only_thread()?;
+    for name in names {
+        // SAFETY: there is no other thread that could read the environment, as was just checked.
+        unsafe { std::env::remove_var(name) };
+    }
+    Ok(())
+}
+
+/// The number of the first descriptor that a program is started with beside the standard ones (SD_LISTEN_FDS_START of
+/// sd_listen_fds(3)).
+const FIRST_PASSED: RawFd = 3;
+
+/// Takes the `count` descriptors that this program was started with beside the standard ones. Programs that this process
+/// starts do not inherit them.
+///
+/// # Safety
+///
+/// Nothing else in this process may use or close descriptors with these numbers. So it must be called once, before the process
+/// opens anything.
+///
+/// # Errors
+///
+/// When one of the numbers is no open descriptor.
+pub unsafe fn take_passed(count: u16) -> io::Result<Vec<OwnedFd>> {
+    let numbers = (FIRST_PASSED..).take(usize::from(count));
+    let take = |number: RawFd| {
+        // SAFETY: the call fails if the number is no descriptor, and changes nothing but a flag.
+        if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: it is open, as was just checked, and the caller guarantees that nothing else owns it.
+        Ok(unsafe { OwnedFd::from_raw_fd(number) })
+    };
+    numbers.map(take).collect()
+}
+
+/// Executes a program in place of this one. It gets `passed` as its descriptors from number 3 on, and handles signals as by
+/// default. Returns only if that fails.
+///
+/// # Safety
+///
+/// Other descriptors of this process are replaced: after an error it must end, and use and close no descriptor except the
+/// standard ones.
+pub unsafe fn execute(command: &mut Command, passed: &[BorrowedFd<'_>]) -> io::Error {
+    for signal in ENDING.into_iter().chain([libc::SIGCHLD]) {
+        // SAFETY: the default action installs no handler.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    // Above all numbers that are used below, so that none is replaced before it was copied.
+    let above = FIRST_PASSED + RawFd::try_from(passed.len()).unwrap_or(RawFd::MAX);
+    let copy = |descriptor: &BorrowedFd<'_>| {
+        rustix::io::fcntl_dupfd_cloexec(descriptor, above).map_err(io::Error::from)
+    };
+    let copies: Vec<OwnedFd> = match passed.iter().map(copy).collect() {
+        Ok(copies) => copies,
+        Err(error) => return error,
+    };
+    for (number, copy) in (FIRST_PASSED..).zip(&copies) {
+        // SAFETY: the caller guarantees that a descriptor that is replaced is not used any more.
+        if unsafe { libc::dup2(copy.as_raw_fd(), number) } == -1 {
+            return io::Error::last_os_error();
+        }
+    }
+    command.exec()
 }
 
 /// Names this process for `ps`: the short name, of which 15 bytes are kept, and the command line, which is replaced by
@@ -80,10 +160,13 @@ pub fn watch(child: Pid) -> io::Result<OwnedFd> {
     Ok(pidfd_open(child, PidfdFlags::empty())?)
 }
 
-/// Ignores SIGHUP, SIGINT and SIGTERM, also in children: signals to the service or terminal are for the server, which finishes
-/// its transfers.
+/// The signals that administrators send to the server, and that would end other processes.
+const ENDING: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGUSR2];
+
+/// Ignores SIGHUP, SIGINT, SIGTERM and SIGUSR2, also in children: signals to the service or terminal are for the server, which
+/// finishes its transfers.
 pub fn ignore_signals() {
-    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+    for signal in ENDING {
         ignore(signal);
     }
 }

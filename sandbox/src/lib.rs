@@ -7,18 +7,19 @@
 //! | [`login`] | holds the host key and authenticates clients |
 //! | [`logs`] | writes the log files |
 //! | [`monitor`] | keeps root's privileges and starts brokers |
+//! | [`launcher`] | starts the next version of the server |
 //! | [`broker`] | opens the files of one account |
 //!
 //! Each of these modules names the groups of system calls that its process may make, with the reason for each group, and
-//! applies the rules about files; `monitor` instead denies a list of calls, and has no rules about files. All processes set
+//! applies the rules about files; `monitor` and `launcher` instead deny a list of calls, and have no rules about files. All processes set
 //! `no_new_privs`.
 //!
 //! ```text
-//! front  server  login  logs  monitor  broker  one module for each process
-//!   │      │       │      │      │       │
-//!   ├──────┴───────┴──────┴──────┴───────┤
-//!   groups ──> calls                place ──> files       privileges
-//!              (seccomp)                      (Landlock)  (no_new_privs, capabilities)
+//! front  server  login  logs  monitor  launcher  broker   one module for each process
+//!   │      │       │      │      │        │         │
+//!   ├──────┴───────┴──────┴──────┴────────┴─────────┤
+//!   groups ──> calls                          place ──> files       privileges
+//!              (seccomp)                                (Landlock)  (no_new_privs, capabilities)
 //! ```
 //!
 //! A forbidden system call fails with `EPERM` and does not end the process: if a later C library uses another call for
@@ -51,6 +52,7 @@ mod files;
 pub mod front;
 mod groups;
 mod kernel;
+pub mod launcher;
 pub mod login;
 pub mod logs;
 pub mod monitor;

@@ -31,13 +31,15 @@ pub fn confine(executes: bool) -> Result<(), SandboxError> {
 ///
 /// When this processor is not supported.
 pub fn filter(executes: bool) -> Result<Filter, SandboxError> {
-    let groups = [PROCESSES, NAMESPACES, KERNEL, MACHINE, BYPASSES, PROGRAMS];
-    let count = if executes { 5 } else { 6 };
+    let groups = [
+        PROCESSES, NAMESPACES, KERNEL, MACHINE, BYPASSES, INPUT, PROGRAMS,
+    ];
+    let count = if executes { 6 } else { 7 };
     Filter::deny(&groups[..count])
 }
 
 /// Access to the memory and descriptors of other processes.
-const PROCESSES: Group = &[
+pub(crate) const PROCESSES: Group = &[
     Any(libc::SYS_ptrace),
     Any(libc::SYS_process_vm_readv),
     Any(libc::SYS_process_vm_writev),
@@ -47,7 +49,7 @@ const PROCESSES: Group = &[
 ];
 
 /// Changes of the root, mounts and namespaces.
-const NAMESPACES: Group = &[
+pub(crate) const NAMESPACES: Group = &[
     Any(libc::SYS_mount),
     Any(libc::SYS_umount2),
     Any(libc::SYS_pivot_root),
@@ -68,7 +70,7 @@ const NAMESPACES: Group = &[
 const OPEN_TREE_ATTR: libc::c_long = 467;
 
 /// Loading code into the kernel, and tracing it.
-const KERNEL: Group = &[
+pub(crate) const KERNEL: Group = &[
     Any(libc::SYS_init_module),
     Any(libc::SYS_finit_module),
     Any(libc::SYS_delete_module),
@@ -82,7 +84,7 @@ const KERNEL: Group = &[
 ];
 
 /// Administration of the machine: clock, names, swap, accounting, power, I/O ports.
-const MACHINE: Group = &[
+pub(crate) const MACHINE: Group = &[
     Any(libc::SYS_reboot),
     Any(libc::SYS_swapon),
     Any(libc::SYS_swapoff),
@@ -105,7 +107,7 @@ const MACHINE: Group = &[
 ];
 
 /// Ways around the confinement: opening files by handle, operations that a filter does not see (io_uring), execution
-/// domains, kernel keyrings, inserting input into terminals.
+/// domains, kernel keyrings.
 const BYPASSES: Group = &[
     Any(libc::SYS_open_by_handle_at),
     Any(libc::SYS_io_uring_setup),
@@ -115,14 +117,16 @@ const BYPASSES: Group = &[
     Any(libc::SYS_add_key),
     Any(libc::SYS_request_key),
     Any(libc::SYS_keyctl),
-    If(
-        libc::SYS_ioctl,
-        &[
-            &[Argument::is(1, libc::TIOCSTI)],
-            &[Argument::is(1, libc::TIOCLINUX)],
-        ],
-    ),
 ];
+
+/// Inserting input into terminals.
+pub(crate) const INPUT: Group = &[If(
+    libc::SYS_ioctl,
+    &[
+        &[Argument::is(1, libc::TIOCSTI)],
+        &[Argument::is(1, libc::TIOCLINUX)],
+    ],
+)];
 
 /// Executing programs.
 const PROGRAMS: Group = &[Any(libc::SYS_execve), Any(libc::SYS_execveat)];

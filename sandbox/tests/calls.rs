@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use gridhaul_sandbox::server::Needs;
-use gridhaul_sandbox::{Filter, broker, front, login, logs, monitor, server};
+use gridhaul_sandbox::{Filter, broker, front, launcher, login, logs, monitor, server};
 
 const EPERM: Option<i32> = Some(libc::EPERM);
 const ENOSYS: Option<i32> = Some(libc::ENOSYS);
@@ -176,6 +176,16 @@ fn the_monitor_and_its_children_do_not_get_out_either() {
             assert_eq!(ran.is_ok(), executes, "{ran:?}");
         });
     }
+}
+
+#[test]
+fn the_launcher_executes_programs_and_does_nothing_else_that_the_server_does_not() {
+    under(&launcher::filter().unwrap(), || {
+        let calls = NEVER.iter().filter(|(name, _)| !name.starts_with("exec"));
+        refuses_all(&calls.copied().collect::<Vec<_>>());
+        let ran = Command::new("/bin/true").status();
+        assert!(ran.unwrap().success());
+    });
 }
 
 #[test]

@@ -33,6 +33,7 @@ use crate::machine;
 use crate::privileges;
 use crate::sandbox;
 use crate::server::{PreparedServer, Server};
+use crate::service::Launcher;
 use crate::session::Session;
 use crate::telemetry::{FrontCounts, Logging, tell};
 use crate::wire::{NotReady, tell_ready, wait_until_ready};
@@ -75,7 +76,7 @@ impl FrontProcess {
         config: &Config,
         arguments: &ServeArguments,
         (logging, log_sockets): (&Logging, &mut LogSockets),
-        (listeners, logins): (Vec<TcpListener>, Vec<OwnedFd>),
+        (listeners, logins, launcher): (Vec<TcpListener>, Vec<OwnedFd>, &Launcher),
         ours: T,
     ) -> Result<(Serving, Pid, T), FrontProcessError> {
         let counts = FrontCounts::new()?;
@@ -92,6 +93,7 @@ impl FrontProcess {
         let mut kept = Some((here, told, ours));
         let pid = fork(|| {
             drop(kept.take());
+            launcher.disconnect();
             let log_sockets = log_sockets.become_front();
             if let Some(parts) = parts.take() {
                 match log_sockets {
@@ -209,6 +211,7 @@ async fn follow(
                 let file = descriptors.into_iter().next().map(File::from);
                 reload(&server, arguments, logging, file);
             }
+            ToFront::StopAccepting => server.stop_accepting_only(),
             ToFront::Drain => server.drain(),
         }
     }

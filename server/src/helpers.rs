@@ -27,6 +27,8 @@ pub(crate) enum Helper {
     Callout,
     /// The process that writes the log files.
     Logs,
+    /// The launcher, which starts a new version. The server goes on without it.
+    Launcher,
 }
 
 impl Helper {
@@ -38,6 +40,7 @@ impl Helper {
             Self::Monitor => "monitor",
             Self::Callout => "callout",
             Self::Logs => "logs",
+            Self::Launcher => "launcher",
         }
     }
 }
@@ -50,6 +53,7 @@ impl fmt::Display for Helper {
             Self::Monitor => "the monitor that keeps root's rights",
             Self::Callout => "the process that asks authz-callout",
             Self::Logs => "the process that writes the logs",
+            Self::Launcher => "the launcher, which starts new versions",
         })
     }
 }

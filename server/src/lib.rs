@@ -9,6 +9,8 @@
 //!                   └──┬──┘
 //!                   validate            whether a configuration can take effect
 //!                    │
+//!             running  reload          the loop of signals and orders; the configuration again
+//!                    │
 //!                  front               the process that listens; clients before login
 //!                    │
 //!                  server              starts, reloads and ends
@@ -18,6 +20,8 @@
 //!                  shared              the state of all sessions: settings, limits, the data node
 //!                  ┌─┴──────┐
 //!             handover    storages     clients between two processes; the roots of accounts
+//!                  │
+//!               service                what a service manager passes and hears; upgrades
 //!                  │
 //!                login                 the process that decides logins, and its clients
 //!                  │
@@ -56,6 +60,7 @@
 
 mod admin;
 mod admission;
+mod announce;
 pub mod bare;
 mod callout;
 pub mod check;
@@ -84,11 +89,14 @@ mod machine;
 mod own_addresses;
 pub mod passwords;
 pub mod privileges;
+mod reload;
 mod routes;
+mod running;
 mod sandbox;
 mod security;
 pub mod serve;
 mod server;
+mod service;
 mod session;
 mod shared;
 mod shutdown;
@@ -113,6 +121,7 @@ pub use front::FrontProcessError;
 pub use log_process::LogProcessError;
 pub use login::{AuthenticatorError, LoginProcessError};
 pub use security::{GsiAuthzError, HostError, SecurityError};
-pub use server::{PreparedServer, Server, StartError};
+pub use server::{ActivationError, PreparedServer, Server, StartError};
+pub use service::EnvironmentError;
 pub use shared::SettingsError;
 pub use telemetry::LoggingError;

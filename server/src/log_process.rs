@@ -17,6 +17,7 @@ use rustix::process::Pid;
 
 use crate::privileges;
 use crate::sandbox;
+use crate::service::Launcher;
 use crate::telemetry::{
     Counter, LogFile, LogKeeper, LogSource, LogWriter, Logging, OpenLogs, SharedMemory, TransferLog,
 };
@@ -89,6 +90,7 @@ impl OpenedLogs<'_> {
 pub(crate) fn start(
     user: &str,
     logs: OpenedLogs<'_>,
+    launcher: &Launcher,
 ) -> Result<(LogSockets, Option<Pid>), LogProcessError> {
     let files = logs.duplicates()?;
     if files.is_empty() {
@@ -109,6 +111,7 @@ pub(crate) fn start(
     let (serving, login, front) = (end(false)?, end(true)?, end(false)?);
     let mut kept = Some((files, sources));
     let pid = fork(|| {
+        launcher.disconnect();
         if let Some((files, sources)) = kept.take() {
             run(user, files, sources, lost, &tell);
         }

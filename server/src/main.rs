@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Some(Command::Kick(arguments)) => told(terminal::kick(&arguments)),
         Some(Command::Drain(arguments)) => told(terminal::drain(&arguments)),
         Some(Command::Reload(arguments)) => told(terminal::reload(&arguments)),
+        Some(Command::Upgrade(arguments)) => told(terminal::upgrade(&arguments)),
         None => return run(&line.serve),
     };
     ended(done)

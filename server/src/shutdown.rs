@@ -1,4 +1,5 @@
-//! Shutdown in phases: no new connections, time for transfers to finish, then their cancellation.
+//! Shutdown in phases: no new connections, time for transfers to finish, then their cancellation. Where a new version of the
+//! program takes over, idle sessions have time as well.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,11 +13,17 @@ pub(crate) enum Phase {
     /// The server accepts connections.
     #[default]
     Serving,
+    /// A new version of the program accepts them. Sessions go on for as long as they do something.
+    Replaced,
     /// Idle sessions are closed; transfers may finish.
     Draining,
     /// Transfers are cancelled.
     Cancelling,
 }
+
+/// When a new version has replaced this one, a session ends that does nothing for this time, and logins are accepted for it.
+/// Programs send their next command at once.
+const LAST_COMMANDS: Duration = Duration::from_secs(10);
 
 /// Controls the shutdown.
 #[derive(Debug)]
@@ -73,6 +80,18 @@ impl PhaseView {
     pub(crate) fn is_serving(&self) -> bool {
         *self.0.borrow() == Phase::Serving
     }
+
+    /// Waits until a new version of the program accepts connections. Does not complete when the server ends otherwise.
+    pub(crate) async fn replaced(&mut self) {
+        if self
+            .0
+            .wait_for(|now| *now == Phase::Replaced)
+            .await
+            .is_err()
+        {
+            std::future::pending().await
+        }
+    }
 }
 
 impl Shutdown {
@@ -111,17 +130,46 @@ impl Shutdown {
         self.phase.send_replace(Phase::Draining);
     }
 
-    /// Gives transfers `grace` to finish, or less if `cut_short` completes; then cancels them. Returns
-    /// whether all sessions ended.
-    pub(crate) async fn run(
-        mut self,
+    /// Begins [`Phase::Replaced`].
+    pub(crate) fn replace(&self) {
+        self.phase.send_replace(Phase::Replaced);
+    }
+
+    /// Begins [`Phase::Replaced`], in which sessions may go on for `grace`, or less if `cut_short` completes; then cancels
+    /// them. New ones begin for [`LAST_COMMANDS`]; then it calls `drain`. Returns whether all sessions ended.
+    pub(crate) async fn leave(
+        self,
         grace: Duration,
         cut_short: impl Future<Output = ()>,
+        drain: impl FnOnce(),
     ) -> bool {
+        let begun = tokio::time::Instant::now();
+        self.replace();
+        let mut cut_short = std::pin::pin!(cut_short);
+        let is_cut_short = tokio::select! {
+            () = tokio::time::sleep(grace.min(LAST_COMMANDS)) => false,
+            () = &mut cut_short => true,
+        };
+        drain();
+        if is_cut_short {
+            return self.end(Duration::ZERO, std::future::pending()).await;
+        }
+        let rest = grace.saturating_sub(begun.elapsed());
+        self.end(rest, cut_short).await
+    }
+
+    /// Gives transfers `grace` to finish, or less if `cut_short` completes; then cancels them. Returns
+    /// whether all sessions ended.
+    pub(crate) async fn run(self, grace: Duration, cut_short: impl Future<Output = ()>) -> bool {
+        self.phase.send_replace(Phase::Draining);
+        self.end(grace, cut_short).await
+    }
+
+    /// Waits for the end of all sessions, and cancels those that remain.
+    async fn end(mut self, grace: Duration, cut_short: impl Future<Output = ()>) -> bool {
         /// Cancelled transfers end within 100 ms; the rest is for the last replies.
         const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-        self.phase.send_replace(Phase::Draining);
         drop(self.alive);
         let ended = tokio::select! {
             _ = self.gone.recv() => true,
@@ -155,6 +203,21 @@ impl PhaseWatch {
         tokio::select! {
             _ = shutdown => {}
             Ok(_) = refused.wait_for(|refused| refused.contains(exchange)) => {}
+        }
+    }
+
+    /// Waits until an idle session must end: the shutdown begins, its client is refused, or a new version has replaced the
+    /// server, and [`LAST_COMMANDS`] have passed since then and since the call.
+    pub(crate) async fn ends_idle(&mut self) {
+        let mut phase = self.phase.clone();
+        let left_behind = async {
+            // The sender is dropped only after the last phase.
+            let _ = phase.wait_for(|now| *now >= Phase::Replaced).await;
+            tokio::time::sleep(LAST_COMMANDS).await;
+        };
+        tokio::select! {
+            () = self.reached(Phase::Draining) => {}
+            () = left_behind => {}
         }
     }
 
@@ -205,6 +268,52 @@ mod tests {
             assert!(shutdown.run(Duration::from_secs(grace), cut_short).await);
             session.await.expect("no panic");
             assert_eq!(started.elapsed().as_secs(), 5);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sessions_go_on_after_the_server_was_replaced_while_they_do_something() {
+        let shutdown = Shutdown::new();
+        let (mut busy, mut idle) = (shutdown.watch(), shutdown.watch());
+        let mut view = shutdown.view();
+        let busy_one = tokio::spawn(async move {
+            for _ in 0..3 {
+                let next = tokio::time::sleep(Duration::from_secs(7));
+                tokio::select! {
+                    () = next => {}
+                    () = busy.ends_idle() => return false,
+                }
+            }
+            true
+        });
+        let idle = tokio::spawn(async move {
+            idle.ends_idle().await;
+            *idle.phase.borrow()
+        });
+        let drained = std::cell::Cell::new(false);
+        let begun = tokio::time::Instant::now();
+        let drain = || drained.set(true);
+        let grace = Duration::from_secs(60);
+        assert!(shutdown.leave(grace, std::future::pending(), drain).await);
+        assert_eq!(begun.elapsed().as_secs(), 21);
+        assert!(drained.get() && busy_one.await.expect("no panic"));
+        assert!(idle.await.expect("no panic") >= Phase::Replaced);
+        assert!(!view.is_serving());
+        view.replaced().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_for_transfers_counts_from_the_replacement() {
+        for (grace, cut_short, expected) in [(30, 3600, 30), (3600, 4, 4), (3600, 30, 30)] {
+            let begun = tokio::time::Instant::now();
+            let shutdown = Shutdown::new();
+            let mut watch = shutdown.watch();
+            let session = tokio::spawn(async move { watch.reached(Phase::Cancelling).await });
+            let cut_short = tokio::time::sleep(Duration::from_secs(cut_short));
+            let grace = Duration::from_secs(grace);
+            assert!(shutdown.leave(grace, cut_short, || {}).await);
+            session.await.expect("no panic");
+            assert_eq!(begun.elapsed().as_secs(), expected);
         }
     }
 

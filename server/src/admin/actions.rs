@@ -40,6 +40,7 @@ pub(super) enum Action {
     EndTransfer(u64),
     Drain,
     Reload,
+    Upgrade,
     LogLevel,
 }
 
@@ -52,6 +53,7 @@ impl Action {
             ["transfers", id, "end"] => Self::EndTransfer(id.parse().ok()?),
             ["drain"] => Self::Drain,
             ["reload"] => Self::Reload,
+            ["upgrade"] => Self::Upgrade,
             ["log-level"] => Self::LogLevel,
             _ => return None,
         })
@@ -86,6 +88,7 @@ impl Actions {
             }
             Action::Drain => self.order(by, ServerAction::Drain).await,
             Action::Reload => self.order(by, ServerAction::Reload).await,
+            Action::Upgrade => self.order(by, ServerAction::Upgrade).await,
             Action::LogLevel => match serde_json::from_slice::<Level>(body) {
                 Ok(Level { level }) => self.order(by, ServerAction::LogLevel(level)).await,
                 Err(error) => failed(StatusCode::BAD_REQUEST, &error.to_string()),
@@ -116,6 +119,9 @@ impl Actions {
                     StatusCode::UNPROCESSABLE_ENTITY
                 };
                 http::json(status, &Reloaded { ok, report })
+            }
+            Ok(Done::Upgraded(process)) => {
+                http::json(StatusCode::OK, &json!({ "ok": true, "process": process }))
             }
             Ok(Done::Failed(error)) => failed(StatusCode::UNPROCESSABLE_ENTITY, &error),
             Err(_) => gone(),
@@ -151,6 +157,7 @@ mod tests {
             ("/api/transfers/12/end", Some(Action::EndTransfer(12))),
             ("/api/drain", Some(Action::Drain)),
             ("/api/reload", Some(Action::Reload)),
+            ("/api/upgrade", Some(Action::Upgrade)),
             ("/api/log-level", Some(Action::LogLevel)),
             ("/api/sessions/-7/end", None),
             ("/api/sessions/7", None),

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,7 +99,8 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
-    /// Reads what the configuration names, and takes over the listener of `admin-listen`.
+    /// Reads what the configuration names, and takes over the listener of `admin-listen`, and the Unix socket if the server
+    /// was started with it.
     ///
     /// # Errors
     ///
@@ -106,14 +108,19 @@ impl Doors {
     pub(crate) fn prepare(
         admin: &Administration,
         tcp: Option<(TcpListener, SocketAddr)>,
+        unix: Option<UnixListener>,
     ) -> Result<Self, AdminError> {
         let mut accounts = vec![0, rustix::process::getuid().as_raw()];
         accounts.dedup();
         Ok(Self {
             tcp,
-            unix: match &admin.socket {
-                AdminSocket::At(path) => Some((socket::listen(path)?, path.clone())),
-                AdminSocket::Default | AdminSocket::None => None,
+            unix: match (unix, &admin.socket) {
+                (Some(unix), _) => {
+                    let path = path_of_listener(&unix);
+                    Some((unix, path))
+                }
+                (None, AdminSocket::At(path)) => Some((socket::listen(path)?, path.clone())),
+                (None, AdminSocket::Default | AdminSocket::None) => None,
             },
             tls: tls::server_config(admin)?,
             token: admin.token.as_deref().map(Token::read).transpose()?,
@@ -125,7 +132,8 @@ impl Doors {
     /// Also listens at the default place of the Unix socket, if the configuration does not name or exclude one.
     pub(crate) fn and_default_socket(&mut self, config: &Config) {
         let is_default = config.admin.socket == AdminSocket::Default;
-        let Some(path) = socket::path_of(config).filter(|_| is_default) else {
+        let Some(path) = socket::path_of(config).filter(|_| is_default && self.unix.is_none())
+        else {
             return;
         };
         let opened = socket::make_directory(&path)
@@ -141,6 +149,11 @@ impl Doors {
                 warn!(%error, "the commands status, top, kick, drain and reload do not reach this server")
             }
         }
+    }
+
+    /// The Unix socket.
+    pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.unix.as_ref().map(|(unix, _)| unix.as_fd())
     }
 
     /// The address of the page.
@@ -175,7 +188,7 @@ impl Doors {
         let site = Arc::new(AdminSite {
             shared: Arc::clone(shared),
             facts,
-            phase,
+            phase: phase.clone(),
             actions: Actions {
                 live: Arc::clone(&shared.live),
                 orders,
@@ -198,16 +211,35 @@ impl Doors {
                 Some(tls) => Listener::Tls(listener, tls),
                 None => Listener::Tcp(listener),
             };
-            tokio::spawn(http::serve(listener, Arc::clone(&site), ADMINISTRATORS));
+            let serve = http::serve(listener, Arc::clone(&site), ADMINISTRATORS);
+            tokio::spawn(until_replaced(serve, phase.clone()));
         }
         if let Some((listener, path)) = self.unix {
             info!(path = %path.display(), "administration socket");
             listener.set_nonblocking(true)?;
             let listener = Listener::Unix(tokio::net::UnixListener::from_std(listener)?);
-            tokio::spawn(http::serve(listener, site, ADMINISTRATORS));
+            tokio::spawn(until_replaced(
+                http::serve(listener, site, ADMINISTRATORS),
+                phase,
+            ));
         }
         Ok(ordered)
     }
+}
+
+/// Accepts connections until a new version of the program does. Those that were accepted go on.
+async fn until_replaced(serve: impl Future<Output = ()>, mut phase: PhaseView) {
+    tokio::select! {
+        () = serve => {}
+        () = phase.replaced() => {}
+    }
+}
+
+/// For the log.
+fn path_of_listener(listener: &UnixListener) -> PathBuf {
+    let address = listener.local_addr().ok();
+    let path = address.as_ref().and_then(|address| address.as_pathname());
+    path.map(PathBuf::from).unwrap_or_default()
 }
 
 /// The page of metrics, for all clients that reach it.
@@ -220,10 +252,14 @@ impl MetricsSite {
     /// # Errors
     ///
     /// When the listener cannot be handed to the runtime.
-    pub(crate) fn open(listener: TcpListener, shared: &Arc<Shared>) -> io::Result<()> {
+    pub(crate) fn open(
+        listener: TcpListener,
+        shared: &Arc<Shared>,
+        phase: PhaseView,
+    ) -> io::Result<()> {
         let site = Arc::new(Self(Arc::clone(shared)));
         let listener = Listener::Tcp(in_runtime(listener)?);
-        tokio::spawn(http::serve(listener, site, SCRAPERS));
+        tokio::spawn(until_replaced(http::serve(listener, site, SCRAPERS), phase));
         Ok(())
     }
 }

@@ -19,6 +19,8 @@ pub(crate) enum ServerAction {
     Drain,
     /// Read the configuration again.
     Reload,
+    /// Have the new version of the program take over.
+    Upgrade,
     /// Change the level of the log until the next reload.
     LogLevel(String),
 }
@@ -29,6 +31,8 @@ pub(crate) enum Done {
     Success,
     Draining(DrainReport),
     Reloaded(ReloadReport),
+    /// The main process of the new version.
+    Upgraded(u32),
     Failed(String),
 }
 

@@ -13,7 +13,7 @@ use hyper::{Method, StatusCode};
 use tracing::warn;
 
 use super::access::{Access, Visitor, check_host, check_origin, check_post};
-use super::actions::{Action, Actions};
+use super::actions::{Action, Actions, failed};
 use super::document::{Facts, status};
 use super::page;
 use crate::http::{
@@ -165,6 +165,10 @@ impl AdminSite {
         check_origin(headers)?;
         check_post(headers)?;
         let by = self.admit(visitor, headers, Some(action)).await?;
+        if action == Action::Upgrade && !visitor.is_local() {
+            let error = "only a client at the Unix socket may order an upgrade";
+            return Err(Box::new(failed(StatusCode::FORBIDDEN, error)));
+        }
         let body = body(request).await?;
         Ok(self.actions.act(by, action, &body).await)
     }

@@ -13,6 +13,7 @@ use super::{AT_A_TIME, CalloutClient, exchange};
 use crate::config::{Callout, Config};
 use crate::privileges;
 use crate::sandbox;
+use crate::service::Launcher;
 use crate::wire::{NotReady, receive_message, send_message, tell_ready, wait_until_ready};
 
 /// Starts the helper process.
@@ -50,7 +51,10 @@ impl CalloutProcess {
     /// # Errors
     ///
     /// When there is a second thread already, or no process can be started.
-    pub(crate) fn start(config: &Config) -> Result<Option<Self>, CalloutProcessError> {
+    pub(crate) fn start(
+        config: &Config,
+        launcher: &Launcher,
+    ) -> Result<Option<Self>, CalloutProcessError> {
         let Some(callout) = &config.authz_callout else {
             return Ok(None);
         };
@@ -66,6 +70,7 @@ impl CalloutProcess {
         let mut kept = Some((ours, told));
         let pid = fork(|| {
             drop(kept.take());
+            launcher.disconnect();
             run(&config.user, callout, within, theirs, &tell);
         })?;
         drop(tell);

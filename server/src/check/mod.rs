@@ -22,6 +22,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::config::{CheckArguments, Problem};
 use crate::drivers;
+use crate::server::passed_places;
+use crate::service::Environment;
 use crate::validate::{Validated, in_child};
 use report::{Report, Verdict};
 
@@ -32,7 +34,10 @@ use report::{Report, Verdict};
 /// When the report cannot be written.
 pub fn check(arguments: &CheckArguments, output: &mut impl Write) -> io::Result<bool> {
     let mut report = Report::default();
-    let validated = Validated::for_start(&arguments.serve);
+    // The new version is asked to check with the sockets that it would get.
+    let environment = Environment::take().map_err(io::Error::other)?;
+    let passed = passed_places(&environment.passed);
+    let validated = Validated::for_start(&arguments.serve, &passed);
     report.settings(Verdict::Error, &validated.problems);
     if validated.is_unusable() {
         // All other findings would be about the defaults.

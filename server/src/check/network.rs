@@ -11,7 +11,12 @@ pub(super) fn check(report: &mut Report, validated: &Validated) {
     for (key, address) in validated.listeners() {
         let mut in_use = validated.in_use.iter();
         let is_in_use = in_use.any(|one| (one.key, one.address) == (key, Some(address)));
-        if !is_in_use && !validated.is_wrong(key) {
+        if is_in_use || validated.is_wrong(key) {
+            continue;
+        }
+        if validated.is_passed(address) {
+            report.ok(key, format!("there is a socket at {address}"));
+        } else {
             report.ok(key, format!("{address} is free"));
         }
     }

@@ -57,6 +57,10 @@ pub enum Command {
     Drain(SocketArguments),
     /// Have a running server read its configuration again, and tell what took effect
     Reload(SocketArguments),
+    /// Have the program that is installed now take over from a running server, which finishes its transfers
+    ///
+    /// The new version first checks the configuration. If it does not serve, the running one goes on, and the exit status is 1.
+    Upgrade(SocketArguments),
     /// Add a user to a password file, change a user's password, delete or list users
     ///
     /// A running server reads the file again at SIGHUP.

@@ -47,6 +47,12 @@ impl Keys {
         &self.0
     }
 
+    /// Whether the command line or the file has a key.
+    pub(crate) fn is_given(&self, key: &str) -> bool {
+        let mut all = self.0.iter();
+        all.any(|entry| entry.key == key && entry.source != Source::Default)
+    }
+
     /// The keys whose values differ, by name.
     pub(crate) fn changed_since(&self, before: &Self) -> Vec<String> {
         let same = |key: &KeyInForce| {

@@ -130,7 +130,12 @@ impl Front {
         self.outbox.send(&ToFront::Reload, descriptors);
     }
 
-    /// Stops the front process from accepting.
+    /// Stops the front process from accepting. Clients may complete their logins.
+    pub(crate) fn stop_accepting(&self) {
+        self.outbox.send(&ToFront::StopAccepting, Vec::new());
+    }
+
+    /// Stops the front process from accepting, and ends sessions before login.
     pub(crate) fn drain(&self) {
         self.outbox.send(&ToFront::Drain, Vec::new());
     }

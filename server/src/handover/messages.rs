@@ -26,6 +26,8 @@ pub(crate) enum ToFront {
     Returned { session: u64, input: Vec<u8> },
     /// Read the configuration again. The descriptor is that of the configuration file, if there is one.
     Reload,
+    /// Accept no more connections.
+    StopAccepting,
     /// Accept no more connections, and end those that have not logged in.
     Drain,
 }

@@ -20,6 +20,7 @@ use crate::log_process::{LogSockets, OpenedLogs};
 use crate::privileges;
 use crate::sandbox;
 use crate::security::Opener;
+use crate::service::Launcher;
 use crate::wire::{NotReady, tell_ready, wait_until_ready};
 
 use super::authenticator::Authenticator;
@@ -77,6 +78,7 @@ impl LoginProcess {
         logs: OpenedLogs<'_>,
         log_sockets: &mut LogSockets,
         (monitor, callout): (Option<Monitor>, Option<CalloutClient>),
+        launcher: &Launcher,
     ) -> Result<Started, LoginProcessError> {
         let starts_brokers = monitor.is_some() && config.security.gsi.is_some();
         let (tell, told) = pair().map_err(std::io::Error::from)?;
@@ -98,6 +100,7 @@ impl LoginProcess {
         let pid = fork(|| {
             // The descriptors of the parent.
             drop(kept.take());
+            launcher.disconnect();
             if let Err(error) = log_sockets.become_login() {
                 tell_ready(&tell, Some(&error.to_string()));
                 return;

@@ -23,7 +23,7 @@ pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = phase.reached(Phase::Draining) => return,
+            () = phase.reached(Phase::Replaced) => return,
         };
         match accepted {
             Ok((stream, _)) => welcome(stream, &shared, &phase),

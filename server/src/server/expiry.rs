@@ -24,6 +24,6 @@ pub(super) async fn watch_expiry(shared: Arc<Shared>, mut phase: PhaseWatch) {
     };
     tokio::select! {
         () = watch => {}
-        () = phase.reached(Phase::Draining) => {}
+        () = phase.reached(Phase::Replaced) => {}
     }
 }

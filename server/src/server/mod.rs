@@ -1,7 +1,9 @@
 //! A server: how it starts, reloads and ends.
 
 mod accept;
+mod activation_error;
 mod expiry;
+mod listeners;
 mod probe;
 mod sockets;
 mod start_error;
@@ -9,6 +11,7 @@ mod takeover;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -30,10 +33,12 @@ use crate::status::ProcessStatus;
 use crate::storages::Storages;
 use crate::telemetry::{FrontCounts, Journal, TransferLog, keep_history, watch_lateness};
 
-pub(crate) use sockets::listen_everywhere;
+pub use activation_error::ActivationError;
+pub(crate) use listeners::{Listeners, PassedPlaces, kept_admin_socket, passed_places};
 pub use start_error::StartError;
 
-use sockets::{in_runtime, listen_and_tell};
+use listeners::{Listening, Origin};
+use sockets::in_runtime;
 
 /// A server that listens, and does not accept connections yet.
 #[derive(Debug)]
@@ -43,6 +48,8 @@ pub struct PreparedServer {
     addresses: Vec<SocketAddr>,
     metrics: Option<(TcpListener, SocketAddr)>,
     admin: Doors,
+    /// Who opened the Unix socket of the administration.
+    origin_of_socket: Origin,
     processes: Vec<ProcessStatus>,
     /// The clients that the front process hands over, if this process does not listen.
     serving: Option<Serving>,
@@ -84,16 +91,19 @@ impl PreparedServer {
     ///
     /// When one of these cannot be opened.
     pub fn new(config: Config) -> Result<Self, StartError> {
-        let (listeners, addresses) = listen_everywhere(&config)?;
+        let mut listeners = Listeners::open(&config)?;
+        let control = std::mem::take(&mut listeners.control);
+        let addresses = control.iter().map(|one| one.address).collect();
         let transfer_log = open_transfer_log(&config)?;
         let journal = Journal::new(transfer_log, None);
-        let mut server = Self::with(config, LoginBackend::InProcess, addresses, journal)?;
-        server.listeners = listeners;
+        let places = (addresses, listeners);
+        let mut server = Self::with(config, LoginBackend::InProcess, places, journal)?;
+        server.listeners = control.into_iter().map(|one| one.listener).collect();
         Ok(server)
     }
 
-    /// As [`PreparedServer::new`], for clients that the front process hands over. The login process starts brokers for the
-    /// files of local accounts. Lines of `transfer_log` go to the log process.
+    /// As [`PreparedServer::new`], for clients that the front process hands over, which has the listeners at `addresses`. The
+    /// login process starts brokers for the files of local accounts. Lines of `transfer_log` go to the log process.
     ///
     /// # Errors
     ///
@@ -101,12 +111,12 @@ impl PreparedServer {
     pub(crate) fn behind_front(
         config: Config,
         backend: LoginBackend,
-        addresses: Vec<SocketAddr>,
+        places: (Vec<SocketAddr>, Listeners),
         serving: Serving,
         transfer_log: Option<TransferLog>,
     ) -> Result<Self, StartError> {
         let journal = Journal::new(transfer_log, Some(serving.counts));
-        let mut server = Self::with(config, backend, addresses, journal)?;
+        let mut server = Self::with(config, backend, places, journal)?;
         server
             .admin
             .and_default_socket(&server.shared.settings().config);
@@ -137,6 +147,7 @@ impl PreparedServer {
             addresses: Vec::new(),
             metrics: None,
             admin: Doors::default(),
+            origin_of_socket: Origin::Server,
             processes: Vec::new(),
             serving: None,
         })
@@ -146,6 +157,12 @@ impl PreparedServer {
     #[must_use]
     pub(crate) fn beside(self, processes: Vec<ProcessStatus>) -> Self {
         Self { processes, ..self }
+    }
+
+    /// The Unix socket of the administration, with the name by which it is kept for the next version.
+    pub(crate) fn admin_socket(&self) -> Option<(String, BorrowedFd<'_>)> {
+        let socket = self.admin.socket()?;
+        Some((kept_admin_socket(self.origin_of_socket), socket))
     }
 
     /// Hands all clients over by this link.
@@ -160,13 +177,17 @@ impl PreparedServer {
     fn with(
         config: Config,
         backend: LoginBackend,
-        addresses: Vec<SocketAddr>,
+        (addresses, listeners): (Vec<SocketAddr>, Listeners),
         journal: Journal,
     ) -> Result<Self, StartError> {
         let registry = drivers::registry();
-        let metrics = config.metrics_listen.map(listen_and_tell).transpose()?;
-        let admin = config.admin.listen.map(listen_and_tell).transpose()?;
-        let admin = Doors::prepare(&config.admin, admin)?;
+        let place = |one: Listening| (one.listener, one.address);
+        let metrics = listeners.metrics.map(place);
+        let (socket, origin_of_socket) = match listeners.admin_socket {
+            Some((socket, origin)) => (Some(socket), origin),
+            None => (None, Origin::Server),
+        };
+        let admin = Doors::prepare(&config.admin, listeners.admin.map(place), socket)?;
         let storages =
             Storages::open(&config, backend.brokers()).map_err(|error| StartError::Root {
                 root: config.root.clone(),
@@ -192,6 +213,7 @@ impl PreparedServer {
             addresses,
             metrics,
             admin,
+            origin_of_socket,
             processes: Vec::new(),
             serving: None,
         })
@@ -243,7 +265,7 @@ impl PreparedServer {
         }
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = self.metrics {
-            MetricsSite::open(listener, &self.shared)?;
+            MetricsSite::open(listener, &self.shared, shutdown.view())?;
         }
         let admin_address = self.admin.address();
         let facts = Facts {
@@ -313,6 +335,20 @@ impl Server {
             front.drain();
         }
         self.shutdown.drain();
+    }
+
+    /// What the server does now, in a line for the service manager.
+    pub(crate) fn summary(&self) -> impl Fn() -> String + Send + use<> {
+        let (shared, phase) = (Arc::clone(&self.shared), self.shutdown.view());
+        move || {
+            let doing = match phase.is_serving() {
+                true => "serving",
+                false => "draining",
+            };
+            let (running, waiting) = shared.transfers.count();
+            let (sessions, transfers) = (shared.open_sessions(), running + waiting);
+            format!("{doing}: {sessions} sessions, {transfers} transfers")
+        }
     }
 
     /// Notes another level of the log, which a reload replaces.
@@ -427,5 +463,26 @@ impl Server {
         }
         let grace = self.config().limits.grace;
         self.shutdown.run(grace, cut_short).await
+    }
+
+    /// As [`Server::shut_down`], after another version of the program has begun to accept the connections: sessions go on for
+    /// as long as they do something, and clients may complete their logins.
+    pub(crate) async fn leave(self, cut_short: impl Future<Output = ()>) -> bool {
+        let front = self.front;
+        if let Some(front) = &front {
+            front.stop_accepting();
+        }
+        let grace = self.shared.settings().config.limits.grace;
+        let drain = || {
+            if let Some(front) = &front {
+                front.drain();
+            }
+        };
+        self.shutdown.leave(grace, cut_short, drain).await
+    }
+
+    /// In the front process: stops accepting, and lets sessions go on.
+    pub(crate) fn stop_accepting_only(&self) {
+        self.shutdown.replace();
     }
 }

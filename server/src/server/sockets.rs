@@ -6,16 +6,6 @@ use std::net::{SocketAddr, TcpListener};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::start_error::StartError;
-use crate::config::Config;
-
-/// Opens the listeners of a configuration, and returns their addresses.
-pub(crate) fn listen_everywhere(
-    config: &Config,
-) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), StartError> {
-    let all = config.listen.iter().copied().map(listen_and_tell);
-    let listeners = all.collect::<Result<Vec<_>, _>>()?;
-    Ok(listeners.into_iter().unzip())
-}
 
 /// Opens a listener, and returns its address, whose port the kernel may have chosen.
 pub(super) fn listen_and_tell(
@@ -34,7 +24,7 @@ pub(super) fn in_runtime(listener: TcpListener) -> io::Result<tokio::net::TcpLis
 }
 
 /// Opens a listener. One for IPv6 accepts no IPv4 connections, so that both can be configured for a port.
-fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
     const BACKLOG: i32 = 1024;
     let open = || {
         let socket = Socket::new(

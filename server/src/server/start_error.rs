@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use gridhaul_storage::StorageError;
 
+use super::activation_error::ActivationError;
 use crate::admin::AdminError;
 use crate::checksum_key::ChecksumKeyError;
 use crate::shared::SettingsError;
@@ -21,6 +22,9 @@ pub enum StartError {
         /// The underlying OS error.
         error: io::Error,
     },
+    /// A socket that the server was started with cannot be used.
+    #[error(transparent)]
+    Activation(#[from] ActivationError),
     /// The directory cannot be served.
     #[error("cannot serve {}: {error}", root.display())]
     Root {

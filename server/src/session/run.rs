@@ -11,7 +11,6 @@ use super::end::End;
 use super::parts::Session;
 use super::security::HANDSHAKE_ABORTED;
 use crate::handover::Handed;
-use crate::shutdown::Phase;
 use crate::status::Activity;
 use crate::telemetry::Event;
 
@@ -110,7 +109,7 @@ impl Session {
             };
             tokio::select! {
                 received = self.control.receive() => received?,
-                () = self.context.phase.reached(Phase::Draining) => return Err(self.context.end_of_phase()),
+                () = self.context.phase.ends_idle() => return Err(self.context.end_of_phase()),
                 () = self.context.live.ended() => return Err(End::Administrator),
                 () = tokio::time::sleep_until(deadline) => return Err(End::Idle),
             }

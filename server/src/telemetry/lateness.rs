@@ -34,6 +34,6 @@ pub(crate) async fn watch_lateness(
     };
     tokio::select! {
         () = measure => {}
-        () = phase.reached(Phase::Draining) => {}
+        () = phase.reached(Phase::Replaced) => {}
     }
 }

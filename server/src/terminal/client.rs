@@ -21,6 +21,9 @@ use crate::config::{AdminSocket, Config, ConfigErrors, SocketArguments};
 /// The time that a server has for an answer. A reload asks other processes.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
+/// The time for an upgrade. The new version checks the configuration and starts.
+pub(super) const UPGRADE_LIMIT: Duration = Duration::from_secs(240);
+
 /// Larger answers are not read.
 const MOST_BYTES: usize = 256 << 20;
 
@@ -146,7 +149,7 @@ impl Client {
 
     /// The document at a path.
     pub(super) async fn get(&self, path: &str) -> Result<Bytes, TerminalError> {
-        match self.ask(Method::GET, path, "").await? {
+        match self.ask(Method::GET, path, "", TIME_LIMIT).await? {
             (StatusCode::OK, body) => Ok(body),
             (_, body) => Err(refused(&body)),
         }
@@ -158,7 +161,17 @@ impl Client {
         path: &str,
         body: &'static str,
     ) -> Result<T, TerminalError> {
-        let (_, body) = self.ask(Method::POST, path, body).await?;
+        self.post_within(TIME_LIMIT, path, body).await
+    }
+
+    /// As [`Client::post`], for an action that may take this time.
+    pub(super) async fn post_within<T: DeserializeOwned>(
+        &self,
+        limit: Duration,
+        path: &str,
+        body: &'static str,
+    ) -> Result<T, TerminalError> {
+        let (_, body) = self.ask(Method::POST, path, body, limit).await?;
         serde_json::from_slice(&body).map_err(|_| refused(&body))
     }
 
@@ -167,13 +180,14 @@ impl Client {
         method: Method,
         path: &str,
         body: &'static str,
+        limit: Duration,
     ) -> Result<(StatusCode, Bytes), TerminalError> {
         let answer = ask(&self.path, method, path, body);
-        match tokio::time::timeout(TIME_LIMIT, answer).await {
+        match tokio::time::timeout(limit, answer).await {
             Ok(answer) => answer,
             Err(_) => Err(TerminalError::Answer(format!(
                 "{} s have passed",
-                TIME_LIMIT.as_secs()
+                limit.as_secs()
             ))),
         }
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::client::{Client, TerminalError};
+use super::client::{Client, TerminalError, UPGRADE_LIMIT};
 use super::screen::{Screen, keys};
 use super::search;
 use super::tables::{frame, summary};
@@ -31,6 +31,9 @@ struct Answer {
     ok: bool,
     #[serde(default)]
     error: String,
+    /// The main process after an upgrade.
+    #[serde(default)]
+    process: Option<u32>,
 }
 
 /// `status`.
@@ -195,6 +198,26 @@ pub fn drain(arguments: &SocketArguments) -> Result<(), TerminalError> {
     }
 }
 
+/// `upgrade`.
+///
+/// # Errors
+///
+/// When the server cannot be asked, or the new version does not take over.
+pub fn upgrade(arguments: &SocketArguments) -> Result<(), TerminalError> {
+    let client = Client::new(arguments)?;
+    let answer = client.post_within::<Answer>(UPGRADE_LIMIT, "/api/upgrade", "{}");
+    let Answer { ok, error, process } = wait(answer)?;
+    if !ok {
+        let lines = error.lines().map(harmless);
+        let lines: Vec<String> = lines.collect();
+        return Err(TerminalError::Refused(lines.join("\n")));
+    }
+    let process = process.map_or_else(String::new, |process| format!(" in process {process}"));
+    print(&format!(
+        "the new version serves{process}; the one before finishes its sessions\n"
+    ))
+}
+
 /// `reload`.
 ///
 /// # Errors
@@ -250,7 +273,7 @@ fn refused(answer: &Value) -> TerminalError {
 }
 
 async fn act(client: &Client, path: &str) -> Result<(), TerminalError> {
-    let Answer { ok, error } = client.post(path, "{}").await?;
+    let Answer { ok, error, .. } = client.post(path, "{}").await?;
     if ok {
         Ok(())
     } else {

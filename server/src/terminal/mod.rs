@@ -1,4 +1,4 @@
-//! The commands that talk to a running server: `status`, `top`, `kick`, `drain`, `reload`.
+//! The commands that talk to a running server: `status`, `top`, `kick`, `drain`, `reload`, `upgrade`.
 //!
 //! ```text
 //! commands        what each command does
@@ -18,4 +18,4 @@ mod words;
 
 pub use client::TerminalError;
 pub(crate) use commands::{document_at, status_of};
-pub use commands::{drain, kick, reload, status, top};
+pub use commands::{drain, kick, reload, status, top, upgrade};

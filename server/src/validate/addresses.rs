@@ -26,9 +26,12 @@ pub(super) fn check_data_address(validated: &mut Validated) {
     }
 }
 
-/// Control connections, metrics and administration.
+/// Control connections, metrics and administration, except where the program was started with a socket.
 pub(super) fn check_listeners(validated: &mut Validated) {
-    let all: Vec<_> = listeners(&validated.config).collect();
+    let all = listeners(&validated.config);
+    let all: Vec<_> = all
+        .filter(|(_, address)| !validated.is_passed(*address))
+        .collect();
     for (key, address) in all {
         let Err(error) = bind(address) else {
             continue;
@@ -106,6 +109,9 @@ pub(super) fn check_admin_socket(validated: &mut Validated) {
     let AdminSocket::At(path) = &validated.config.admin.socket else {
         return;
     };
+    if validated.passed.has_path(path) {
+        return;
+    }
     match examine_socket(path) {
         Ok(()) => {}
         Err(error @ AdminSocketError::Taken(_)) => validated.in_use("admin-socket", None, error),

@@ -16,6 +16,7 @@ use gridhaul_security::files::{OpenFiles, OwnRights};
 
 use crate::config::{Config, ConfigErrors, Loaded, Problem, ServeArguments, Sources};
 use crate::drivers;
+use crate::server::PassedPlaces;
 
 pub(crate) use apart::in_child;
 
@@ -30,6 +31,8 @@ pub(crate) struct Validated {
     pub(crate) warnings: Vec<Problem>,
     /// What another program has: an error for a server that starts. For `check`, a server with this configuration may run.
     pub(crate) in_use: Vec<InUse>,
+    /// The places of sockets that the program was started with.
+    passed: PassedPlaces,
     sources: Sources,
 }
 
@@ -43,9 +46,10 @@ pub(crate) struct InUse {
 }
 
 impl Validated {
-    /// For the start of a server, which has the rights of the administrator.
-    pub(crate) fn for_start(arguments: &ServeArguments) -> Self {
+    /// For the start of a server, which has the rights of the administrator, and sockets at the places `passed`.
+    pub(crate) fn for_start(arguments: &ServeArguments, passed: &PassedPlaces) -> Self {
         let mut validated = Self::settings(arguments, &OwnRights);
+        validated.passed = passed.clone();
         addresses::check_listeners(&mut validated);
         addresses::check_admin_socket(&mut validated);
         apart::check_files(&mut validated);
@@ -69,6 +73,7 @@ impl Validated {
             problems,
             warnings: Vec::new(),
             in_use: Vec::new(),
+            passed: PassedPlaces::default(),
             sources,
         };
         settings::check(&mut validated, &drivers::registry());
@@ -96,6 +101,11 @@ impl Validated {
     /// All addresses to listen at, with their settings.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
         addresses::listeners(&self.config)
+    }
+
+    /// Whether the program was started with a socket at a configured address.
+    pub(crate) fn is_passed(&self, address: SocketAddr) -> bool {
+        self.passed.has_address(address)
     }
 
     /// Whether there is an error of the whole: the file cannot be read, or there is no way to log in.

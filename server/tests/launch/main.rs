@@ -21,6 +21,8 @@ mod renewal;
 mod roots;
 mod sandbox;
 mod security;
+mod service;
 mod skipped;
 mod ssh;
+mod upgrade;
 mod uploads;

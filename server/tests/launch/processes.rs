@@ -25,7 +25,7 @@ pub(crate) fn child(server: &Running, name: &str) -> u32 {
 }
 
 /// The processes that a process started, with their names.
-fn children(process: u32) -> Vec<(u32, String)> {
+pub(crate) fn children(process: u32) -> Vec<(u32, String)> {
     let list = format!("/proc/{process}/task/{process}/children");
     let list = fs::read_to_string(list).expect("a process");
     let own = list

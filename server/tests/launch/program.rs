@@ -14,14 +14,24 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::skipped::skipped;
 
 pub(crate) fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gridhaul-server"));
+    clean(Command::new(env!("CARGO_BIN_EXE_gridhaul-server")))
+}
+
+/// Without the variables and the input that the test may have.
+pub(crate) fn clean(mut command: Command) -> Command {
     for variable in [
         "CREDENTIALS_DIRECTORY",
         "GLOBUS_TCP_PORT_RANGE",
         "GRIDMAP",
         "GRIDMAPDIR",
         "GSI_AUTHZ_CONF",
+        "LISTEN_FDNAMES",
+        "LISTEN_FDS",
+        "LISTEN_PID",
+        "NOTIFY_SOCKET",
         "SSH_CONNECTION",
+        "WATCHDOG_PID",
+        "WATCHDOG_USEC",
         "X509_CERT_DIR",
         "X509_USER_CERT",
         "X509_USER_KEY",
@@ -93,6 +103,12 @@ impl Running {
             assert!(stderr.read_line(&mut log).expect("UTF-8") > 0, "{log}");
         }
         log
+    }
+
+    /// Waits until the process has ended by itself, and returns its exit status. Others may go on.
+    pub(crate) fn wait(&mut self) -> i32 {
+        let status = self.child.wait().expect("ended");
+        status.code().expect("an exit status")
     }
 
     pub(crate) fn stop(mut self) -> (i32, String) {
