@@ -79,6 +79,7 @@ mod harmful;
 mod helpers;
 mod http;
 mod in_place;
+pub mod inetd;
 mod live;
 mod locks;
 mod login;

@@ -17,7 +17,7 @@ use super::table;
 use super::translate::{Facts, TranslateError, translate};
 use super::translation::{Entry, Translation, Weight};
 use crate::config::{ServeArguments, Settings, has_host_credential};
-use crate::{privileges, serve as serving, ssh, version};
+use crate::{inetd, privileges, serve as serving, ssh, version};
 
 /// The name of the other program.
 pub const PROGRAM: &str = "globus-gridftp-server";
@@ -60,6 +60,9 @@ pub fn serve(arguments: &[OsString]) -> ExitCode {
         Ok(Task::Ssh(arguments)) => {
             ended(ssh::serve(&arguments).map_err(|error| error.to_string()))
         }
+        Ok(Task::Inetd(arguments)) => {
+            ended(inetd::serve(&arguments).map_err(|error| error.to_string()))
+        }
         Ok(Task::Serve(arguments)) => foreground(&arguments),
         Ok(Task::Detach(arguments, pidfile)) => {
             let keeps_errors = is_service();
@@ -80,6 +83,7 @@ enum Task {
     Tell(String),
     Serve(Box<ServeArguments>),
     Ssh(Box<ServeArguments>),
+    Inetd(Box<ServeArguments>),
     Detach(Box<ServeArguments>, Option<PathBuf>),
 }
 
@@ -123,14 +127,18 @@ fn task(translation: &Translation, given: &Given, base: &Path) -> Result<Task, S
     let text = translation.settings();
     let settings: Settings = toml::from_str(&text).map_err(StandInError::Settings)?;
     let runs_once = given.is_off("fork") || given.is_on("debug");
-    let detaches = given.is_on("detach") && !runs_once && !given.is_on("ssh");
+    let is_worker = given.is_on("ssh") || given.is_on("inetd");
+    let detaches = given.is_on("detach") && !runs_once && !is_worker;
+    let has_no_log = detaches || given.is_on("inetd");
     let settings = Settings {
         // The default of globus-gridftp-server. Its callers may read standard error.
         log_level: settings.log_level.or_else(|| "error".parse().ok()),
-        // A detached server without a log has none.
+        // As with globus-gridftp-server.
         log_file: settings
             .log_file
-            .or_else(|| (detaches && !is_service()).then(|| "/dev/null".into())),
+            .or_else(|| (has_no_log && !is_service()).then(|| "/dev/null".into())),
+        // inetd may start many of them.
+        admin_socket: given.is_on("inetd").then(|| "none".into()),
         ..settings
     };
     let arguments = Box::new(ServeArguments {
@@ -139,6 +147,9 @@ fn task(translation: &Translation, given: &Given, base: &Path) -> Result<Task, S
     });
     if given.is_on("ssh") {
         return Ok(Task::Ssh(arguments));
+    }
+    if given.is_on("inetd") {
+        return Ok(Task::Inetd(arguments));
     }
     if !detaches {
         return Ok(Task::Serve(arguments));
@@ -219,11 +230,6 @@ fn refuse(translation: &Translation, given: &Given) -> Result<(), StandInError> 
         eprintln!(
             "{PROGRAM} (gridhaul): restrict_paths: paths of clients begin in the directory that it names"
         );
-    }
-    if given.is_on("inetd") {
-        let why =
-            "inetd: this server listens itself; start it without -i, or from a unit of systemd";
-        refused.push(why.to_owned());
     }
     match refused.is_empty() {
         true => Ok(()),

@@ -39,7 +39,7 @@ pub(super) const MODES: &[GlobusOption] = &[
         &["inetd", "i"],
         Switch(false),
         Mode,
-        "*missing*: the server listens itself; remove the entry of inetd or xinetd",
+        "the server listens itself: remove the entry of inetd or xinetd. `gridhaul-server gct -i` serves one connection, with one account",
     ),
     both(
         "daemon",
