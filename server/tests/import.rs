@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gridhaul-server");
 
-/// Configurations, with what `import` makes of them and its exit status. `debian` is what the package of Debian 12 installs.
+/// Configurations, with what `import` makes of them and its exit status. `debian` is like the file of the package of Debian 12.
 const GOLDEN: [(&str, i32); 4] = [("debian", 0), ("site", 0), ("public", 3), ("everything", 3)];
 
 fn place() -> PathBuf {

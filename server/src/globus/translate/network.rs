@@ -32,6 +32,9 @@ impl Translator<'_> {
                 "all addresses; the port of globus-gridftp-server is a free one without `port`"
             }
             (None, _) => "all addresses",
+            (Some(_), _) if self.has_name(&names) => {
+                "the server looks no names up: this is the address that the name has today"
+            }
             _ => "",
         };
         self.note(&names, vec![("listen", listen)], remark, Weight::Carried);
@@ -60,6 +63,14 @@ impl Translator<'_> {
             Some(address) => Ok(Some(address)),
             None => Err(Self::wrong(placed, WhatIsWrong::Host(host.clone()))),
         }
+    }
+
+    /// Whether one of these options names a host.
+    fn has_name(&self, names: &[&str]) -> bool {
+        let hosts = names.iter().filter_map(|name| self.given.text(name));
+        hosts
+            .into_iter()
+            .any(|host| host.parse::<IpAddr>().is_err())
     }
 
     /// The log, and its level.

@@ -89,6 +89,24 @@ fn relative_paths_are_completed() {
 }
 
 #[test]
+fn a_host_has_the_address_of_today() {
+    let found = Facts {
+        resolve: &|host| (host == "here").then_some(IpAddr::from([192, 0, 2, 1])),
+        ..facts()
+    };
+    let lines = [("control_interface", "here"), ("port", "2811")];
+    let translation = translate(&given(&lines), &found).expect("valid");
+    let text = translation.annotated(&[]);
+    assert!(text.contains("listen = \"192.0.2.1:2811\""), "{text}");
+    assert!(text.contains("that the name has today"), "{text}");
+    let lines = [("control_interface", "elsewhere")];
+    let error = translate(&given(&lines), &found).expect_err("no address");
+    let expected =
+        "conf:1: control_interface elsewhere: the host \"elsewhere\" has no address here";
+    assert!(error.to_string().starts_with(expected), "{error}");
+}
+
+#[test]
 fn one_configuration_has_every_option() {
     let text = include_str!("../../../tests/import/everything.conf");
     for option in table::options().filter_map(|option| option.key) {
