@@ -6,7 +6,8 @@
 //! then on, and for none that is served already.
 //!
 //! The process is forked before the server opens a file or reads a secret. It accepts connections when the serving process
-//! asks it to, and ends when that one does. A server inside another program, and one that sshd started, have no front process.
+//! asks it to, and ends when that one does. A server inside another program, and one that sshd or inetd
+//! started, have no front process.
 
 use std::fs::{File, Metadata};
 use std::io;

@@ -5,7 +5,9 @@
 //! bytes of a file. tokio runs control channels, listeners and timers, which are many and mostly idle.
 //!
 //! ```text
-//! main ──▶ doctor, check   serve, ssh  the commands of the program
+//! main ──▶ globus                      the configuration and the command line of globus-gridftp-server
+//!                      │
+//!          doctor, check   serve, ssh  the commands of the program
 //!                   └──┬──┘
 //!                   validate            whether a configuration can take effect
 //!                    │
@@ -75,12 +77,14 @@ mod fuzz_input;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod globus;
 mod group_limits;
 mod handover;
 mod harmful;
 mod helpers;
 mod http;
 mod in_place;
+pub mod inetd;
 mod live;
 mod locks;
 mod log_process;

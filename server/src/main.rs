@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use gridhaul_server::bare;
 use gridhaul_server::config::{
-    CheckArguments, Command, CommandLine, DoctorArguments, PasswdArguments, ServeArguments,
+    CheckArguments, Command, CommandLine, DoctorArguments, ImportArguments, PasswdArguments,
+    ServeArguments,
 };
+use gridhaul_server::globus::{self, Imported};
 use gridhaul_server::passwords::{self, Change, Grant, PasswordsError};
 use gridhaul_server::terminal::TerminalError;
 use gridhaul_server::{check, doctor, serve, ssh, terminal};
@@ -15,7 +17,17 @@ use gridhaul_server::{check, doctor, serve, ssh, terminal};
 /// The exit status of wrong arguments, as clap has it.
 const USAGE: u8 = 2;
 
+/// The exit status of `import` when limits of access were not carried over.
+const NOT_ALL_LIMITS: u8 = 3;
+
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    if arguments
+        .next()
+        .is_some_and(|program| globus::is_called_as_globus(&program))
+    {
+        return globus::serve(&arguments.collect::<Vec<_>>());
+    }
     let line = match CommandLine::of(std::env::args_os()) {
         Ok(line) => line,
         Err(error) => return without_command(&error),
@@ -32,6 +44,8 @@ fn main() -> ExitCode {
         Some(Command::Drain(arguments)) => told(terminal::drain(&arguments)),
         Some(Command::Reload(arguments)) => told(terminal::reload(&arguments)),
         Some(Command::Upgrade(arguments)) => told(terminal::upgrade(&arguments)),
+        Some(Command::Import(arguments)) => return import(&arguments),
+        Some(Command::Gct(arguments)) => return globus::serve(&arguments.arguments),
         None => return run(&line.serve),
     };
     ended(done)
@@ -84,6 +98,19 @@ fn doctor(arguments: &DoctorArguments) -> Result<(), String> {
             "with these errors the server does not serve its clients as it is meant to".to_owned(),
         ),
         Err(error) => Err(format!("the report cannot be written: {error}")),
+    }
+}
+
+fn import(arguments: &ImportArguments) -> ExitCode {
+    match globus::import(arguments, &mut io::stdout().lock()) {
+        Ok(Imported::AllLimits) => ExitCode::SUCCESS,
+        Ok(Imported::SomeLimits) => {
+            eprintln!(
+                "gridhaul-server: not all limits of access were carried over: see the lines with ATTENTION"
+            );
+            ExitCode::from(NOT_ALL_LIMITS)
+        }
+        Err(error) => ended(Err(error.to_string())),
     }
 }
 

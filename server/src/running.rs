@@ -61,6 +61,17 @@ pub(crate) struct Parts<'a> {
     pub(crate) notifier: Notifier,
 }
 
+/// Why a server has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// An administrator or the service manager wanted it.
+    ByOrder,
+    /// A process that the server needs had ended.
+    Without(Helper),
+    /// A new version serves.
+    Replaced,
+}
+
 /// Why the loop ends.
 enum Ending {
     /// An administrator or the service manager wants it.
@@ -78,8 +89,8 @@ struct Upgrading {
     done: Option<oneshot::Sender<Done>>,
 }
 
-/// Runs the server until its last session. Returns the process whose end has ended it, if it was not an order.
-pub(crate) async fn run(mut server: Server, mut parts: Parts<'_>) -> Option<Helper> {
+/// Runs the server until its last session.
+pub(crate) async fn run(mut server: Server, mut parts: Parts<'_>) -> Ended {
     // The service manager must hear from this process that it serves only when it is the main process.
     let _ = in_thread(parts.launcher, Launcher::ready).await;
     let notifier = Arc::new(parts.notifier);
@@ -149,7 +160,7 @@ pub(crate) async fn run(mut server: Server, mut parts: Parts<'_>) -> Option<Help
             "a new version serves; this one finishes its sessions"
         );
         end(server, true, &mut parts.signals, parts.launcher).await;
-        return None;
+        return Ended::Replaced;
     }
     if upgrading.is_some() {
         // A new version must not stay when this one was told to end.
@@ -160,8 +171,9 @@ pub(crate) async fn run(mut server: Server, mut parts: Parts<'_>) -> Option<Help
     info!(sessions = server.sessions(), "shutting down");
     end(server, false, &mut parts.signals, parts.launcher).await;
     match ending {
-        Ending::Without(helper) => Some(helper),
-        Ending::Ordered | Ending::Replaced(_) => None,
+        Ending::Without(helper) => Ended::Without(helper),
+        Ending::Replaced(_) => Ended::Replaced,
+        Ending::Ordered => Ended::ByOrder,
     }
 }
 

@@ -1,8 +1,10 @@
 //! `gridhaul-server serve`: from the command line to the last session.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use gridhaul_accounts::{ListedFiles, Monitor, MonitorError, process, remove_dead_socket};
 use gridhaul_sandbox::SandboxError;
@@ -23,7 +25,7 @@ use crate::login::{ConfigurationFile, LoginBackend, LoginProcess, LoginProcessEr
 use crate::machine;
 use crate::privileges::{self, PrivilegeError};
 use crate::reload::{Confined, Sources, tell};
-use crate::running::{Parts, Signals, run};
+use crate::running::{Ended, Parts, Signals, run};
 use crate::sandbox::{self, LocalFiles};
 use crate::server::{
     Listeners, PassedPlaces, PreparedServer, StartError, open_transfer_log, passed_places,
@@ -224,17 +226,32 @@ fn start(
             notifier,
         };
         match run(server, parts).await {
-            Some(helper) => Err(ServeError::Helper(helper.to_string())),
-            None => Ok(()),
+            Ended::Without(helper) => Err(ServeError::Helper(helper.to_string())),
+            ended => Ok(ended),
         }
     });
     runtime.shutdown_timeout(LAST_THREADS);
-    if let Some(path) = own_socket {
-        // The next server replaces a socket that is still there.
-        let _ = remove_dead_socket(&path);
+    if let (Some(path), Ok(Ended::ByOrder)) = (own_socket, &served) {
+        launcher.end();
+        remove(&path);
     }
     log_sockets.flush();
-    served
+    served.map(drop)
+}
+
+/// Removes the administration socket of a server that has ended. The launcher, which ends as well, has a copy of it.
+fn remove(socket: &Path) {
+    const LIMIT: Duration = Duration::from_secs(1);
+    const PAUSE: Duration = Duration::from_millis(10);
+
+    let begun = Instant::now();
+    // The next server replaces a socket that is still there.
+    while remove_dead_socket(socket).is_ok_and(|is_removed| !is_removed)
+        && begun.elapsed() < LIMIT
+        && socket.exists()
+    {
+        thread::sleep(PAUSE);
+    }
 }
 
 /// Opens the listeners, or takes those that the program was started with, and has them kept for the next version.

@@ -154,7 +154,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
 #[test]
 fn every_option_in_the_documentation_exists() {
     let mut known = BTreeSet::from(["version".to_owned()]);
-    for command in ["serve", "check", "doctor", "ssh", "passwd"] {
+    for command in ["serve", "check", "doctor", "ssh", "passwd", "import"] {
         known.extend(options(command).into_keys());
     }
     // These talk to a running server.

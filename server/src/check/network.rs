@@ -14,8 +14,11 @@ pub(super) fn check(report: &mut Report, validated: &Validated) {
         if is_in_use || validated.is_wrong(key) {
             continue;
         }
-        if validated.is_passed(address) {
-            report.ok(key, format!("there is a socket at {address}"));
+        if validated.is_passed(key, address) {
+            report.ok(
+                key,
+                format!("the program was started with a socket in place of {address}"),
+            );
         } else {
             report.ok(key, format!("{address} is free"));
         }

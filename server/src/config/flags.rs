@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -65,6 +66,16 @@ pub enum Command {
     ///
     /// A running server reads the file again at SIGHUP.
     Passwd(PasswdArguments),
+    /// Translate the configuration of globus-gridftp-server, and print it as a configuration file
+    ///
+    /// Each line has its origin, and a remark if something differs. The exit status is 0 if everything that limits access was
+    /// carried over, 3 if the output has lines with ATTENTION, which name what was not, and 1 if there is no output.
+    Import(ImportArguments),
+    /// Serve with the command line, the files and the environment of globus-gridftp-server
+    ///
+    /// The same happens if the program is started by that name, as by a symbolic link. `gct -help` prints all options.
+    #[command(disable_help_flag = true)]
+    Gct(GctArguments),
 }
 
 /// The arguments of `serve`.
@@ -203,6 +214,37 @@ pub struct PasswdArguments {
     /// Delete a user
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     pub delete: Option<String>,
+}
+
+/// The arguments of `import`.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub struct ImportArguments {
+    /// A configuration file, or a directory of them; of two values the later counts. Default: /etc/gridftp.d, then
+    /// /etc/gridftp.conf, else /etc/grid-security/gridftp.conf
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// A directory of configuration files, which the files override; may be given several times
+    #[arg(long, value_name = "DIR")]
+    pub config_dir: Vec<PathBuf>,
+    /// A file with variables, as NAME=value; may be given several times. Default, without files:
+    /// /etc/sysconfig/globus-gridftp-server and /etc/default/globus-gridftp-server
+    #[arg(long, value_name = "FILE")]
+    pub environment: Vec<PathBuf>,
+    /// Print all options of globus-gridftp-server, and what becomes of them
+    #[arg(long, conflicts_with_all = ["files", "config_dir", "environment"])]
+    pub options: bool,
+}
+
+/// The arguments of `gct`.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub struct GctArguments {
+    /// The command line of globus-gridftp-server
+    #[arg(
+        value_name = "OPTION",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub arguments: Vec<OsString>,
 }
 
 /// What the help of an option says of its default.

@@ -53,8 +53,9 @@ pub use authorization::{Claimant, MemberOf, Outcome, Rule};
 pub use configuration::{Anonymous, Config, Log};
 pub use data::DataConnections;
 pub use flags::{
-    CheckArguments, Command, CommandLine, DoctorArguments, KickArguments, PasswdArguments,
-    ServeArguments, SocketArguments, StatusArguments, TopArguments, Whom,
+    CheckArguments, Command, CommandLine, DoctorArguments, GctArguments, ImportArguments,
+    KickArguments, PasswdArguments, ServeArguments, SocketArguments, StatusArguments, TopArguments,
+    Whom,
 };
 pub use group_limits::{GroupLimit, Member};
 pub use keys::{KeyInForce, Keys, Reload, Source};
@@ -75,6 +76,7 @@ pub use values::{
 };
 
 pub(crate) use load::Loaded;
+pub(crate) use places::has_host_credential;
 pub(crate) use problem::Problem;
 pub(crate) use similar::similar;
 pub(crate) use sources::Sources;

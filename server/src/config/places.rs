@@ -28,6 +28,12 @@ pub(super) struct Found {
     pub(super) passphrase: Option<PathBuf>,
 }
 
+/// Whether a host certificate and certificate authorities are in their places.
+pub(crate) fn has_host_credential() -> bool {
+    let found = Found::once();
+    found.host.is_some() && found.trust.is_some()
+}
+
 /// The environment of a search.
 struct Places<'a> {
     /// A variable of the environment.

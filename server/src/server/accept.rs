@@ -8,6 +8,7 @@ use gridhaul_protocol::reply::Reply;
 use rustix::io::Errno;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::session::Session;
@@ -26,7 +27,7 @@ pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase
             () = phase.reached(Phase::Replaced) => return,
         };
         match accepted {
-            Ok((stream, _)) => welcome(stream, &shared, &phase),
+            Ok((stream, _)) => drop(welcome(stream, &shared, &phase)),
             Err(error) if is_shortage(&error) => {
                 shared.connections.give_one_back();
                 shared
@@ -51,10 +52,14 @@ fn is_shortage(error: &io::Error) -> bool {
 }
 
 /// Starts a session, or refuses the connection.
-fn welcome(stream: TcpStream, shared: &Arc<Shared>, phase: &PhaseWatch) {
+pub(super) fn welcome(
+    stream: TcpStream,
+    shared: &Arc<Shared>,
+    phase: &PhaseWatch,
+) -> Option<JoinHandle<()>> {
     // A socket without addresses has lost its client already.
     let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
-        return;
+        return None;
     };
     match shared.connections.admit(peer.ip(), Instant::now()) {
         Ok(place) => {
@@ -64,7 +69,7 @@ fn welcome(stream: TcpStream, shared: &Arc<Shared>, phase: &PhaseWatch) {
                 warn!(%peer, %error, untold, "a control connection could not be prepared");
             }
             let session = Session::new(Arc::clone(shared), phase.clone(), peer, local).at(place);
-            tokio::spawn(session.run(stream));
+            Some(tokio::spawn(session.run(stream)))
         }
         Err(refusal) => {
             let reason = refusal.to_string();
@@ -80,6 +85,7 @@ fn welcome(stream: TcpStream, shared: &Arc<Shared>, phase: &PhaseWatch) {
             );
             // A client whose receive buffer is full already gets no reply.
             let _ = stream.try_write(&reply.encode());
+            None
         }
     }
 }

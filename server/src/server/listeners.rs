@@ -76,6 +76,14 @@ impl Purpose {
     }
 }
 
+/// What a name of a passed socket says.
+fn meaning(name: &str) -> (Origin, Purpose) {
+    match name.strip_prefix(BOUND) {
+        Some(name) => (Origin::Server, Purpose::of(name)),
+        None => (Origin::Manager, Purpose::of(name)),
+    }
+}
+
 /// The name by which a socket is kept for the next version.
 fn kept_name(purpose: Purpose, origin: Origin) -> String {
     match origin {
@@ -151,6 +159,8 @@ impl Listeners {
 pub(crate) struct PassedPlaces {
     addresses: Vec<SocketAddr>,
     paths: Vec<PathBuf>,
+    /// Whether the service manager has passed sockets for control connections, which replace those of the configuration.
+    replace_control: bool,
 }
 
 /// The places of these sockets.
@@ -162,14 +172,19 @@ pub(crate) fn passed_places(passed: &[Passed]) -> PassedPlaces {
         paths: all()
             .filter_map(|one| one.as_pathname().map(Path::to_owned))
             .collect(),
+        replace_control: passed.iter().any(|one| {
+            let is_address = local(one).is_some_and(|local| local.as_socket().is_some());
+            is_address && meaning(&one.name) == (Origin::Manager, Purpose::Control)
+        }),
     }
 }
 
 impl PassedPlaces {
-    /// Whether one of the sockets is at a configured address.
-    pub(crate) fn has_address(&self, configured: SocketAddr) -> bool {
+    /// Whether the server does not open a socket at this address of a setting.
+    pub(crate) fn replace(&self, key: &str, configured: SocketAddr) -> bool {
+        let is_replaced = self.replace_control && key == Purpose::Control.key();
         let mut addresses = self.addresses.iter();
-        addresses.any(|address| is_at(configured, *address))
+        is_replaced || addresses.any(|address| is_at(configured, *address))
     }
 
     /// Whether one of the sockets is at this path.
@@ -315,10 +330,7 @@ fn is_at(configured: SocketAddr, found: SocketAddr) -> bool {
 impl Offer {
     fn new(passed: Passed) -> Result<Self, ActivationError> {
         let Passed { name, socket } = passed;
-        let (origin, purpose) = match name.strip_prefix(BOUND) {
-            Some(name) => (Origin::Server, Purpose::of(name)),
-            None => (Origin::Manager, Purpose::of(&name)),
-        };
+        let (origin, purpose) = meaning(&name);
         let failed = |error| ActivationError::System {
             name: name.clone(),
             error,

@@ -15,7 +15,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::admin::{Doors, Facts, MetricsSite, Order};
 use crate::checksum_key;
@@ -446,6 +448,11 @@ impl Server {
     pub(crate) fn session(&self, user: LocalUser, peer: SocketAddr, local: SocketAddr) -> Session {
         let phase = self.shutdown.watch();
         Session::new(Arc::clone(&self.shared), phase, peer, local).of_local_user(user)
+    }
+
+    /// Begins a session on a connection that another program has accepted, unless there are too many.
+    pub(crate) fn welcome(&self, stream: TcpStream) -> Option<JoinHandle<()>> {
+        accept::welcome(stream, &self.shared, &self.shutdown.watch())
     }
 
     /// A session of a client that has not logged in, between these addresses.

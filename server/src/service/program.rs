@@ -15,6 +15,8 @@ use std::time::Duration;
 use gridhaul_accounts::process::execute;
 use rustix::process::{geteuid, getppid};
 
+use crate::globus::is_called_as_globus;
+
 use super::environment::{
     Environment, LISTEN_FDNAMES, LISTEN_FDS, LISTEN_PID, NOTIFY_SOCKET, PROTOCOL, UPGRADE,
     WATCHDOG_PID, WATCHDOG_USEC,
@@ -66,6 +68,15 @@ impl Program {
         if getppid().is_some_and(|server| server.as_raw_nonzero().get() == 1) {
             return Err(
                 "the server is the first process of a container, which ends with it: restart the container".to_owned(),
+            );
+        }
+        let is_of_globus = is_called_as_globus(&self.name)
+            || self.arguments.first().is_some_and(|first| first == "gct");
+        if is_of_globus {
+            return Err(
+                "the server has the command line of globus-gridftp-server, which no version takes over: restart it, or \
+                 use a configuration that `gridhaul-server import` has written"
+                    .to_owned(),
             );
         }
         let shown = self.path.display();

@@ -30,7 +30,7 @@ pub(super) fn check_data_address(validated: &mut Validated) {
 pub(super) fn check_listeners(validated: &mut Validated) {
     let all = listeners(&validated.config);
     let all: Vec<_> = all
-        .filter(|(_, address)| !validated.is_passed(*address))
+        .filter(|(key, address)| !validated.is_passed(key, *address))
         .collect();
     for (key, address) in all {
         let Err(error) = bind(address) else {

@@ -103,9 +103,9 @@ impl Validated {
         addresses::listeners(&self.config)
     }
 
-    /// Whether the program was started with a socket at a configured address.
-    pub(crate) fn is_passed(&self, address: SocketAddr) -> bool {
-        self.passed.has_address(address)
+    /// Whether the program was started with a socket in place of this address.
+    pub(crate) fn is_passed(&self, key: &str, address: SocketAddr) -> bool {
+        self.passed.replace(key, address)
     }
 
     /// Whether there is an error of the whole: the file cannot be read, or there is no way to log in.

@@ -52,7 +52,13 @@ impl Site {
              admin-socket = {:?}\npenalty-exempt = '127.0.0.0/8'\n",
             text(&socket)
         );
-        fs::write(self.file(), format!("{common}{lines}")).expect("written");
+        // A loaded machine takes long for several versions.
+        let grace = if lines.contains("grace") {
+            ""
+        } else {
+            "grace = '10m'\n"
+        };
+        fs::write(self.file(), format!("{common}{grace}{lines}")).expect("written");
     }
 
     fn file(&self) -> PathBuf {
