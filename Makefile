@@ -111,7 +111,7 @@ packages: ## Build Debian packages, RPMs and the container image in target/packa
 # Of the program of `cargo build`, because a release build takes minutes.
 .PHONY: check-packages
 check-packages: test-programs ## Package the debug build, and check the packages without installing them
-	cargo build -p gridhaul-server
+	cargo build --workspace --bins
 	packaging/build debug
 	packaging/test/static
 

@@ -142,7 +142,7 @@ fn is_key(name: &str) -> bool {
 
 /// The help of an option as comments.
 fn help(argument: &Arg) -> String {
-    let help = argument.get_long_help().or(argument.get_help());
+    let help = argument.get_long_help().or_else(|| argument.get_help());
     let help = help.map(ToString::to_string).unwrap_or_default();
     let mut comment = String::new();
     for paragraph in help.lines().filter(|line| !line.is_empty()) {

@@ -85,10 +85,12 @@ fn render(page: &Man, command: &Command, to: &mut impl Write) -> io::Result<()> 
         page.render_options_section(to)?;
     }
     writeln!(to, ".SH SEE ALSO")?;
-    let name = command.get_display_name().unwrap_or(command.get_name());
+    let name = command
+        .get_display_name()
+        .unwrap_or_else(|| command.get_name());
     let others = commands();
     let others = others.iter().map(|other| {
-        let name = other.get_display_name().unwrap_or(other.get_name());
+        let name = other.get_display_name().unwrap_or_else(|| other.get_name());
         name.to_owned()
     });
     let others: Vec<String> = others

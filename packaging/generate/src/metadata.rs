@@ -47,7 +47,9 @@ pub(crate) struct Crate {
 impl Crate {
     /// The directory of its sources.
     pub(crate) fn directory(&self) -> &Path {
-        self.manifest_path.parent().unwrap_or(Path::new("/"))
+        self.manifest_path
+            .parent()
+            .unwrap_or_else(|| Path::new("/"))
     }
 }
 
