@@ -12,7 +12,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: test-programs format lint doc book dependencies test-workspace test-loom ## Install what the tests need, then run every check and test
+test: test-programs format lint doc book dependencies test-workspace check-packages test-loom ## Install what the tests need, then run every check and test
 
 .PHONY: test-programs
 test-programs: ## Install the clients and the peer server that the tests drive
@@ -103,6 +103,26 @@ test-loom: ## Check the lock-free parts of a transfer in every interleaving
 .PHONY: release
 release: ## Build the server as it is shipped
 	cargo build --release -p gridhaul-server
+
+.PHONY: packages
+packages: ## Build Debian packages, RPMs and the container image in target/packages
+	packaging/build release
+
+# Of the program of `cargo build`, because a release build takes minutes.
+.PHONY: check-packages
+check-packages: test-programs ## Package the debug build, and check the packages without installing them
+	cargo build --workspace --bins
+	packaging/build debug
+	packaging/test/static
+
+.PHONY: test-packages
+test-packages: test-programs packages ## Install the packages in systems that boot systemd, and use the service (root)
+	packaging/test/static
+	packaging/test/packages
+
+.PHONY: test-reproducible
+test-reproducible: packages ## Build the packages of the last commit a second time elsewhere, and compare
+	packaging/test/reproducible
 
 .PHONY: interop
 interop: test-programs release ## Print every interoperability case, this server beside globus-gridftp-server
