@@ -124,8 +124,10 @@ fn start(
         callout_pid.map(|pid| helpers::watched(Helper::Callout, process::watch(pid)));
     let callout = callout.map(|callout| callout.client);
     let monitor = monitor(&config, arguments)?;
-    // The monitor removes that of a server that root starts.
-    let own_socket = admin::path_of(&config).filter(|_| monitor.is_none());
+    // The monitor removes that of a server that root starts. Without a monitor it stays: the directory of root is closed to the
+    // account that serves.
+    let removes_socket = monitor.is_none() && !privileges::is_root();
+    let own_socket = admin::path_of(&config).filter(|_| removes_socket);
     let process = sandbox::Process {
         config: arguments.config.clone(),
         socket: own_socket.clone(),
