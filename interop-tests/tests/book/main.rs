@@ -93,14 +93,16 @@ fn long_options(text: &str) -> impl Iterator<Item = &str> {
 
 /// The names of metrics in the program.
 fn metrics() -> BTreeSet<String> {
+    let mut files = vec![top().join("drivers/rdma/src/gauges.rs")];
+    for directory in ["metrics", "metrics/counters"] {
+        let directory = top().join("server/src/telemetry").join(directory);
+        let entries = fs::read_dir(directory).expect("it is there");
+        let paths = entries.map(|entry| entry.expect("read").path());
+        files.extend(paths.filter(|path| path.extension().is_some_and(|kind| kind == "rs")));
+    }
     let mut names = BTreeSet::new();
-    for file in [
-        "server/src/telemetry/metrics/counters.rs",
-        "server/src/telemetry/metrics/present.rs",
-        "server/src/telemetry/metrics/process.rs",
-        "drivers/rdma/src/gauges.rs",
-    ] {
-        let source = fs::read_to_string(top().join(file)).expect("it is there");
+    for file in files {
+        let source = fs::read_to_string(file).expect("it is there");
         let quoted = source.split('"').skip(1).step_by(2);
         let is_name = |text: &&str| text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
         let found = quoted
