@@ -84,7 +84,7 @@ impl Children {
             return Ok(());
         };
         if self.tells_now(Instant::now()) {
-            eprintln!("gridhaul-server: the monitor starts no process: {reason}");
+            crate::process::tell(format_args!("the monitor starts no process: {reason}"));
         }
         Err(Errno::AGAIN)
     }

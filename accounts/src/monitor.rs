@@ -80,7 +80,7 @@ impl Monitor {
             let closed = unsafe { process::close_all_but(&[theirs.as_fd()]) };
             match closed {
                 Ok(()) => run(&theirs, options.as_ref(), &files),
-                Err(error) => eprintln!("gridhaul-server: the monitor cannot start: {error}"),
+                Err(error) => process::tell(format_args!("the monitor cannot start: {error}")),
             }
         })?;
         Ok(Self {
@@ -224,7 +224,9 @@ fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &ListedFiles) 
         .and_then(|()| gridhaul_sandbox::monitor::confine(executes))
     {
         // The server only sees that its requests fail. This message has the reason.
-        eprintln!("gridhaul-server: the monitor cannot give up what it does not need: {error}");
+        process::tell(format_args!(
+            "the monitor cannot give up what it does not need: {error}"
+        ));
         return;
     }
     let brokers = options.map_or(0, |options| options.brokers);
@@ -233,7 +235,7 @@ fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &ListedFiles) 
     let budget = match LeaseBudget::new() {
         Ok(budget) => budget,
         Err(error) => {
-            eprintln!("gridhaul-server: the monitor cannot start: {error}");
+            process::tell(format_args!("the monitor cannot start: {error}"));
             return;
         }
     };

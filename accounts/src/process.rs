@@ -26,11 +26,22 @@ pub fn fork(child: impl FnOnce()) -> io::Result<Pid> {
                 Ok(()) => 0,
                 Err(_) => 101,
             };
-            // SAFETY: it accepts any status, and runs no exit handlers of the parent.
-            unsafe { libc::_exit(status) }
+            end(status)
         }
         pid => Pid::from_raw(pid).ok_or_else(io::Error::last_os_error),
     }
+}
+
+/// Ends this process with all its threads at once, also those that wait. Nothing is flushed or dropped.
+pub fn end(status: i32) -> ! {
+    // SAFETY: it accepts any status, and runs no exit handlers of the parent.
+    unsafe { libc::_exit(status) }
+}
+
+/// Writes a line to standard error. A macro of std panics when nothing can be written there, on a full disk or to a closed pipe.
+pub fn tell(line: std::fmt::Arguments<'_>) {
+    // There is no other place for it.
+    let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("gridhaul-server: {line}\n"));
 }
 
 fn check_only_thread() -> io::Result<()> {

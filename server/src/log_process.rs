@@ -5,7 +5,6 @@
 //! ([`crate::telemetry::LogWriter`]). It is forked after the logs were opened and before all processes that log, runs as the
 //! server's account, and ends when the others have ended.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -19,7 +18,8 @@ use crate::privileges;
 use crate::sandbox;
 use crate::service::Launcher;
 use crate::telemetry::{
-    Counter, LogFile, LogKeeper, LogSource, LogWriter, Logging, OpenLogs, SharedMemory, TransferLog,
+    Counter, LogEnds, LogFile, LogKeeper, LogSource, LogWriter, Logging, OpenLogs, SharedMemory,
+    TransferLog, WholeLines,
 };
 use crate::wire::{NotReady, tell_ready, wait_until_ready};
 
@@ -48,8 +48,8 @@ impl From<NotReady> for LogProcessError {
 pub(crate) struct LogSockets {
     /// Shared by everything in this process that logs.
     writer: Option<Arc<LogWriter>>,
-    login: Option<OwnedFd>,
-    front: Option<OwnedFd>,
+    login: Option<LogEnds>,
+    front: Option<LogEnds>,
 }
 
 /// The log files that were opened at the start.
@@ -60,7 +60,7 @@ pub(crate) struct OpenedLogs<'a> {
 }
 
 impl OpenedLogs<'_> {
-    fn duplicates(&self) -> io::Result<Vec<(LogFile, File)>> {
+    fn duplicates(&self) -> io::Result<Vec<(LogFile, WholeLines)>> {
         let mut files = self.logging.duplicates()?;
         if let Some(transfers) = self.transfers {
             files.push((LogFile::Transfers, transfers.duplicate()?));
@@ -100,11 +100,11 @@ pub(crate) fn start(
     let (tell, told) = pair().map_err(io::Error::from)?;
     let mut sources = Vec::new();
     let mut end = |may_replace: bool| {
-        let (here, there) = pair().map_err(io::Error::from)?;
-        sources.push(LogSource {
-            socket: there,
+        let (here, there) = LogEnds::pair()?;
+        sources.extend([there.lines, there.records].map(|socket| LogSource {
+            socket,
             may_replace,
-        });
+        }));
         Ok::<_, io::Error>(here)
     };
     // After a rotation the login process has the logs opened by the monitor.
@@ -153,10 +153,10 @@ impl LogSockets {
         self.become_process(own)
     }
 
-    fn become_process(&mut self, own: Option<OwnedFd>) -> io::Result<()> {
+    fn become_process(&mut self, own: Option<LogEnds>) -> io::Result<()> {
         (self.login, self.front) = (None, None);
         match (&self.writer, own) {
-            (Some(writer), Some(own)) => writer.use_socket(own),
+            (Some(writer), Some(own)) => writer.use_sockets(own),
             _ => Ok(()),
         }
     }
@@ -183,7 +183,7 @@ impl LogSockets {
 /// The main function of the process. It sends an empty message when it is ready, or the reason why it is not.
 fn run(
     user: &str,
-    files: Vec<(LogFile, File)>,
+    files: Vec<(LogFile, WholeLines)>,
     sources: Vec<LogSource>,
     lost: SharedMemory<Counter>,
     tell: &OwnedFd,
@@ -205,7 +205,11 @@ fn run(
 }
 
 /// Closes the descriptors that the process has from its parent: only the login process may have a socket to the monitor.
-fn alone(files: &[(LogFile, File)], sources: &[LogSource], tell: &OwnedFd) -> Result<(), Errno> {
+fn alone(
+    files: &[(LogFile, WholeLines)],
+    sources: &[LogSource],
+    tell: &OwnedFd,
+) -> Result<(), Errno> {
     let files = files.iter().map(|(_, file)| file.as_fd());
     let sockets = sources.iter().map(|source| source.socket.as_fd());
     let kept: Vec<BorrowedFd<'_>> = files.chain(sockets).chain([tell.as_fd()]).collect();

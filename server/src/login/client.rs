@@ -24,7 +24,7 @@ use crate::security::{Authorized, server_config};
 
 use super::host_key::{KeyElsewhere, Signs};
 use super::messages::{Account, Answer, Asked, Delegated, Established, Host, Question};
-use super::sockets::{LOST, Sockets};
+use super::sockets::{LOST, NoAnswer, Sockets};
 use super::{Accepted, Claimed, Exchange, ExchangeError, Logins, Progress, Proof};
 
 /// The host's certificate is asked for again after this time.
@@ -85,13 +85,16 @@ impl LoginClient {
         }
     }
 
-    /// Makes the login process open the logs again.
-    pub(super) fn reopen_logs(&self) -> Result<(), String> {
-        match self.ask(Question::ReopenLogs) {
-            Some(Answer::Done) => Ok(()),
-            Some(Answer::Failed(reason)) => Err(reason),
-            _ => Err(LOST.to_owned()),
-        }
+    /// Asks, and waits `within` this time.
+    pub(super) fn ask_within(
+        &self,
+        question: Question<'_>,
+        within: Duration,
+    ) -> Result<Answer, NoAnswer> {
+        let ended = Vec::new();
+        let message = postcard::to_stdvec(&Asked { ended, question });
+        self.sockets
+            .ask_within(&message.map_err(|_| NoAnswer::Ended)?, within)
     }
 
     /// The exchanges of clients that are served and whom a ban list or a rule refuses now.

@@ -4,10 +4,16 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridhaul_security::files::OpenFiles;
 
 use super::LoginClient;
+use super::messages::{Answer, Question};
+use super::sockets::{LOST, NoAnswer};
+
+/// The time in which logs are opened again. The monitor has 10 s for each, and most servers have one or two.
+const REOPENED: Duration = Duration::from_secs(20);
 
 /// Opens the configuration file with the rights of this process, or through the login process if they do not suffice. The
 /// login process opens the file that the server was started with, and no other.
@@ -19,13 +25,22 @@ impl ConfigurationFile {
         Self(client)
     }
 
-    /// Makes the login process open the logs of all processes again.
+    /// Makes the login process open the logs of all processes again. The server does nothing else meanwhile, and does not end
+    /// when it is told to. So this has a time limit.
     ///
     /// # Errors
     ///
     /// The reason: then the old one stays in use.
     pub(crate) fn reopen_logs(&self) -> Result<(), String> {
-        self.0.reopen_logs()
+        match self.0.ask_within(Question::ReopenLogs, REOPENED) {
+            Ok(Answer::Done) => Ok(()),
+            Ok(Answer::Failed(reason)) => Err(reason),
+            Err(NoAnswer::Late) => Err(format!(
+                "they could not be opened in {} s: does their file system answer?",
+                REOPENED.as_secs()
+            )),
+            Ok(_) | Err(NoAnswer::Ended) => Err(LOST.to_owned()),
+        }
     }
 }
 

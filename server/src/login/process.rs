@@ -2,16 +2,20 @@
 //!
 //! It is forked before the server listens or starts a thread. Started as root, it reads the files that only root may read,
 //! gives root up, and keeps the only connection to the monitor. It has a thread for each socket of the front process and the
-//! serving process, and ends when all of them have closed their ends.
+//! serving process, and ends when all of them have closed their ends: also if a thread still waits for a file then.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
+use std::time::Duration;
 
-use gridhaul_accounts::process::{fork, ignore_signals, set_name};
+use gridhaul_accounts::process::{end, fork, ignore_signals, set_name};
 use gridhaul_accounts::socket::pair;
 use gridhaul_accounts::{BrokerSource, Monitor};
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{Shutdown, shutdown};
 use rustix::process::Pid;
 
 use crate::callout::{CalloutClient, MOST_QUESTIONS};
@@ -178,16 +182,69 @@ fn run(
             opener,
         });
     let service = &service;
+    let sockets = &sockets;
     thread::scope(|scope| {
+        let (works, all_ended) = channel::<()>();
         for (socket, asker) in sockets {
-            // The socket closes when its thread ends, so that the other process does not wait for an answer.
-            let answer = move || service.answer(&socket, asker);
+            let works = works.clone();
+            let answer = move || {
+                service.answer(socket, *asker);
+                // So that the other process does not wait for an answer. An error means that its end is closed.
+                let _ = shutdown(socket, Shutdown::Both);
+                drop(works);
+            };
             let thread = thread::Builder::new().name("gh-login".to_owned());
             if let Err(error) = thread.spawn_scoped(scope, answer) {
                 tell_ready(&tell, Some(&error.to_string()));
                 return;
             }
         }
+        drop(works);
         tell_ready(&tell, None);
+        let sockets: Vec<&OwnedFd> = sockets.iter().map(|(socket, _)| socket).collect();
+        if wait_until_closed(&sockets).is_ok() && !all_end(&all_ended, LAST_WORK) {
+            end(0);
+        }
     });
+}
+
+/// The time that threads have for what they do when no process needs the result any more.
+const LAST_WORK: Duration = Duration::from_secs(2);
+
+/// Waits until the other ends of all sockets are closed.
+fn wait_until_closed(sockets: &[&OwnedFd]) -> Result<(), Errno> {
+    for socket in sockets {
+        // No event but the end, which cannot be left out.
+        let mut polled = [PollFd::new(socket, PollFlags::empty())];
+        retry_on_intr(|| poll(&mut polled, None))?;
+    }
+    Ok(())
+}
+
+/// Whether all threads that hold the other end of this channel end within this time.
+fn all_end(ended: &Receiver<()>, within: Duration) -> bool {
+    ended.recv_timeout(within) == Err(RecvTimeoutError::Disconnected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_waits_for_a_file_does_not_keep_the_process() {
+        let (here, there) = pair().expect("a pair");
+        let (works, all_ended) = channel::<()>();
+        let (release, held) = channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let _ = held.recv();
+                drop(works);
+            });
+            drop(there);
+            wait_until_closed(&[&here]).expect("closed");
+            assert!(!all_end(&all_ended, Duration::from_millis(1)));
+            drop(release);
+            assert!(all_end(&all_ended, Duration::from_secs(60)));
+        });
+    }
 }

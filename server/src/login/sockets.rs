@@ -2,7 +2,9 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
+use gridhaul_accounts::socket::readable;
 use rustix::io::Errno;
 use tracing::error;
 
@@ -12,6 +14,15 @@ use crate::wire::{receive_message, send_message};
 
 /// The error for an unexpected answer, or none.
 pub(super) const LOST: &str = "the process that decides logins does not answer";
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoAnswer {
+    /// The login process has ended.
+    Ended,
+    /// The answer was not there in time, to this question or to one before that has not been answered since.
+    Late,
+}
 
 /// A pool of sockets.
 #[derive(Debug)]
@@ -23,6 +34,8 @@ pub(super) struct Sockets {
 #[derive(Debug)]
 struct State {
     free: Vec<OwnedFd>,
+    /// Answers that were waited for too long will come here.
+    late: Option<OwnedFd>,
     /// The working sockets, in use or free.
     alive: usize,
 }
@@ -33,6 +46,7 @@ impl Sockets {
             state: Mutex::new(State {
                 alive: free.len(),
                 free,
+                late: None,
             }),
             returned: Condvar::new(),
         }
@@ -42,21 +56,71 @@ impl Sockets {
     /// decide logins hang, logins continue when the files respond again.
     pub(super) fn ask(&self, message: &[u8]) -> Option<(Answer, Option<OwnedFd>)> {
         let socket = self.lease()?;
-        match exchange(&socket, message) {
+        let asked = send_message(&socket, message, &[]).and_then(|()| answer(&socket));
+        match asked {
             Ok(answered) => {
-                lock(&self.state).free.push(socket);
-                self.returned.notify_one();
+                self.give_back(socket);
                 Some(answered)
             }
             Err(errno) => {
-                let mut state = lock(&self.state);
-                state.alive -= 1;
-                error!(%errno, left = state.alive, "{LOST}: restart the server");
-                drop(state);
-                self.returned.notify_all();
+                self.give_up(&errno);
                 None
             }
         }
+    }
+
+    /// Asks, and waits `within` this time. While an answer is late, no other such question is sent, so that answers that never
+    /// come take one socket from the other questions.
+    pub(super) fn ask_within(&self, message: &[u8], within: Duration) -> Result<Answer, NoAnswer> {
+        if !self.is_answered() {
+            return Err(NoAnswer::Late);
+        }
+        let socket = self.lease().ok_or(NoAnswer::Ended)?;
+        let asked = send_message(&socket, message, &[]).and_then(|()| readable(&socket, within));
+        match asked.and_then(|is_there| is_there.then(|| answer(&socket)).transpose()) {
+            Ok(Some((answer, _))) => {
+                self.give_back(socket);
+                Ok(answer)
+            }
+            Ok(None) => {
+                lock(&self.state).late = Some(socket);
+                Err(NoAnswer::Late)
+            }
+            Err(errno) => {
+                self.give_up(&errno);
+                Err(NoAnswer::Ended)
+            }
+        }
+    }
+
+    /// Takes a late answer, if it is there now. Whether none is expected any more.
+    fn is_answered(&self) -> bool {
+        let Some(socket) = lock(&self.state).late.take() else {
+            return true;
+        };
+        let is_there = readable(&socket, Duration::ZERO);
+        match is_there.and_then(|is_there| is_there.then(|| answer(&socket)).transpose()) {
+            Ok(Some(_)) => self.give_back(socket),
+            Ok(None) => {
+                lock(&self.state).late = Some(socket);
+                return false;
+            }
+            Err(errno) => self.give_up(&errno),
+        }
+        true
+    }
+
+    fn give_back(&self, socket: OwnedFd) {
+        lock(&self.state).free.push(socket);
+        self.returned.notify_one();
+    }
+
+    fn give_up(&self, errno: &Errno) {
+        let mut state = lock(&self.state);
+        state.alive -= 1;
+        error!(%errno, left = state.alive, "{LOST}: restart the server");
+        drop(state);
+        self.returned.notify_all();
     }
 
     /// A free socket; `None` when no socket works any more.
@@ -73,9 +137,7 @@ impl Sockets {
     }
 }
 
-/// One question and its answer.
-fn exchange(socket: &OwnedFd, message: &[u8]) -> Result<(Answer, Option<OwnedFd>), Errno> {
-    send_message(socket, message, &[])?;
+fn answer(socket: &OwnedFd) -> Result<(Answer, Option<OwnedFd>), Errno> {
     let mut descriptors = Vec::new();
     let message = receive_message(socket, &mut descriptors)?.ok_or(Errno::PIPE)?;
     let answer = postcard::from_bytes(&message).map_err(|_| Errno::PROTO)?;
@@ -114,5 +176,24 @@ mod tests {
             sockets.ask(b"?").is_none(),
             "there is none left to wait for"
         );
+    }
+
+    #[test]
+    fn a_late_answer_takes_one_socket_until_it_comes() {
+        let (here, there) = pair().expect("a pair");
+        let (other, _other_there) = pair().expect("a pair");
+        let sockets = Sockets::new(vec![other, here]);
+        let ask = |within| sockets.ask_within(b"?", within).map(|_| ());
+        assert_eq!(ask(Duration::ZERO), Err(NoAnswer::Late));
+        assert_eq!(ask(Duration::MAX), Err(NoAnswer::Late), "not sent");
+        assert_eq!(lock(&sockets.state).free.len(), 1);
+        receive_message(&there, &mut Vec::new()).expect("a question");
+        let answer = postcard::to_stdvec(&Answer::Done).expect("encoded");
+        for _ in 0..2 {
+            send_message(&there, &answer, &[]).expect("sent");
+        }
+        // The first was the late one.
+        assert_eq!(ask(Duration::from_secs(60)), Ok(()));
+        assert_eq!(lock(&sockets.state).free.len(), 2);
     }
 }

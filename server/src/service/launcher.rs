@@ -232,7 +232,7 @@ fn run(serving: &OwnedFd, program: &Program, kept: Vec<Passed>, predecessor: Opt
     let confined = confined.map_err(|error| error.to_string());
     let prepared = confined.and_then(|()| close_on_exec().map_err(|error| error.to_string()));
     if let Err(error) = prepared {
-        eprintln!("gridhaul-server: the launcher cannot start: {error}");
+        gridhaul_accounts::process::tell(format_args!("the launcher cannot start: {error}"));
         return;
     }
     let mut state = State {

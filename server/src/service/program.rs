@@ -176,7 +176,7 @@ pub(super) fn become_program(mut command: Command, sockets: &[Named<'_>]) {
     // SAFETY: this process was forked for this, and does nothing more after an error.
     let error = unsafe { execute(&mut command, &sockets) };
     let program = Path::new(command.get_program()).display();
-    eprintln!("gridhaul-server: cannot execute {program}: {error}");
+    gridhaul_accounts::process::tell(format_args!("cannot execute {program}: {error}"));
     // Its descriptors may have been replaced.
     std::mem::forget(command);
 }

@@ -1,12 +1,17 @@
 //! A file to which lines are appended, and which log rotation may rename.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::log_writer::{LogFile, LogWriter};
+use rustix::fs::OFlags;
+
+use super::log_message::LogFile;
+use super::log_writer::LogWriter;
+use super::whole_lines::{Gaps, WholeLines};
+use crate::locks::lock;
 
 /// The permission bits of a new log. It has names of users and files.
 const MODE: u32 = 0o640;
@@ -22,13 +27,23 @@ pub(crate) trait OpenLogs {
 pub(crate) struct OwnRights;
 
 impl OpenLogs for OwnRights {
+    /// Does not wait: not for the reader of a FIFO, nor later for one that reads slowly.
     fn append(&self, log: &Path) -> io::Result<File> {
+        let flags = (OFlags::NOCTTY | OFlags::NONBLOCK).bits();
+        let flags = i32::try_from(flags).map_err(io::Error::other)?;
         let mut options = OpenOptions::new();
-        options.append(true).create(true).mode(MODE).open(log)
+        options.append(true).create(true).mode(MODE);
+        let file = options.custom_flags(flags).open(log)?;
+        let kind = file.metadata()?.file_type();
+        // A terminal, a pipe or `/dev/null` may be configured.
+        match kind.is_file() || kind.is_char_device() || kind.is_fifo() {
+            true => Ok(file),
+            false => Err(io::Error::other("it is a device of another kind")),
+        }
     }
 }
 
-/// A log file. Each line is written with one call, so that lines of several writers do not mix.
+/// A log file. Lines of several writers do not mix.
 #[derive(Debug)]
 pub(crate) struct AppendFile {
     path: PathBuf,
@@ -45,20 +60,20 @@ struct State {
 /// Where lines go.
 #[derive(Debug, Clone)]
 enum Target {
-    File(Arc<File>),
+    File(Arc<Mutex<WholeLines>>),
     /// The process that has the file open.
     Process(Arc<LogWriter>, LogFile),
 }
 
 impl AppendFile {
     /// Opens or creates the file.
-    pub(crate) fn open(path: &Path, opener: &dyn OpenLogs) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, opener: &dyn OpenLogs, gaps: Gaps) -> io::Result<Self> {
         let file = opener.append(path)?;
         Ok(Self {
             path: path.to_owned(),
             state: Mutex::new(State {
                 opened: identity(&file.metadata()?),
-                target: Target::File(Arc::new(file)),
+                target: Target::File(Arc::new(Mutex::new(WholeLines::new(file, gaps)))),
             }),
         })
     }
@@ -74,7 +89,10 @@ impl AppendFile {
         };
         let opened = identity(&file.metadata()?);
         let target = match self.target() {
-            Target::File(_) => Target::File(Arc::new(file)),
+            Target::File(lines) => {
+                lock(&lines).continue_in(file);
+                Target::File(lines)
+            }
             Target::Process(writer, of) => {
                 writer.replace(of, &file)?;
                 Target::Process(writer, of)
@@ -96,18 +114,18 @@ impl AppendFile {
     }
 
     /// A duplicate of the file's descriptor, for the log process.
-    pub(crate) fn duplicate(&self) -> io::Result<File> {
+    pub(crate) fn duplicate(&self) -> io::Result<WholeLines> {
         match self.target() {
-            Target::File(file) => file.try_clone(),
+            Target::File(lines) => lock(&lines).duplicate(),
             Target::Process(..) => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
     /// Appends whole lines.
     pub(crate) fn append(&self, lines: &[u8]) -> io::Result<()> {
-        // The lock is not held meanwhile: all threads may wait for a slow log process at the same time.
+        // The lock of the state is not held meanwhile: all threads may wait for a slow log process at the same time.
         match self.target() {
-            Target::File(file) => (&*file).write_all(lines),
+            Target::File(file) => lock(&file).append(lines),
             Target::Process(writer, file) => writer.append(file, lines),
         }
     }
@@ -120,9 +138,8 @@ impl AppendFile {
         self.state().target.clone()
     }
 
-    /// Every change under the lock is complete, so a panic elsewhere leaves no partial state.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -138,7 +155,7 @@ mod tests {
     fn lines_go_to_the_new_file_after_a_rotation() {
         let directory = tempfile::tempdir().expect("a directory");
         let (path, moved) = (directory.path().join("log"), directory.path().join("log.1"));
-        let file = AppendFile::open(&path, &OwnRights).expect("opened");
+        let file = AppendFile::open(&path, &OwnRights, Gaps::Text).expect("opened");
         file.append(b"one\n").expect("written");
         std::fs::rename(&path, &moved).expect("renamed");
         file.append(b"two\n").expect("written");
@@ -149,11 +166,20 @@ mod tests {
     }
 
     #[test]
+    fn a_fifo_without_a_reader_is_not_waited_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        let (owner, fifo) = (rustix::fs::Mode::RWXU, rustix::fs::FileType::Fifo);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, owner, 0).expect("made");
+        OwnRights.append(&path).expect_err("no reader");
+    }
+
+    #[test]
     fn a_file_that_cannot_be_reopened_stays_in_use() {
         let directory = tempfile::tempdir().expect("a directory");
         let logs = directory.path().join("logs");
         std::fs::create_dir(&logs).expect("made");
-        let file = AppendFile::open(&logs.join("log"), &OwnRights).expect("opened");
+        let file = AppendFile::open(&logs.join("log"), &OwnRights, Gaps::Text).expect("opened");
         std::fs::remove_dir_all(&logs).expect("removed");
         file.reopen(&OwnRights).expect_err("no directory");
         file.append(b"one\n").expect("written");

@@ -7,7 +7,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -100,7 +100,8 @@ impl<S: Subscriber> Layer<S> for Journal {
         event.record(&mut entry);
         if let Err(error) = self.0.send(&entry.0) {
             // Not silently: standard error leads to the same place, by another way.
-            eprintln!("<{priority}>{text} (not in the journal: {error})");
+            let line = format!("<{priority}>{text} (not in the journal: {error})\n");
+            let _ = io::stderr().write_all(line.as_bytes());
         }
     }
 }

@@ -1,17 +1,20 @@
 //! The work of the log process: it appends the lines of other processes to the log files.
 
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::thread;
 
+use gridhaul_accounts::process::end;
 use gridhaul_accounts::socket::{Received, receive, send};
 use rustix::io::Errno;
 
-use super::log_writer::{Content, LONGEST, LogFile};
+use super::log_message::{Content, LONGEST, LogFile};
 use super::repeats::tell;
 use super::shared_memory::{Counter, SharedMemory};
+use super::whole_lines::WholeLines;
+use crate::locks::lock;
 
 /// A socket to a process that sends lines.
 #[derive(Debug)]
@@ -24,13 +27,13 @@ pub(crate) struct LogSource {
 /// The log files.
 #[derive(Debug)]
 pub(crate) struct LogKeeper {
-    files: [Mutex<Option<File>>; LogFile::ALL.len()],
+    files: [Mutex<Option<WholeLines>>; LogFile::ALL.len()],
     lost: SharedMemory<Counter>,
 }
 
 impl LogKeeper {
     /// Counts lines that cannot be written in `lost`.
-    pub(crate) fn new(opened: Vec<(LogFile, File)>, lost: SharedMemory<Counter>) -> Self {
+    pub(crate) fn new(opened: Vec<(LogFile, WholeLines)>, lost: SharedMemory<Counter>) -> Self {
         let files = [const { Mutex::new(None) }; LogFile::ALL.len()];
         for (file, opened) in opened {
             *lock(&files[file as usize]) = Some(opened);
@@ -39,7 +42,8 @@ impl LogKeeper {
     }
 
     /// Writes until all other ends are closed. Each socket has a thread, so that no process can keep the lines of another one
-    /// from the files: closing a descriptor that came with a message may block. `started` is called when all threads run.
+    /// from the files: closing a descriptor that came with a message may block. `started` is called when all threads run. When a
+    /// thread fails, this process ends: a server that goes on would have no records.
     ///
     /// # Errors
     ///
@@ -47,7 +51,7 @@ impl LogKeeper {
     pub(crate) fn run(&self, sources: Vec<LogSource>, started: impl FnOnce()) -> io::Result<()> {
         thread::scope(|scope| {
             for source in sources {
-                let write = move || self.follow(&source);
+                let write = move || unless_failed(|| self.follow(&source), || end(FAILED));
                 thread::Builder::new()
                     .name("gh-logs".to_owned())
                     .spawn_scoped(scope, write)?;
@@ -57,7 +61,7 @@ impl LogKeeper {
         })
     }
 
-    fn follow(&self, source: &LogSource) {
+    fn follow(&self, source: &LogSource) -> Result<(), Errno> {
         let mut buffer = vec![0; LONGEST];
         loop {
             let mut descriptors = Vec::new();
@@ -67,7 +71,9 @@ impl LogKeeper {
                 }
                 // No process of the server sends such messages.
                 Err(Errno::MSGSIZE) => self.lost.add_one(),
-                Ok(Received::End) | Err(_) => return,
+                // The other process has ended, perhaps without the answer to its last message.
+                Ok(Received::End) | Err(Errno::CONNRESET) => return Ok(()),
+                Err(errno) => return Err(errno),
             }
         }
     }
@@ -79,13 +85,21 @@ impl LogKeeper {
         match Content::of(*kind) {
             Some(Content::Line(file)) => self.write(file, line),
             Some(Content::Replacement(file)) if source.may_replace => {
-                if let Some(opened) = descriptors.into_iter().next() {
-                    *lock(&self.files[file as usize]) = Some(opened.into());
+                if let Some(opened) = descriptors.into_iter().next()
+                    && let Some(lines) = &mut *lock(&self.files[file as usize])
+                {
+                    lines.continue_in(opened.into());
                 }
             }
             Some(Content::Flush) => {
                 // The process waits for one answer at a time, so there is room for it.
-                let _ = send(&source.socket, &[*kind], &[]);
+                let _ = send(&source.socket, message, &[]);
+            }
+            Some(Content::Lost(file)) => {
+                let lost = line.try_into().map_or(0, u64::from_le_bytes);
+                if let Some(lines) = &mut *lock(&self.files[file as usize]) {
+                    lines.add_lost(lost);
+                }
             }
             Some(Content::Replacement(_)) | None => {}
         }
@@ -95,33 +109,46 @@ impl LogKeeper {
     fn write(&self, file: LogFile, line: &[u8]) {
         let end: &[u8] = if line.ends_with(b"\n") { b"" } else { b"\n" };
         let written = match &mut *lock(&self.files[file as usize]) {
-            Some(opened) => opened.write_all(&[line, end].concat()),
+            Some(opened) => opened.append(&[line, end].concat()),
             None => Err(io::ErrorKind::NotFound.into()),
         };
         if let Err(error) = written {
             self.lost.add_one();
             // The log itself may be the file that cannot be written.
             if let Some(untold) = tell("log files") {
-                eprintln!(
-                    "gridhaul-server: a log cannot be written ({untold} more lines): {error}"
-                );
+                gridhaul_accounts::process::tell(format_args!(
+                    "a log cannot be written ({untold} more lines): {error}"
+                ));
             }
         }
     }
 }
 
-/// Every change under the lock is complete, so a panic elsewhere leaves no partial state.
-fn lock(file: &Mutex<Option<File>>) -> std::sync::MutexGuard<'_, Option<File>> {
-    file.lock().unwrap_or_else(PoisonError::into_inner)
+/// The exit status after a failure.
+const FAILED: i32 = 101;
+
+/// Does the work, and calls `failed` when it panics or fails.
+fn unless_failed(work: impl FnOnce() -> Result<(), Errno>, failed: impl FnOnce()) {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => {}
+        Ok(Err(errno)) => {
+            gridhaul_accounts::process::tell(format_args!(
+                "the process that writes the logs ends: {errno}"
+            ));
+            failed();
+        }
+        // The panic message is on standard error.
+        Err(_) => failed(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::path::Path;
 
-    use gridhaul_accounts::socket::pair;
-
-    use super::super::log_writer::LogWriter;
+    use super::super::log_writer::{LogEnds, LogWriter};
+    use super::super::whole_lines::Gaps;
     use super::*;
 
     fn open(path: &Path) -> File {
@@ -135,7 +162,10 @@ mod tests {
 
     fn keeper(path: &Path) -> LogKeeper {
         let lost = SharedMemory::new().expect("memory");
-        LogKeeper::new(vec![(LogFile::Audit, open(path))], lost)
+        LogKeeper::new(
+            vec![(LogFile::Audit, WholeLines::new(open(path), Gaps::Json))],
+            lost,
+        )
     }
 
     #[test]
@@ -143,17 +173,15 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let (old, new) = (directory.path().join("old"), directory.path().join("new"));
         let keeper = keeper(&old);
-        let (intruder, login) = (pair().expect("sockets"), pair().expect("sockets"));
-        let sources = vec![
-            LogSource {
-                socket: intruder.1,
-                may_replace: false,
-            },
-            LogSource {
-                socket: login.1,
-                may_replace: true,
-            },
-        ];
+        let pair = || LogEnds::pair().expect("sockets");
+        let (intruder, login) = (pair(), pair());
+        let sources = [(intruder.1, false), (login.1, true)].map(|(ends, may_replace)| {
+            [ends.lines, ends.records].map(|socket| LogSource {
+                socket,
+                may_replace,
+            })
+        });
+        let sources = sources.into_iter().flatten().collect();
         let intruder = LogWriter::new(intruder.0).expect("a writer");
         let login = LogWriter::new(login.0).expect("a writer");
         thread::scope(|scope| {
@@ -173,6 +201,18 @@ mod tests {
         assert_eq!(read(&new), "two\n");
         assert_eq!(read(&directory.path().join("foreign")), "");
         assert_eq!(keeper.lost.value(), 1);
+    }
+
+    #[test]
+    fn a_thread_that_fails_ends_the_process() {
+        let ends = |work: fn() -> Result<(), Errno>| {
+            let mut has_ended = false;
+            unless_failed(work, || has_ended = true);
+            has_ended
+        };
+        assert!(ends(|| panic!("on purpose")));
+        assert!(ends(|| Err(Errno::NOMEM)));
+        assert!(!ends(|| Ok(())));
     }
 
     #[test]

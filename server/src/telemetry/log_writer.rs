@@ -4,104 +4,84 @@
 //! it. So the processes that talk to clients have no log file. They send each line as one message to the log process.
 //!
 //! A sender waits for a slow log process for a bounded time, and only once: from then on lines are lost, and counted, until
-//! the log process reads again.
+//! the log process reads again. Then the file says how many were lost. Audit records have a socket of their own, so that many lines
+//! of the log leave them their place in the queue.
 
 use std::fs::File;
-use std::io::{self, IoSlice};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gridhaul_accounts::socket::{Received, readable, receive, send};
-use rustix::io::retry_on_intr;
-use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
-use rustix::net::{SendAncillaryBuffer, SendFlags};
+use gridhaul_accounts::socket::pair;
 
-/// The longest message. Longer lines are cut.
-pub(super) const LONGEST: usize = 128 * 1024;
+use super::log_message::{Content, LONGEST, LogFile, number};
+use super::log_way::Way;
+
+/// The time that a sender of a record waits for the log process.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// The same for a line of the log: in a burst the queue is full for moments.
+const SHORT_WAIT: Duration = Duration::from_millis(100);
 
 /// The end of a line that was cut.
 const CUT: &[u8] = b" (cut)\n";
 
-/// The time that a sender waits for the log process.
-const WAIT: Duration = Duration::from_secs(2);
-
-/// The time that a sender waits until its lines are in the files.
-const WRITTEN: Duration = Duration::from_secs(5);
-
-/// A log file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LogFile {
-    Log,
-    Audit,
-    Transfers,
+/// The ends of the sockets of a process: to send, or in the log process to receive.
+#[derive(Debug)]
+pub(crate) struct LogEnds {
+    /// For lines of the log.
+    pub(crate) lines: OwnedFd,
+    /// For audit records and transfers.
+    pub(crate) records: OwnedFd,
 }
 
-impl LogFile {
-    pub(crate) const ALL: [Self; 3] = [Self::Log, Self::Audit, Self::Transfers];
-}
-
-/// The content of a message, by its first byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Content {
-    /// A line for a file.
-    Line(LogFile),
-    /// The descriptor with which to continue a file after a rotation.
-    Replacement(LogFile),
-    /// A request for an answer when all messages before it were processed.
-    Flush,
-}
-
-impl Content {
-    const REPLACEMENT: u8 = 16;
-    const FLUSH: u8 = 32;
-
-    fn byte(self) -> u8 {
-        match self {
-            Self::Line(file) => file as u8,
-            Self::Replacement(file) => Self::REPLACEMENT + file as u8,
-            Self::Flush => Self::FLUSH,
-        }
-    }
-
-    pub(super) fn of(byte: u8) -> Option<Self> {
-        let files = LogFile::ALL.into_iter();
-        let contents = files.flat_map(|file| [Self::Line(file), Self::Replacement(file)]);
-        let mut contents = contents.chain([Self::Flush]);
-        contents.find(|content| content.byte() == byte)
+impl LogEnds {
+    /// Connected ends: here, and there.
+    ///
+    /// # Errors
+    ///
+    /// When the limit of descriptors is reached.
+    pub(crate) fn pair() -> io::Result<(Self, Self)> {
+        let (lines, there) = pair()?;
+        let (records, records_there) = pair()?;
+        let there = Self {
+            lines: there,
+            records: records_there,
+        };
+        Ok((Self { lines, records }, there))
     }
 }
 
 /// The connection of this process to the log process.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
-    socket: RwLock<Arc<OwnedFd>>,
-    /// The log process did not read in time.
-    is_late: AtomicBool,
+    lines: Way,
+    records: Way,
+    /// Lines that could not be sent, and of which the log process does not know yet.
+    lost: [AtomicU64; LogFile::ALL.len()],
 }
 
 impl LogWriter {
     /// # Errors
     ///
     /// When the time limit cannot be set.
-    pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
-        limit_wait(&socket)?;
+    pub(crate) fn new(ends: LogEnds) -> io::Result<Self> {
         Ok(Self {
-            socket: RwLock::new(Arc::new(socket)),
-            is_late: AtomicBool::new(false),
+            lines: Way::new(ends.lines, SHORT_WAIT)?,
+            records: Way::new(ends.records, WAIT)?,
+            lost: Default::default(),
         })
     }
 
-    /// Continues with the socket of this process, after a fork.
+    /// Continues with the sockets of this process, after a fork.
     ///
     /// # Errors
     ///
     /// As for [`LogWriter::new`].
-    pub(crate) fn use_socket(&self, socket: OwnedFd) -> io::Result<()> {
-        limit_wait(&socket)?;
-        *self.socket.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(socket);
-        Ok(())
+    pub(crate) fn use_sockets(&self, ends: LogEnds) -> io::Result<()> {
+        self.lines.use_socket(ends.lines)?;
+        self.records.use_socket(ends.records)
     }
 
     /// Sends a line. A client must not be able to have a record lost by a long name.
@@ -114,78 +94,76 @@ impl LogWriter {
             true => (line, &b""[..]),
             false => (&line[..LONGEST - 1 - CUT.len()], CUT),
         };
-        let waits = match self.is_late.load(Ordering::Relaxed) {
-            true => SendFlags::DONTWAIT,
-            false => SendFlags::empty(),
-        };
-        let socket = self.socket();
+        let told = self.tell_lost(file);
         let kind = [Content::Line(file).byte()];
-        let message = [kind.as_slice(), line, cut].map(IoSlice::new);
-        let flags = SendFlags::NOSIGNAL | waits;
-        let sent = retry_on_intr(|| {
-            let mut no_descriptors = SendAncillaryBuffer::default();
-            rustix::net::sendmsg(&*socket, &message, &mut no_descriptors, flags)
-        });
-        self.is_late.store(sent.is_err(), Ordering::Relaxed);
-        Ok(sent.map(drop)?)
+        let sent = told.and_then(|()| self.way(file).line(&[&kind, line, cut]));
+        if sent.is_err() {
+            self.lost[file as usize].fetch_add(1, Ordering::Relaxed);
+        }
+        sent
     }
 
-    /// Makes the log process continue a file in this one, and waits until it does. Only the login process's socket may.
+    /// Tells the log process how many lines were lost before.
+    fn tell_lost(&self, file: LogFile) -> io::Result<()> {
+        let lost = &self.lost[file as usize];
+        let untold = lost.swap(0, Ordering::Relaxed);
+        if untold == 0 {
+            return Ok(());
+        }
+        let told = self.way(file).line(&[&number(Content::Lost(file), untold)]);
+        if told.is_err() {
+            lost.fetch_add(untold, Ordering::Relaxed);
+        }
+        told
+    }
+
+    /// Makes the log process continue a file in this one, and waits until it does. Only the login process's sockets may.
     ///
     /// # Errors
     ///
     /// When the log process has ended or does not answer in time.
     pub(super) fn replace(&self, file: LogFile, opened: &File) -> io::Result<()> {
-        self.send(Content::Replacement(file), &[opened.as_fd()])?;
-        self.flush()
+        let kind = [Content::Replacement(file).byte()];
+        self.way(file).pass(&kind, opened.as_fd())?;
+        self.way(file).flush()
     }
 
-    /// Waits, for a bounded time, until all lines that this process has sent are in the files. One thread at a time.
+    /// Waits, for a bounded time, until all lines that this process has sent are in the files.
     ///
     /// # Errors
     ///
     /// When the log process has ended or does not answer in time.
     pub(crate) fn flush(&self) -> io::Result<()> {
-        self.send(Content::Flush, &[])?;
-        let socket = self.socket();
-        if !readable(&socket, WRITTEN)? {
-            return Err(io::ErrorKind::TimedOut.into());
+        let told = LogFile::ALL.map(|file| self.tell_lost(file));
+        self.records.flush()?;
+        self.lines.flush()?;
+        told.into_iter().collect()
+    }
+
+    /// All lines for a file go one way, so that they stay in order.
+    fn way(&self, file: LogFile) -> &Way {
+        match file {
+            LogFile::Log => &self.lines,
+            LogFile::Audit | LogFile::Transfers => &self.records,
         }
-        match receive(&*socket, &mut [0], &mut Vec::new())? {
-            Received::Message(_) => Ok(()),
-            Received::End => Err(io::ErrorKind::BrokenPipe.into()),
-        }
     }
-
-    fn send(&self, content: Content, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        Ok(send(&*self.socket(), &[content.byte()], descriptors)?)
-    }
-
-    fn socket(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.socket.read().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// Also makes room for the longest message, as far as the limits of the machine allow.
-fn limit_wait(socket: &OwnedFd) -> io::Result<()> {
-    let _ = set_socket_send_buffer_size(socket, 2 * LONGEST);
-    Ok(set_socket_timeout(socket, Timeout::Send, Some(WAIT))?)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Instant;
 
-    use gridhaul_accounts::socket::pair;
+    use gridhaul_accounts::socket::{Received, receive};
 
+    use super::super::log_keeper::{LogKeeper, LogSource};
+    use super::super::shared_memory::SharedMemory;
+    use super::super::whole_lines::{Gaps, WholeLines};
     use super::*;
 
     #[test]
     fn a_log_process_that_does_not_read_is_waited_for_once() {
-        /// More than any queue of a socket holds.
-        const MANY: usize = 5000;
-
-        let (here, _there) = pair().expect("sockets");
+        let (here, _there) = LogEnds::pair().expect("sockets");
         let writer = LogWriter::new(here).expect("a writer");
         let begun = Instant::now();
         let line = [b'x'; 200];
@@ -196,13 +174,13 @@ mod tests {
 
     #[test]
     fn a_long_line_is_cut_and_not_lost() {
-        let (here, there) = pair().expect("sockets");
+        let (here, there) = LogEnds::pair().expect("sockets");
         let writer = LogWriter::new(here).expect("a writer");
         let mut buffer = vec![0; LONGEST];
         for length in [LONGEST - 1, LONGEST, 3 * LONGEST] {
             let line = vec![b'x'; length];
             writer.append(LogFile::Audit, &line).expect("sent");
-            let received = receive(&there, &mut buffer, &mut Vec::new()).expect("received");
+            let received = receive(&there.records, &mut buffer, &mut Vec::new()).expect("received");
             assert!(
                 matches!(received, Received::Message(LONGEST)),
                 "{received:?}"
@@ -213,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_line_is_lost_when_the_log_process_has_ended() {
-        let (here, there) = pair().expect("sockets");
+        let (here, there) = LogEnds::pair().expect("sockets");
         let writer = LogWriter::new(here).expect("a writer");
         drop(there);
         writer
@@ -222,11 +200,108 @@ mod tests {
         writer.flush().expect_err("nothing answers");
     }
 
+    /// More than any queue of a socket holds.
+    const MANY: usize = 5000;
+
+    /// A log process for an audit log and a log at these paths, which runs until the other ends are closed.
+    fn keep(ends: LogEnds, [log, audit]: [&Path; 2]) {
+        let open = |path: &Path, gaps| {
+            let mut options = File::options();
+            let file = options
+                .append(true)
+                .create(true)
+                .open(path)
+                .expect("opened");
+            WholeLines::new(file, gaps)
+        };
+        let files = vec![
+            (LogFile::Log, open(log, Gaps::Text)),
+            (LogFile::Audit, open(audit, Gaps::Json)),
+        ];
+        let keeper = LogKeeper::new(files, SharedMemory::new().expect("memory"));
+        let sources = [ends.lines, ends.records].map(|socket| LogSource {
+            socket,
+            may_replace: false,
+        });
+        keeper.run(sources.into(), || {}).expect("threads");
+    }
+
     #[test]
-    fn each_content_has_a_byte_of_its_own() {
-        for byte in 0..=u8::MAX {
-            assert!(Content::of(byte).is_none_or(|content| content.byte() == byte));
+    fn lost_lines_leave_a_mark_and_many_lines_leave_room_for_audit_records() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let paths = ["log", "audit"].map(|name| directory.path().join(name));
+        let (here, there) = LogEnds::pair().expect("sockets");
+        let writer = LogWriter::new(here).expect("a writer");
+        let send = |file| {
+            (0..MANY)
+                .filter(|_| writer.append(file, b"{}\n").is_err())
+                .count()
+        };
+        let lines_lost = send(LogFile::Log);
+        assert!(lines_lost > 0);
+        writer
+            .append(LogFile::Audit, b"{}\n")
+            .expect("there is room");
+        let records_lost = send(LogFile::Audit);
+        assert!(records_lost > 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| keep(there, [&paths[0], &paths[1]]));
+            writer.flush().expect_err("not all lines were sent before");
+            writer.flush().expect("answered");
+            drop(writer);
+        });
+        let [log, audit] = paths.map(|path| std::fs::read_to_string(path).expect("read"));
+        let marked = log
+            .lines()
+            .last()
+            .is_some_and(|line| line.ends_with(&format!("lost={lines_lost}")));
+        assert!(marked, "{:?}", log.lines().last());
+        let mark = audit.lines().last().expect("lines");
+        assert!(
+            mark.contains(&format!("\"lost\":{records_lost},")),
+            "{mark}"
+        );
+    }
+
+    /// The cost of a line: `cargo test --release -p gridhaul-server --lib cost_of_a_line -- --ignored --nocapture`.
+    #[test]
+    #[ignore = "a measurement"]
+    fn cost_of_a_line() {
+        const LINES: u32 = 200_000;
+
+        let directory = tempfile::tempdir().expect("a directory");
+        let paths = ["log", "audit", "direct"].map(|name| directory.path().join(name));
+        let line = [[b'x'; 199].as_slice(), b"\n"].concat();
+        let (here, there) = LogEnds::pair().expect("sockets");
+        let writer = LogWriter::new(here).expect("a writer");
+        std::thread::scope(|scope| {
+            scope.spawn(|| keep(there, [&paths[0], &paths[1]]));
+            let begun = Instant::now();
+            for _ in 0..LINES {
+                writer.append(LogFile::Audit, &line).expect("sent");
+            }
+            println!("to the log process: {:?} a line", begun.elapsed() / LINES);
+            writer.flush().expect("answered");
+            println!(
+                "until it is in the file: {:?} a line",
+                begun.elapsed() / LINES
+            );
+            drop(writer);
+        });
+        let mut options = File::options();
+        let file = options
+            .append(true)
+            .create(true)
+            .open(&paths[2])
+            .expect("opened");
+        let mut file = WholeLines::new(file, Gaps::Json);
+        let begun = Instant::now();
+        for _ in 0..LINES {
+            file.append(&line).expect("written");
         }
-        assert_eq!(Content::of(Content::FLUSH), Some(Content::Flush));
+        println!(
+            "appended by the same process: {:?} a line",
+            begun.elapsed() / LINES
+        );
     }
 }

@@ -1,6 +1,5 @@
 //! The log: events of the server and its crates, as text, as JSON or in the journal; and the audit log, a selection of them.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,9 +20,11 @@ use super::append_file::{AppendFile, OpenLogs};
 use super::escape::harmless;
 use super::journald::{self, Journal};
 use super::json_lines::JsonLines;
-use super::log_writer::{LogFile, LogWriter};
+use super::log_message::LogFile;
+use super::log_writer::LogWriter;
 use super::recent::{PROBLEMS, collect};
 use super::shared_memory::{Counter, SharedMemory};
+use super::whole_lines::{Gaps, WholeLines};
 use crate::config::{Log, LogFormat};
 
 /// Lines that could not be written.
@@ -103,11 +104,15 @@ impl Logging {
     ///
     /// When a file or the journal cannot be opened, or the rules cannot be parsed.
     pub(crate) fn start(log: &Log, opener: &dyn OpenLogs) -> Result<Self, LoggingError> {
-        let open = |path: &Option<PathBuf>| {
+        let open = |path: &Option<PathBuf>, gaps| {
             let path = path.as_deref();
-            path.map(|path| open(path, opener)).transpose()
+            path.map(|path| open(path, opener, gaps)).transpose()
         };
-        let (file, audit) = (open(&log.file)?, open(&log.audit)?);
+        let gaps = match log.format {
+            LogFormat::Json => Gaps::Json,
+            LogFormat::Auto | LogFormat::Text | LogFormat::Journald => Gaps::Text,
+        };
+        let (file, audit) = (open(&log.file, gaps)?, open(&log.audit, Gaps::Json)?);
         let (layers, handle) = layers(log, file.clone(), audit.clone())?;
         tracing_subscriber::registry().with(layers).try_init()?;
         Ok(Self {
@@ -169,7 +174,7 @@ impl Logging {
     /// # Errors
     ///
     /// When the limit of descriptors is reached.
-    pub(crate) fn duplicates(&self) -> io::Result<Vec<(LogFile, File)>> {
+    pub(crate) fn duplicates(&self) -> io::Result<Vec<(LogFile, WholeLines)>> {
         let files = self.files();
         let opened = files.map(|(file, append)| Ok((file, append.duplicate()?)));
         opened.collect()
@@ -263,8 +268,8 @@ where
     }
 }
 
-fn open(path: &Path, opener: &dyn OpenLogs) -> Result<Arc<AppendFile>, LoggingError> {
-    let file = AppendFile::open(path, opener).map_err(|error| LoggingError::File {
+fn open(path: &Path, opener: &dyn OpenLogs, gaps: Gaps) -> Result<Arc<AppendFile>, LoggingError> {
+    let file = AppendFile::open(path, opener, gaps).map_err(|error| LoggingError::File {
         path: path.to_owned(),
         error,
     })?;
@@ -335,7 +340,7 @@ mod tests {
     #[test]
     fn events_that_no_log_takes_are_not_made() {
         let directory = tempfile::tempdir().expect("a directory");
-        let audit = open(&directory.path().join("audit"), &OwnRights).expect("opened");
+        let audit = open(&directory.path().join("audit"), &OwnRights, Gaps::Text).expect("opened");
         let log = Log {
             file: None,
             format: LogFormat::Text,
@@ -354,7 +359,7 @@ mod tests {
     fn nothing_that_is_logged_makes_another_line_or_moves_a_terminal() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("log");
-        let file = open(&path, &OwnRights).expect("opened");
+        let file = open(&path, &OwnRights, Gaps::Text).expect("opened");
         let lines = tracing_subscriber::fmt::layer()
             .with_ansi(false)
             .with_writer(Output(Some(file)));
@@ -378,7 +383,7 @@ mod tests {
 
     #[test]
     fn lines_that_cannot_be_written_are_counted() {
-        let full = open(Path::new("/dev/full"), &OwnRights).expect("opened");
+        let full = open(Path::new("/dev/full"), &OwnRights, Gaps::Text).expect("opened");
         let lines = tracing_subscriber::fmt::layer()
             .with_ansi(false)
             .log_internal_errors(false)

@@ -1,7 +1,6 @@
 //! One line for each transfer, in the format of globus-gridftp-server's `-Z`, which sites evaluate.
 
 use std::fmt::Write;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +10,9 @@ use jiff::Timestamp;
 
 use super::append_file::{AppendFile, OpenLogs};
 use super::event::Transfer;
-use super::log_writer::{LogFile, LogWriter};
+use super::log_message::LogFile;
+use super::log_writer::LogWriter;
+use super::whole_lines::{Gaps, WholeLines};
 use crate::machine;
 
 /// The file of the transfer log.
@@ -24,7 +25,7 @@ pub(crate) struct TransferLog {
 impl TransferLog {
     pub(crate) fn open(path: &Path, opener: &dyn OpenLogs) -> io::Result<Self> {
         Ok(Self {
-            file: AppendFile::open(path, opener)?,
+            file: AppendFile::open(path, opener, Gaps::Unmarked)?,
             host: machine::host_name(),
         })
     }
@@ -43,7 +44,7 @@ impl TransferLog {
     }
 
     /// A duplicate of the file, for the log process.
-    pub(crate) fn duplicate(&self) -> io::Result<File> {
+    pub(crate) fn duplicate(&self) -> io::Result<WholeLines> {
         self.file.duplicate()
     }
 

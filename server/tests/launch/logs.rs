@@ -363,3 +363,54 @@ fn a_wrong_configuration_does_not_leave_rotated_logs_in_use() {
     site.wait_for("audit-log", "\"transfer finished\"");
     site.wait_for("transfer-log", "TYPE=RETR");
 }
+
+#[test]
+fn a_full_disk_with_the_log_and_standard_error_does_not_end_the_audit_log() {
+    let site = Site::new();
+    let audit = site.path("audit-log");
+    let mut serve = program();
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--anonymous", "--root"]);
+    serve
+        .arg(site.root.path())
+        .args(["--log-file", "/dev/full"]);
+    serve.args(["--audit-log", text(&audit)]);
+    let server = Running::without_standard_error(&mut serve);
+    work(&server);
+    site.wait_for("audit-log", "\"login failed\"");
+    // A record of the process whose lines could not be written.
+    site.wait_for("audit-log", "\"transfer finished\"");
+}
+
+/// The account that serves may write to the directory of the log, and puts a FIFO there.
+#[test]
+fn a_fifo_in_place_of_a_log_keeps_the_server_neither_from_serving_nor_from_its_end() {
+    if !has_root() {
+        return;
+    }
+    const NOBODY: Option<u32> = Some(65_534);
+
+    let site = Site::new();
+    let logs = site.root.path().join("logs");
+    fs::create_dir(&logs).expect("made");
+    std::os::unix::fs::chown(&logs, NOBODY, NOBODY).expect("given");
+    let (log, moved) = (logs.join("log"), logs.join("log.1"));
+    let server = Running::start(site.root.path(), &["--anonymous", "--log-file", text(&log)]);
+    fs::rename(&log, &moved).expect("renamed");
+    let (owner, fifo) = (rustix::fs::Mode::RWXU, rustix::fs::FileType::Fifo);
+    rustix::fs::mknodat(rustix::fs::CWD, &log, fifo, owner, 0).expect("made");
+    std::os::unix::fs::chown(&log, NOBODY, NOBODY).expect("given");
+    server.signal(Signal::HUP);
+    let begun = Instant::now();
+    while !fs::read_to_string(&moved)
+        .expect("read")
+        .contains("the logs were not reopened")
+    {
+        assert!(begun.elapsed() < TIME_LIMIT);
+        std::thread::yield_now();
+    }
+    work(&server);
+    let (status, _) = server.stop_all();
+    assert_eq!(status, 0);
+    let log = fs::read_to_string(&moved).expect("read");
+    assert!(log.contains("transfer finished") && log.contains("shutting down"));
+}

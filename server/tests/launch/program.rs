@@ -1,6 +1,7 @@
 //! The program, as a child of the test.
 
 use std::fmt::Display;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
@@ -64,9 +65,19 @@ impl Running {
 
     /// A server with a command line of its own.
     pub(crate) fn of(command: &mut Command) -> Self {
+        Self::spawn(command, Stdio::piped())
+    }
+
+    /// A server whose standard error is on a full disk.
+    pub(crate) fn without_standard_error(command: &mut Command) -> Self {
+        let full = File::options().write(true).open("/dev/full");
+        Self::spawn(command, full.expect("a device").into())
+    }
+
+    fn spawn(command: &mut Command, stderr: Stdio) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .expect("started");
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
