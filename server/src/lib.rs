@@ -64,6 +64,7 @@ mod admin;
 mod admission;
 mod announce;
 pub mod bare;
+pub mod called_as;
 mod callout;
 pub mod check;
 mod checksum_key;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use gridhaul_server::bare;
+use gridhaul_server::called_as;
 use gridhaul_server::config::{
     CheckArguments, Command, CommandLine, DoctorArguments, ImportArguments, PasswdArguments,
     ServeArguments,
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     if arguments
         .next()
-        .is_some_and(|program| globus::is_called_as_globus(&program))
+        .is_some_and(|program| called_as::is_globus(&program))
     {
         return globus::serve(&arguments.collect::<Vec<_>>());
     }

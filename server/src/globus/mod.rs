@@ -27,5 +27,5 @@ mod translation;
 pub use given::{NotAValue, Place};
 pub use import::{ImportError, Imported, import};
 pub use read::{LineError, ReadError};
-pub use stand_in::{PROGRAM, is_called_as_globus, serve};
+pub use stand_in::serve;
 pub use translate::TranslateError;

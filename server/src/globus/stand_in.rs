@@ -16,11 +16,9 @@ use super::read::{self, ReadError};
 use super::table;
 use super::translate::{Facts, TranslateError, translate};
 use super::translation::{Entry, Translation, Weight};
+use crate::called_as::GLOBUS;
 use crate::config::{ServeArguments, Settings, has_host_credential};
 use crate::{inetd, privileges, serve as serving, ssh, version};
-
-/// The name of the other program.
-pub const PROGRAM: &str = "globus-gridftp-server";
 
 /// Why the server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -39,11 +37,6 @@ enum StandInError {
     Settings(toml::de::Error),
     #[error("the current directory: {0}")]
     Directory(io::Error),
-}
-
-/// Whether the program was started by the name of globus-gridftp-server, as by a symbolic link.
-pub fn is_called_as_globus(program: &std::ffi::OsStr) -> bool {
-    Path::new(program).file_name() == Some(std::ffi::OsStr::new(PROGRAM))
 }
 
 /// Serves with these arguments of globus-gridftp-server. Must be called while the process has one thread.
@@ -219,7 +212,7 @@ fn refuse(translation: &Translation, given: &Given) -> Result<(), StandInError> 
         let told = match entry.weight {
             Weight::Carried => continue,
             Weight::Missing if !is_argument => {
-                eprintln!("{PROGRAM} (gridhaul): {}", reason(entry));
+                eprintln!("{GLOBUS} (gridhaul): {}", reason(entry));
                 continue;
             }
             Weight::Missing | Weight::Guard => reason(entry),
@@ -228,7 +221,7 @@ fn refuse(translation: &Translation, given: &Given) -> Result<(), StandInError> 
     }
     if given.get("restrict_paths").is_some() && refused.is_empty() {
         eprintln!(
-            "{PROGRAM} (gridhaul): restrict_paths: paths of clients begin in the directory that it names"
+            "{GLOBUS} (gridhaul): restrict_paths: paths of clients begin in the directory that it names"
         );
     }
     match refused.is_empty() {
@@ -248,7 +241,7 @@ fn reason(entry: &Entry) -> String {
 
 fn help() -> String {
     format!(
-        "{PROGRAM} [OPTION]... is served by gridhaul-server {}. Its options, and the settings of gridhaul-server \
+        "{GLOBUS} [OPTION]... is served by gridhaul-server {}. Its options, and the settings of gridhaul-server \
          that take their place:\n\n{}",
         version::VERSION,
         table::markdown()
@@ -269,7 +262,7 @@ fn ended(done: Result<(), String>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // A detached server may have no reader any more.
-            let _ = writeln!(io::stderr(), "{PROGRAM} (gridhaul): {error}");
+            let _ = writeln!(io::stderr(), "{GLOBUS} (gridhaul): {error}");
             ExitCode::FAILURE
         }
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use gridhaul_accounts::process::execute;
 use rustix::process::{geteuid, getppid};
 
-use crate::globus::is_called_as_globus;
+use crate::called_as::is_globus;
 
 use super::environment::{
     Environment, LISTEN_FDNAMES, LISTEN_FDS, LISTEN_PID, NOTIFY_SOCKET, PROTOCOL, UPGRADE,
@@ -70,8 +70,8 @@ impl Program {
                 "the server is the first process of a container, which ends with it: restart the container".to_owned(),
             );
         }
-        let is_of_globus = is_called_as_globus(&self.name)
-            || self.arguments.first().is_some_and(|first| first == "gct");
+        let is_of_globus =
+            is_globus(&self.name) || self.arguments.first().is_some_and(|first| first == "gct");
         if is_of_globus {
             return Err(
                 "the server has the command line of globus-gridftp-server, which no version takes over: restart it, or \
