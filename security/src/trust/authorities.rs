@@ -193,7 +193,7 @@ fn check_signing_policy(
     certificate: &Certificate,
     issuer: &Certificate,
 ) -> Result<(), ChainError> {
-    if certificate.is_self_issued() || store.is_extra_anchor(issuer) {
+    if certificate.is_self_issued() || !store.needs_signing_policy(issuer) {
         return Ok(());
     }
     let (subject, authority) = (certificate.subject(), issuer.subject());
@@ -217,7 +217,7 @@ fn check_signing_policy(
 
 /// Without a revocation list of the issuer, a certificate counts as not revoked. With one, a valid list must cover the
 /// certificate.
-pub(super) fn check_revocation(
+fn check_revocation(
     store: &TrustStore,
     certificate: &Certificate,
     issuer: &Certificate,

@@ -232,6 +232,7 @@ impl Building {
             store: TrustStore {
                 directory: Arc::new(self.directory),
                 extra_anchors: Arc::default(),
+                has_only_extra_anchors: false,
             },
             problems: self.problems,
             last_good: LastGood(self.good),

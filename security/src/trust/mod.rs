@@ -59,6 +59,8 @@ pub struct TrustStore {
     directory: Arc<Directory>,
     /// Trusted by byte equality, without a signing policy.
     extra_anchors: Arc<[Certificate]>,
+    /// Whether the authorities of the directory are not trusted; its revocation lists hold nevertheless.
+    has_only_extra_anchors: bool,
 }
 
 /// The content of the files of a directory.
@@ -119,34 +121,6 @@ impl TrustStore {
         search::validate(self, chain, now)
     }
 
-    /// Checks for revocation a chain that another validation has accepted, leaf first, with these authorities as its anchors.
-    /// The rules are those of [`TrustStore::validate`]: without a list of an authority its certificates count as not revoked,
-    /// and with one, a valid list must cover them.
-    ///
-    /// # Errors
-    ///
-    /// When a certificate is revoked, or a list of its authority is unusable or has expired, or the chain is incomplete.
-    pub fn check_revocation(
-        &self,
-        chain: &[Certificate],
-        authorities: &[Certificate],
-        now: SystemTime,
-    ) -> Result<(), ChainError> {
-        let Some(mut certificate) = chain.first() else {
-            return Ok(());
-        };
-        // An anchor is trusted by its bytes. A chain cannot be longer than what was sent and the anchor.
-        for _ in 0..=chain.len() {
-            if authorities.contains(certificate) {
-                return Ok(());
-            }
-            let issuer = search::issuer(certificate, authorities.iter().chain(chain))?;
-            authorities::check_revocation(self, certificate, issuer, now)?;
-            certificate = issuer;
-        }
-        Err(search::no_issuer(certificate))
-    }
-
     /// This store with additional anchors, which need no signing policy: for the data channels of a session after `DCSC P`.
     /// Proxies among them are ignored: they are trusted if their user is.
     #[must_use]
@@ -154,8 +128,20 @@ impl TrustStore {
         let anchors = anchors.iter().filter(|anchor| anchor.proxy().is_none());
         let extra_anchors = self.extra_anchors.iter().chain(anchors).cloned().collect();
         Self {
-            directory: Arc::clone(&self.directory),
             extra_anchors,
+            ..self.clone()
+        }
+    }
+
+    /// These anchors instead of the authorities of the directory, with the revocation lists of the directory and without
+    /// signing policies: for the certificates of administrators. The other rules are those of all chains, also for the
+    /// anchors themselves: validity, key usage and the size of keys.
+    #[must_use]
+    pub fn with_only_anchors(&self, anchors: &[Certificate]) -> Self {
+        Self {
+            directory: Arc::clone(&self.directory),
+            extra_anchors: anchors.into(),
+            has_only_extra_anchors: true,
         }
     }
 
@@ -181,6 +167,11 @@ impl TrustStore {
         ends.flatten().min()
     }
 
+    /// Whether certificates of this authority need a signing policy that allows them.
+    fn needs_signing_policy(&self, authority: &Certificate) -> bool {
+        !self.has_only_extra_anchors && !self.is_extra_anchor(authority)
+    }
+
     fn is_extra_anchor(&self, certificate: &Certificate) -> bool {
         self.extra_anchors.contains(certificate)
     }
@@ -195,7 +186,11 @@ impl TrustStore {
                 .contains(certificate)
     }
 
+    /// The trusted authorities of the directory.
     fn authorities_named(&self, name: &Name) -> &[Certificate] {
+        if self.has_only_extra_anchors {
+            return &[];
+        }
         let found = self.directory.authorities.get(name.canonical());
         found.map_or(&[], Vec::as_slice)
     }

@@ -187,18 +187,7 @@ fn verify(certificate: &Certificate, issuer: &Certificate) -> Result<(), ChainEr
     })
 }
 
-/// The first of these certificates whose key has signed this one.
-pub(super) fn issuer<'a>(
-    certificate: &Certificate,
-    mut candidates: impl Iterator<Item = &'a Certificate>,
-) -> Result<&'a Certificate, ChainError> {
-    let found = candidates.find(|one| {
-        one.subject().matches(certificate.issuer()) && verify(certificate, one).is_ok()
-    });
-    found.ok_or_else(|| no_issuer(certificate))
-}
-
-pub(super) fn no_issuer(certificate: &Certificate) -> ChainError {
+fn no_issuer(certificate: &Certificate) -> ChainError {
     let (subject, issuer) = (certificate.subject().clone(), certificate.issuer().clone());
     match certificate.is_self_issued() {
         true => ChainError::UntrustedRoot {

@@ -26,7 +26,8 @@ use super::socket::{self, AdminSocketError};
 use super::tls::{self, AdminTlsError};
 use crate::config::{AdminSocket, Administration, Config};
 use crate::http::{
-    self, Answer, Caller, Holder, Limits, Listener, Peer, Places, Request, Site, Standing, text,
+    self, Answer, Caller, Holder, Limits, Listener, Paced, Peer, Places, Request, Site, Standing,
+    text,
 };
 use crate::shared::Shared;
 use crate::shutdown::PhaseView;
@@ -187,8 +188,9 @@ impl Doors {
         let names = names.map(|name| name.to_ascii_lowercase()).collect();
         let site = Arc::new(AdminSite {
             shared: Arc::clone(shared),
-            facts,
+            facts: Arc::new(facts),
             phase: phase.clone(),
+            status: Paced::default(),
             actions: Actions {
                 live: Arc::clone(&shared.live),
                 orders,
@@ -289,7 +291,7 @@ impl Site for MetricsSite {
             return answer;
         }
         match request.uri().path() {
-            "/metrics" => metrics(&self.0),
+            "/metrics" => metrics(&self.0).await,
             _ => text(StatusCode::NOT_FOUND, "There is only /metrics."),
         }
     }

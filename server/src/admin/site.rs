@@ -17,7 +17,7 @@ use super::actions::{Action, Actions, failed};
 use super::document::{Facts, status};
 use super::page;
 use crate::http::{
-    Answer, Caller, Peer, Request, Site, Standing, answer, body, json, refusal, text,
+    Answer, Caller, Paced, Peer, Request, Site, Standing, answer, body, json, refusal, text,
 };
 use crate::shared::Shared;
 use crate::shutdown::PhaseView;
@@ -38,8 +38,10 @@ const WRONG_SECRET: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct AdminSite {
     pub(super) shared: Arc<Shared>,
-    pub(super) facts: Facts,
+    pub(super) facts: Arc<Facts>,
     pub(super) phase: PhaseView,
+    /// The status document.
+    pub(super) status: Paced,
     pub(super) actions: Actions,
     pub(super) access: Access,
     /// Bounds the lines in the log about refusals.
@@ -102,13 +104,11 @@ impl AdminSite {
             "/status.json" => {
                 check_origin(request.headers())?;
                 self.admit(visitor, request.headers(), None).await?;
-                let document = status(&self.shared, &self.facts, self.phase());
-                debug_assert!(document.is_bounded(), "the lists have limits");
-                json(OK, &document)
+                self.status().await
             }
-            "/metrics" => metrics(&self.shared),
+            "/metrics" => metrics(&self.shared).await,
             "/healthz" => text(OK, "ok"),
-            "/readyz" => match self.phase() {
+            "/readyz" => match phase(&self.phase) {
                 ServerPhase::Serving => text(OK, "ok"),
                 ServerPhase::Draining => text(StatusCode::SERVICE_UNAVAILABLE, "draining"),
             },
@@ -182,12 +182,23 @@ impl AdminSite {
         self.notices.tell(Network::of(address), Instant::now())
     }
 
-    fn phase(&self) -> ServerPhase {
-        if self.phase.is_serving() {
-            ServerPhase::Serving
-        } else {
-            ServerPhase::Draining
-        }
+    /// The status document. Each channel of a transfer costs system calls.
+    async fn status(&self) -> Answer {
+        let (shared, facts) = (Arc::clone(&self.shared), Arc::clone(&self.facts));
+        let view = self.phase.clone();
+        let make = move || {
+            let document = status(&shared, &facts, phase(&view));
+            debug_assert!(document.is_bounded(), "the lists have limits");
+            json(OK, &document)
+        };
+        self.status.answer(make).await
+    }
+}
+
+fn phase(view: &PhaseView) -> ServerPhase {
+    match view.is_serving() {
+        true => ServerPhase::Serving,
+        false => ServerPhase::Draining,
     }
 }
 
@@ -199,14 +210,18 @@ fn not_allowed(methods: &'static str) -> Box<Answer> {
     answer
 }
 
-/// The page for scrapers.
-pub(super) fn metrics(shared: &Shared) -> Answer {
-    let now = Snapshot {
-        usage: shared.usage(),
-        ..shared.snapshot()
+/// The page for scrapers. Each channel of a transfer costs system calls.
+pub(super) async fn metrics(shared: &Arc<Shared>) -> Answer {
+    let all = Arc::clone(shared);
+    let make = move || {
+        let now = Snapshot {
+            usage: all.usage(),
+            ..all.snapshot()
+        };
+        let metrics = &all.journal.metrics;
+        metrics.count_channel_events(&all.live.new_events());
+        let page = metrics.page(&now);
+        answer(OK, "text/plain; version=0.0.4; charset=utf-8", page)
     };
-    let metrics = &shared.journal.metrics;
-    metrics.count_channel_events(&shared.live.new_events());
-    let page = metrics.page(&now);
-    answer(OK, "text/plain; version=0.0.4; charset=utf-8", page)
+    shared.metrics_page.answer(make).await
 }

@@ -10,7 +10,7 @@ use gridhaul_security::certificate::Certificate;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use zeroize::Zeroizing;
 
@@ -80,6 +80,9 @@ pub(super) fn server_config(
         .with_single_cert(chain, secret)
         .map_err(|error| wrong("admin-cert", certificate, &error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // A resumed session has no verification of the client's certificate: each connection has a full handshake.
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(Some(Arc::new(config)))
 }
 

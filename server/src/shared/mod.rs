@@ -18,6 +18,7 @@ use crate::config::{Config, Limits};
 use crate::group_limits::GroupLimits;
 use crate::handover::Link;
 use crate::helpers::Helper;
+use crate::http::Paced;
 use crate::in_place::InPlace;
 use crate::live::Live;
 use crate::login::LoginBackend;
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) journal: Journal,
     /// Sessions and transfers, for administrators.
     pub(crate) live: Arc<Live>,
+    /// The page for scrapers, at all its addresses.
+    pub(crate) metrics_page: Paced,
     /// When certificates and lists end.
     pub(crate) inventory: Arc<Inventory>,
     /// What the drivers found out about their devices; unset while they do.
@@ -119,6 +122,7 @@ impl Shared {
             backend,
             journal,
             live: Arc::default(),
+            metrics_page: Paced::default(),
             inventory: Arc::default(),
             devices: OnceLock::new(),
             link: OnceLock::new(),

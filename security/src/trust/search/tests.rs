@@ -1,5 +1,7 @@
 //! Tests of the search for paths, also with forged certificates.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -242,6 +244,89 @@ fn anchors_of_a_session_need_no_signing_policy() {
     let store = world.store().with_anchors(&chain[..1]);
     assert!(store.validate(&chain[..2], now()).is_err());
     assert!(store.validate(&chain[..1], now()).is_err());
+}
+
+#[test]
+fn a_forged_authority_does_not_hide_the_revocation_of_the_real_one() {
+    let world = World::new();
+    let between = world.pki.issue(&world.root, "/DC=test/CN=CA", CA);
+    let leaf = world.pki.issue(&between, "/DC=test/CN=Ada", USER);
+    // The name and the public key of the authority, signed by a user.
+    let forged = Request {
+        subject: "/DC=test/CN=CA",
+        extensions: CA,
+        existing_key: Some(&between.key_file),
+        ..Request::default()
+    };
+    let forged = world.pki.make(&forged, Some(&world.user));
+    let roots = certificates(&[&world.root]);
+    let store = |list| store(&[("root.r0", list)]).with_only_anchors(&roots);
+    let validate = |store: &TrustStore, sent: &[&Issued]| {
+        let verdict = store.validate(&certificates(sent), now());
+        verdict.map(|peer| peer.chain)
+    };
+    let (path, all) = (
+        certificates(&[&leaf, &between, &world.root]),
+        [&leaf, &forged, &world.user, &between],
+    );
+    let good = store(world.pki.revocation_list(&world.root, &[]));
+    assert_eq!(validate(&good, &all), Ok(path));
+    assert!(validate(&good, &[&leaf, &forged, &world.user]).is_err());
+    let revoking = store(world.pki.revocation_list(&world.root, &[&between]));
+    let verdict = validate(&revoking, &[&leaf, &between]);
+    assert!(
+        matches!(verdict, Err(ChainError::Revoked { .. })),
+        "{verdict:?}"
+    );
+    let late = [
+        "-crl_lastupdate",
+        "20200101000000Z",
+        "-crl_nextupdate",
+        "20200201000000Z",
+    ];
+    let expired = store(world.pki.revocation_list_of(&world.root, &[], &late));
+    for store in [revoking, expired] {
+        let [first, others @ ..] = all;
+        for turn in 0..others.len() {
+            let mut sent = others.to_vec();
+            sent.rotate_left(turn);
+            sent.insert(0, first);
+            validate(&store, &sent).expect_err("a certificate of the only path is refused");
+        }
+    }
+}
+
+#[test]
+fn certificates_of_administrators_need_no_policy_and_no_authority_of_the_directory() {
+    let world = World::new();
+    let root = world.pki.root("/DC=elsewhere/CN=Root");
+    let between = world.pki.issue(&root, "/DC=elsewhere/CN=CA", CA);
+    let ada = world.pki.issue(&between, "/DC=elsewhere/CN=Ada", USER);
+    let store = world.store().with_only_anchors(&certificates(&[&root]));
+    let sent = certificates(&[&ada, &between]);
+    let peer = store.validate(&sent, now()).expect("accepted");
+    assert_eq!(peer.identity, *ada.certificate.subject());
+    let users = certificates(&[&world.user, &world.root]);
+    store.validate(&users, now()).expect_err("it is a user");
+    // A connection may outlive a certificate.
+    let late = ada.certificate.validity().not_after + Duration::from_secs(1);
+    let verdict = store.validate(&sent, late);
+    assert!(
+        matches!(verdict, Err(ChainError::Expired { .. })),
+        "{verdict:?}"
+    );
+    // The requirements on issuers hold.
+    for extensions in [
+        USER,
+        "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,cRLSign",
+    ] {
+        let between = world.pki.issue(&root, "/DC=elsewhere/CN=Other", extensions);
+        let eve = world.pki.issue(&between, "/DC=elsewhere/CN=Eve", USER);
+        let sent = certificates(&[&eve, &between]);
+        store
+            .validate(&sent, now())
+            .expect_err("the issuer may not issue");
+    }
 }
 
 #[test]

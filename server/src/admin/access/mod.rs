@@ -4,7 +4,7 @@
 //! an administrator if it proves one of these, in this order:
 //!
 //! 1. It is at the Unix socket, and the kernel says that it runs as root or as the account that started the server.
-//! 2. It has a certificate of `admin-clients` that is not revoked ([`revocation`]).
+//! 2. It has a certificate of `admin-clients` that is valid and not revoked ([`revocation`]).
 //! 3. It shows the secret of `admin-token`.
 //! 4. Neither is configured, and its TCP socket belongs to root or to the account that started the server ([`owner`]).
 

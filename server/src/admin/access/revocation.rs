@@ -1,7 +1,10 @@
-//! Whether the certificate of an administrator is revoked.
+//! Whether the certificate of an administrator is accepted now.
 //!
-//! TLS has verified the chain when the connection began. Revocation is checked for each request, with the lists of the trust
-//! directory as they are then, by the rules that also hold for users with certificates.
+//! TLS verifies the chain in the handshake. A connection may outlive a certificate, and TLS knows no revocation lists, so each
+//! request is checked again: one search finds a path to an authority of administrators that holds by all rules for users
+//! with certificates, with the lists of the trust directory as they are then. The path and the revocation of its
+//! certificates must not be found apart: a client chooses what it sends, and could have another path checked than the one
+//! that was accepted.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -25,7 +28,7 @@ impl Revocation {
         }
     }
 
-    /// The subject of the first of these certificates, which TLS has verified, or why it is not accepted.
+    /// The subject of the first of these certificates, whose key the client has proved to TLS, or why it is not accepted.
     pub(super) async fn check(&self, chain: &[Vec<u8>]) -> Result<String, String> {
         let parsed: Result<Vec<_>, _> =
             chain.iter().map(|one| Certificate::from_der(one)).collect();
@@ -39,10 +42,11 @@ impl Revocation {
             let trust = security
                 .map(|security| security.trust())
                 .unwrap_or_default();
-            trust.check_revocation(&chain, &authorities, SystemTime::now())
+            let trust = trust.with_only_anchors(&authorities);
+            trust.validate(&chain, SystemTime::now())
         });
         match checked.await {
-            Ok(Ok(())) => Ok(subject),
+            Ok(Ok(_)) => Ok(subject),
             Ok(Err(error)) => Err(error.to_string()),
             Err(error) => Err(error.to_string()),
         }
