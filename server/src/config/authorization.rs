@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
 use super::examples::Example;
+use super::one_line;
 use super::shown::Shown;
 use super::tables;
 
@@ -64,7 +65,9 @@ pub struct MemberOf<'a> {
 pub(super) struct Table {
     #[serde(default, deserialize_with = "identity")]
     identity: Option<SubjectPattern>,
+    #[serde(default, deserialize_with = "organization")]
     vo: Option<Pattern>,
+    #[serde(default, deserialize_with = "attribute")]
     fqan: Option<Pattern>,
     account: Option<String>,
     #[serde(default)]
@@ -281,7 +284,24 @@ pub(super) fn identity<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SubjectPattern>, D::Error> {
     let text = String::deserialize(deserializer)?;
+    one_line::check_subject_pattern(&text).map_err(D::Error::custom)?;
     let pattern = SubjectPattern::new(&text).map_err(D::Error::custom)?;
+    Ok(Some(pattern))
+}
+
+pub(super) fn organization<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Pattern>, D::Error> {
+    let pattern = Pattern::deserialize(deserializer)?;
+    one_line::check_organization_pattern(&pattern.text).map_err(D::Error::custom)?;
+    Ok(Some(pattern))
+}
+
+pub(super) fn attribute<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Pattern>, D::Error> {
+    let pattern = Pattern::deserialize(deserializer)?;
+    one_line::check_attribute_pattern(&pattern.text).map_err(D::Error::custom)?;
     Ok(Some(pattern))
 }
 

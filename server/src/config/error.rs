@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::one_line::FormError;
 use super::port_range::PORT_RANGE_VARIABLE;
 use super::values::ValueError;
 
@@ -115,6 +116,9 @@ pub(super) enum ConfigError {
          admin-clients, or listen at 127.0.0.1"
     )]
     OpenAdministration(SocketAddr),
+    /// The subject of an administrator has a form that matches no certificate.
+    #[error("admin-subjects: {0}")]
+    AdminSubject(FormError),
     /// The port range in the environment is wrong.
     #[error("the environment variable {PORT_RANGE_VARIABLE}: {0}")]
     PortRangeVariable(ValueError),
@@ -140,6 +144,7 @@ impl ConfigError {
             Self::Banner => Some("banner"),
             Self::LimitTwice { .. } => Some("limit"),
             Self::OpenAdministration(_) => Some("admin-listen"),
+            Self::AdminSubject(_) => Some("admin-subjects"),
             Self::NoWayToLogIn
             | Self::File(_)
             | Self::TlsProtocol { .. }

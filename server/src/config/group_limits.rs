@@ -6,7 +6,7 @@ use gridhaul_security::gridmap::{Subject, SubjectPattern};
 use gridhaul_security::voms::Fqan;
 use serde::Deserialize;
 
-use super::authorization::{Pattern, SUBJECT, identity};
+use super::authorization::{Pattern, SUBJECT, attribute, identity, organization};
 use super::error::ConfigError;
 use super::examples::Example;
 use super::shown::Shown;
@@ -53,7 +53,9 @@ pub(super) struct Table {
     name: Option<String>,
     #[serde(default, deserialize_with = "identity")]
     identity: Option<SubjectPattern>,
+    #[serde(default, deserialize_with = "organization")]
     vo: Option<Pattern>,
+    #[serde(default, deserialize_with = "attribute")]
     fqan: Option<Pattern>,
     user: Option<Pattern>,
     #[serde(default, deserialize_with = "list")]

@@ -29,6 +29,7 @@ mod load;
 mod log_level;
 mod log_targets;
 mod max_startups;
+mod one_line;
 mod places;
 mod port_range;
 mod problem;

@@ -423,6 +423,38 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         "cert",
         "there is no private key in it; name the file with the private key with --key",
     ),
+    in_file(
+        with_gsi!("[[authorize]]\nidentity = 'CN=Alice,DC=trial,DC=org' #!\ndeny = true"),
+        "identity",
+        "matches no user: write /DC=org/DC=trial/CN=Alice",
+    ),
+    in_file(
+        with_gsi!("[[authorize]]\nfqan = 'atlas/Role=production' #!\nmap = true"),
+        "fqan",
+        "matches no VOMS attribute: write /atlas/Role=production",
+    ),
+    in_file(
+        with_gsi!("[[limit]]\nname = 'a'\nidentity = 'CN=Alice' #!\nmax-transfers = 1"),
+        "identity",
+        "matches no user: write /CN=Alice",
+    ),
+    in_file(
+        with_gsi!("[[limit]]\nname = 'a'\nvo = '/atlas' #!\nmax-transfers = 1"),
+        "vo",
+        "write atlas",
+    ),
+    in_file(
+        "admin-listen = '127.0.0.1:0'\nadmin-cert = 'HERE/host.pem'\nadmin-key = 'HERE/host.key'\n\
+         admin-clients = 'HERE/host.pem'\nadmin-subjects = ['CN=Alice'] #!",
+        "admin-subjects",
+        "matches no user: write /CN=Alice",
+    ),
+    in_file(
+        "admin-listen = '127.0.0.1:0'\nadmin-cert = 'HERE/host.pem'\nadmin-key = 'HERE/host.key'\n\
+         admin-clients = 'HERE/host.pem'\nadmin-subjects = ['/DC=org/*'] #!",
+        "admin-subjects",
+        "name each subject",
+    ),
     in_flags(
         &["--log-level", "verbose"],
         "log-level",
