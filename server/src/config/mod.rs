@@ -14,6 +14,7 @@ mod accounts;
 mod admin;
 mod authorization;
 mod configuration;
+mod cover;
 mod data;
 mod error;
 mod examples;
@@ -78,6 +79,6 @@ pub use values::{
 
 pub(crate) use load::Loaded;
 pub(crate) use places::has_host_credential;
-pub(crate) use problem::Problem;
+pub(crate) use problem::{Place, Problem};
 pub(crate) use similar::similar;
 pub(crate) use sources::Sources;

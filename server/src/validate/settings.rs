@@ -58,7 +58,7 @@ fn check_rules(validated: &mut Validated) {
         .filter_map(|(index, rule)| {
             let first = gsi.rules[..index]
                 .iter()
-                .position(|first| first.hides(rule))?;
+                .position(|first| first.hides(rule, gsi.allow_independent_proxies))?;
             Some((first, index))
         })
         .collect();
