@@ -104,6 +104,12 @@ pub(super) enum ConfigError {
         /// The second table, counted from 0.
         index: usize,
     },
+    /// A name for anonymous users is no name.
+    #[error(
+        "anonymous-names: a name is empty, and no user can log in by it: name at least one, such as ftp, or leave it out for \
+         anonymous and ftp"
+    )]
+    AnonymousName,
     /// A list is empty.
     #[error("{0} is empty; leave it out for its default")]
     Empty(&'static str),
@@ -141,6 +147,7 @@ impl ConfigError {
             Self::NoRoot | Self::NoTrust | Self::NoGridmap => Some("gsi"),
             Self::NoVomsdir => Some("authorize"),
             Self::SshIsClear => Some("encrypt-data"),
+            Self::AnonymousName => Some("anonymous-names"),
             Self::Banner => Some("banner"),
             Self::LimitTwice { .. } => Some("limit"),
             Self::OpenAdministration(_) => Some("admin-listen"),
