@@ -268,6 +268,44 @@ fn a_configuration_without_a_way_in_is_refused_by_both() {
 }
 
 #[test]
+fn the_default_address_is_not_judged_in_place_of_one_that_was_not_understood() {
+    let site = Site::new();
+    // It may be taken already.
+    let _taken = TcpListener::bind("127.0.0.1:2811");
+    let missing = site.path("missing.toml");
+    let directory = site.path("root");
+    let (wrong, _) = site.file("listen = 'here'");
+    for path in [
+        missing.to_str().expect("UTF-8"),
+        directory.to_str().expect("UTF-8"),
+        &wrong,
+    ] {
+        let arguments = ["--config".to_owned(), path.to_owned()];
+        let serve = run("serve", &arguments, site.0.path());
+        assert_eq!(serve.status, 1, "{}", serve.stderr);
+        assert!(!serve.stderr.contains("is in use"), "{}", serve.stderr);
+    }
+}
+
+#[test]
+fn a_file_without_users_is_a_warning_if_there_is_no_other_way_in() {
+    let site = Site::new();
+    fs::write(site.path("no-users"), "# later\n").expect("written");
+    let (path, line) = site.file("anonymous = false\npasswords = 'HERE/no-users' #!");
+    let arguments = ["--config".to_owned(), path];
+    let check = run("check", &arguments, site.0.path());
+    let serve = run("serve", &arguments, site.0.path());
+    assert_eq!(check.status, 0, "{}", check.stdout);
+    assert!(serve.stdout.contains("listening"), "{}", serve.stderr);
+    let place = format!("line {line}: ");
+    for text in [&check.stdout, &serve.stderr] {
+        let mut lines = text.lines();
+        let is_told = lines.any(|line| line.contains(&place) && line.contains("has no users"));
+        assert!(is_told, "{text}");
+    }
+}
+
+#[test]
 fn without_arguments_root_gets_the_usage() {
     if !nix::unistd::Uid::effective().is_root() {
         skipped::skipped("the directory would be served");

@@ -455,6 +455,15 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         "admin-subjects",
         "name each subject",
     ),
+    in_file(
+        with_gsi!(
+            "[[authorize]]\nidentity = '/DC=org/CN=*'\naccount = 'nobody'\n[[authorize]] #!\n\
+             identity = '/DC=org/CN=Alice'\ndeny = true"
+        ),
+        "authorize",
+        "table 1 decides about all its clients before it",
+    ),
+    in_file("anonymous-names = '' #!", "anonymous-names", "such as ftp"),
     in_flags(
         &["--log-level", "verbose"],
         "log-level",
@@ -508,5 +517,15 @@ pub(crate) const DEFECTS: &[(&str, &str)] = &[
     (
         "gsi = true\ncert = 'HERE/host.pem'\nkey = 'HERE/host.key'\ntrust = 'HERE/trust'\ngridmap = 'HERE/bad-map'",
         "line 1: the subject seems to have spaces",
+    ),
+    (
+        "gsi = true\ncert = 'HERE/host.pem'\nkey = 'HERE/host.key'\ntrust = 'HERE/trust'\ngridmap = 'HERE/map'\n\
+         [[authorize]]\nidentity = '*'\naccount = 'nosuch'",
+        "gridhaul.toml, line 9: [[authorize]] table 1: there is no local account 'nosuch'",
+    ),
+    (
+        "gsi = true\ncert = 'HERE/host.pem'\nkey = 'HERE/host.key'\ntrust = 'HERE/trust'\ngridmap = 'HERE/map'\n\
+         [[authorize]]\nidentity = '*'\naccount = 'root'",
+        "gridhaul.toml, line 9: [[authorize]] table 1: 'root' is root",
     ),
 ];
