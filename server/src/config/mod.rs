@@ -76,6 +76,7 @@ pub use values::{
     ArrivalChecksums, AtomicRoot, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode,
     KeyKind, LogFormat, PortRange, SyncFiles, ValueError,
 };
+pub use wrong_flags::ForeignFlag;
 
 pub(crate) use load::Loaded;
 pub(crate) use places::has_host_credential;

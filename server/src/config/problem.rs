@@ -29,7 +29,7 @@ pub(crate) struct Problem {
 /// A flag that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrongFlag {
-    /// Without the leading dashes.
+    /// Without the two leading dashes; with a dash if it is written with one.
     pub(super) key: String,
     /// What is wrong, and the remedy.
     pub(super) text: String,
@@ -48,6 +48,7 @@ impl WrongFlag {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Flag(key) if key.starts_with('-') => f.write_str(key),
             Self::Flag(key) => write!(f, "--{key}"),
             Self::Line(file, line) => write!(f, "{}, line {line}", file.display()),
         }
