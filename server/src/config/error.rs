@@ -85,7 +85,7 @@ pub(super) enum ConfigError {
     )]
     NoTlsVersion,
     /// A number is out of range.
-    #[error("{name} must be between {least} and {most}, not {value}")]
+    #[error("{name} must be between {least} and {most}{unit}, not {value}")]
     OutOfRange {
         /// The setting.
         name: &'static str,
@@ -95,6 +95,8 @@ pub(super) enum ConfigError {
         least: u64,
         /// The largest valid value.
         most: u64,
+        /// Of the three numbers, with a space before it.
+        unit: &'static str,
     },
     /// Two limits have the same name.
     #[error("[[limit]] table {}: another table has the name '{name}' as well: give one of them another name", index + 1)]
