@@ -93,6 +93,11 @@ impl GroupLimit {
         self.identity.is_some() || self.vo.is_some() || self.fqan.is_some()
     }
 
+    /// Whether one of these users can belong to the group.
+    pub(crate) fn may_be_about(&self, users: &[String]) -> bool {
+        users.iter().any(|user| matches(self.user.as_ref(), user))
+    }
+
     /// Whether a session belongs to the group: all conditions match. `vo` and `fqan` must match the same attribute.
     pub fn is_about(&self, member: &Member<'_>) -> bool {
         let named = self.identity.as_ref().is_none_or(|pattern| {
