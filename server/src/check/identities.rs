@@ -1,8 +1,6 @@
 //! The authorization of identities: the grid-mapfile, the accounts in it and in rules, the vomsdir.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use gridhaul_accounts::{AccountRequest, open_own};
@@ -10,7 +8,7 @@ use gridhaul_security::files::{GridmapFile, VomsDirectory};
 
 use super::Depth;
 use super::authorization::check_pools;
-use super::files::check_read_again;
+use super::files::{check_exposed, check_read_again};
 use super::report::{Report, Verdict, counted};
 use super::trust::check_directory;
 use crate::config::{Config, Gsi, Outcome, Rule};
@@ -87,13 +85,7 @@ fn check_gridmap(
         let problems = problems.iter().map(|problem| format!("{shown}, {problem}"));
         report.problems(Verdict::Error, ABOUT, problems);
     }
-    let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
-    if mode & 0o002 != 0 {
-        report.error(
-            ABOUT,
-            format!("{shown} can be written by all users, who could map themselves: chmod o-w it"),
-        );
-    }
+    check_exposed(report, ABOUT, path, "map themselves");
     check_read_again(report, ABOUT, path, &config.user);
 }
 

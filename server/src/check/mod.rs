@@ -140,6 +140,7 @@ fn check_files(report: &mut Report, validated: &Validated, file: Option<&Path>, 
     }
     files::check(report, validated);
     if let Some(file) = file.filter(|file| file.exists()) {
+        files::check_exposed(report, "configuration", file, "change every setting");
         files::check_read_again(report, "configuration", file, &config.user);
     }
 }

@@ -464,6 +464,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         "table 1 decides about all its clients before it",
     ),
     in_file("anonymous-names = '' #!", "anonymous-names", "such as ftp"),
+    in_file("grace = '1000d' #!", "grace", "seconds, not 86400000"),
+    in_flags(&["--port", "2811"], "port", "in its place here is --listen"),
     in_flags(
         &["--log-level", "verbose"],
         "log-level",
