@@ -58,21 +58,23 @@ impl fmt::Display for Place {
 impl Problem {
     /// For output that names the setting already.
     pub(crate) fn without_key(&self) -> String {
-        let text = self.without_place();
+        let text = self.text.replace(is_harmful, "?");
+        let key = self.key.as_deref().unwrap_or_default();
+        let text = text.strip_prefix(&format!("{key}: ")).unwrap_or(&text);
         match &self.place {
             Some(place) => format!("{place}: {text}"),
-            None => text,
+            None => text.to_owned(),
         }
     }
 
-    /// For output that names the setting and its place already.
+    /// For output that names the setting and its place already, also where the text begins with the value: `data-address 192.0.2.1
+    /// cannot be used`.
     pub(crate) fn without_place(&self) -> String {
         let text = self.text.replace(is_harmful, "?");
-        let key = self.key.as_deref().unwrap_or_default();
-        let rest = text.strip_prefix(key);
-        // Some texts begin with the value: `data-address 8.8.8.8 cannot be used`.
+        let key = self.key.as_deref().filter(|key| !key.is_empty());
+        let rest = key.and_then(|key| text.strip_prefix(key));
         let rest = rest.and_then(|rest| rest.strip_prefix(": ").or_else(|| rest.strip_prefix(' ')));
-        rest.filter(|_| !key.is_empty()).unwrap_or(&text).to_owned()
+        rest.unwrap_or(&text).to_owned()
     }
 
     /// For the order of problems: the line in the file.
