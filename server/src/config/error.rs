@@ -85,7 +85,7 @@ pub(super) enum ConfigError {
     )]
     NoTlsVersion,
     /// A number is out of range.
-    #[error("{name} must be between {least} and {most}{unit}, not {value}")]
+    #[error("{name} must be between {}, not {}", range(*least, *most, unit), range_end(*value, unit))]
     OutOfRange {
         /// The setting.
         name: &'static str,
@@ -130,6 +130,27 @@ pub(super) enum ConfigError {
     /// The port range in the environment is wrong.
     #[error("the environment variable {PORT_RANGE_VARIABLE}: {0}")]
     PortRangeVariable(ValueError),
+}
+
+fn range(least: u64, most: u64, unit: &str) -> String {
+    match unit {
+        " bytes" => format!("{} and {}", range_end(least, unit), range_end(most, unit)),
+        _ => format!("{least} and {most}{unit}"),
+    }
+}
+
+/// Numbers of bytes in the largest unit in which they are whole.
+fn range_end(number: u64, unit: &str) -> String {
+    if unit != " bytes" {
+        return number.to_string();
+    }
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let mut units = units.into_iter();
+    let whole = units.find(|(shift, _)| number > 0 && number.trailing_zeros() >= *shift);
+    match whole {
+        Some((shift, name)) => format!("{} {name}", number >> shift),
+        None => format!("{number} bytes"),
+    }
 }
 
 impl ConfigError {

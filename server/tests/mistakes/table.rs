@@ -465,6 +465,11 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     ),
     in_file("anonymous-names = '' #!", "anonymous-names", "such as ftp"),
     in_file("grace = '1000d' #!", "grace", "seconds, not 86400000"),
+    in_file(
+        "buffer-memory = 1 #!",
+        "buffer-memory",
+        "between 8 MiB and 1024 TiB, not 1 bytes",
+    ),
     in_flags(&["--port", "2811"], "port", "in its place here is --listen"),
     in_flags(
         &["--log-level", "verbose"],
