@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     {
         return globus::serve(&arguments.collect::<Vec<_>>());
     }
-    let line = match CommandLine::of(std::env::args_os()) {
+    let line = match CommandLine::of(std::env::args_os(), &globus::counterpart) {
         Ok(line) => line,
         Err(error) => return without_command(&error),
     };

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use gridhaul_accounts::count_pool;
 use gridhaul_security::files::{BanListFile, OwnRights};
 
-use super::files::check_read_again;
+use super::files::{check_exposed, check_read_again};
 use super::report::{Report, counted};
 use crate::config::{Callout, Config, Gsi};
 use crate::privileges;
@@ -76,13 +77,7 @@ fn check_ban_list(report: &mut Report, config: &Config, gsi: &Gsi, path: &Path) 
         );
         report.error(ABOUT, text);
     }
-    let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
-    if mode & 0o002 != 0 {
-        let text = format!(
-            "{shown} can be written by all users, who could remove their bans: chmod o-w it"
-        );
-        report.error(ABOUT, text);
-    }
+    check_exposed(report, ABOUT, path, "remove their bans");
     check_read_again(report, ABOUT, path, &config.user);
 }
 
@@ -140,6 +135,24 @@ pub(super) fn check_pools(
     }
 }
 
+/// The interpreter of a script, if it cannot be run. The kernel reads it up to a space, so a carriage return is a part of it.
+fn missing_interpreter(script: &Path) -> Option<String> {
+    /// The kernel reads this much (`BINPRM_BUF_SIZE`).
+    const MOST: u64 = 256;
+
+    let mut first = Vec::new();
+    let file = fs::File::open(script).ok()?;
+    file.take(MOST).read_to_end(&mut first).ok()?;
+    let line = first.strip_prefix(b"#!")?;
+    let line = line.split(|byte| *byte == b'\n').next()?;
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
+    let interpreter = words.next().unwrap_or_default();
+    let can_run = fs::metadata(interpreter)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
+    (!can_run).then(|| interpreter.to_owned())
+}
+
 fn check_callout(report: &mut Report, config: &Config, callout: &Callout) {
     const ABOUT: &str = "authz-callout";
     let path = callout.path();
@@ -157,13 +170,16 @@ fn check_callout(report: &mut Report, config: &Config, callout: &Callout) {
         Callout::Program(_) if !metadata.is_file() || mode & 0o111 == 0 => {
             return report.error(ABOUT, format!("{shown} is not an executable program"));
         }
-        Callout::Program(_) if mode & 0o002 != 0 => {
-            let text = format!(
-                "{shown} can be written by all users, who could permit themselves: chmod o-w it"
-            );
-            return report.error(ABOUT, text);
+        Callout::Program(_) => {
+            check_exposed(report, ABOUT, path, "permit themselves");
+            if let Some(interpreter) = missing_interpreter(path) {
+                let text = format!(
+                    "{shown}: its interpreter in line 1, {interpreter}, is not an executable program, so no user logs in with \
+                     a certificate: correct the line, or install it"
+                );
+                return report.error(ABOUT, text);
+            }
         }
-        Callout::Program(_) => {}
         Callout::Socket(_) if !metadata.file_type().is_socket() => {
             return report.error(ABOUT, format!("{shown} is not a UNIX socket"));
         }

@@ -1,6 +1,8 @@
 //! Directories and files that are not about security.
 
 use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use gridhaul_storage::CHECKSUM_ATTRIBUTE;
@@ -20,6 +22,7 @@ pub(super) fn check(report: &mut Report, validated: &Validated) {
         && !validated.is_wrong("passwords")
     {
         report.ok("passwords", format!("{} can be read", path.display()));
+        check_exposed(report, "passwords", path, "give themselves access");
         check_read_again(report, "passwords", path, &config.user);
     }
     if config.checksum_key.is_some() && !validated.is_wrong("checksum-key") {
@@ -61,6 +64,44 @@ pub(super) fn check_read_again(report: &mut Report, about: &'static str, path: &
                  account: {error}. Until then what was read at the start holds, so that a change needs a restart"
             ),
         );
+    }
+}
+
+/// Checks that no other accounts can change a file that decides about access: the file itself, and the directory in which they
+/// could replace it. The groups of root and of this account are trusted: many accounts have a group of their own.
+pub(super) fn check_exposed(report: &mut Report, about: &'static str, path: &Path, harm: &str) {
+    const STICKY: u32 = 0o1000;
+
+    let shown = path.display();
+    let Ok(real) = fs::canonicalize(path) else {
+        return;
+    };
+    let own_group = rustix::process::getegid().as_raw();
+    let directory = real.parent().map(|parent| (parent, "its directory "));
+    for (place, what) in [(real.as_path(), "")].into_iter().chain(directory) {
+        let Ok(metadata) = fs::metadata(place) else {
+            continue;
+        };
+        let (mode, group) = (metadata.mode(), metadata.gid());
+        // In such a directory only the owner of a file replaces it.
+        if metadata.is_dir() && mode & STICKY != 0 {
+            continue;
+        }
+        let place = place.display();
+        let of = match what {
+            "" => format!("{shown} "),
+            _ => format!("{shown}: {what}{place} "),
+        };
+        let text = if mode & 0o002 != 0 {
+            format!("{of}can be written by all users, who could {harm}: chmod o-w {place}")
+        } else if mode & 0o020 != 0 && group != 0 && group != own_group {
+            format!(
+                "{of}can be written by the group {group}, whose members could {harm}: chmod g-w {place}"
+            )
+        } else {
+            continue;
+        };
+        report.error(about, text);
     }
 }
 

@@ -1,8 +1,6 @@
 //! The authorization of identities: the grid-mapfile, the accounts in it and in rules, the vomsdir.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use gridhaul_accounts::{AccountRequest, open_own};
@@ -10,7 +8,7 @@ use gridhaul_security::files::{GridmapFile, VomsDirectory};
 
 use super::Depth;
 use super::authorization::check_pools;
-use super::files::check_read_again;
+use super::files::{check_exposed, check_read_again};
 use super::report::{Report, Verdict, counted};
 use super::trust::check_directory;
 use crate::config::{Config, Gsi, Outcome, Rule};
@@ -25,17 +23,14 @@ pub(super) fn check(report: &mut Report, validated: &Validated, gsi: &Gsi, depth
     {
         check_gridmap(report, config, (path, depth), &mut accounts);
     }
-    for rule in &gsi.rules {
-        if let Outcome::Grant {
-            account: Some(account),
-            ..
-        } = rule.outcome()
-        {
-            let by = accounts.entry(account.clone());
-            by.or_insert_with(|| "an [[authorize]] rule".to_owned());
-        }
+    let of_map: BTreeSet<String> = accounts.keys().cloned().collect();
+    for (account, _) in accounts_of_rules(gsi) {
+        let by = accounts.entry(account.to_owned());
+        by.or_insert_with(|| "an [[authorize]] rule".to_owned());
     }
     check_pools(report, config, &mut accounts);
+    accounts.retain(|account, _| of_map.contains(account));
+    check_rules(report, validated, gsi, depth.accounts);
     check_accounts(report, config, &accounts, depth.accounts);
     match gsi.allow_independent_proxies {
         false => report.ok("proxies", "independent ones (RFC 3820) are refused"),
@@ -90,14 +85,39 @@ fn check_gridmap(
         let problems = problems.iter().map(|problem| format!("{shown}, {problem}"));
         report.problems(Verdict::Error, ABOUT, problems);
     }
-    let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
-    if mode & 0o002 != 0 {
-        report.error(
-            ABOUT,
-            format!("{shown} can be written by all users, who could map themselves: chmod o-w it"),
-        );
-    }
+    check_exposed(report, ABOUT, path, "map themselves");
     check_read_again(report, ABOUT, path, &config.user);
+}
+
+/// The accounts that rules name, with the number of the table, from 0.
+fn accounts_of_rules(gsi: &Gsi) -> impl Iterator<Item = (&str, usize)> {
+    let rules = gsi.rules.iter().enumerate();
+    rules.filter_map(|(index, rule)| match rule.outcome() {
+        Outcome::Grant {
+            account: Some(account),
+            ..
+        } => Some((account.as_str(), index)),
+        _ => None,
+    })
+}
+
+/// All users of a rule have one account. A check that is not run as root cannot tell which ones the server may use.
+fn check_rules(report: &mut Report, validated: &Validated, gsi: &Gsi, most: usize) {
+    let verdict = match rustix::process::geteuid().is_root() {
+        true => Verdict::Error,
+        false => Verdict::Warning,
+    };
+    let accounts = accounts_of_rules(gsi).filter(|(account, _)| !account.starts_with('.'));
+    for (account, index) in accounts.take(most) {
+        if let Some(refusal) = refusal(&validated.config, account) {
+            let text = format!(
+                "[[authorize]] table {}: {refusal}. Until then none of its users can log in",
+                index + 1
+            );
+            let problem = validated.problem_of_table("authorize", index, text);
+            report.settings(verdict, &[problem]);
+        }
+    }
 }
 
 fn check_accounts(
@@ -107,6 +127,9 @@ fn check_accounts(
     most: usize,
 ) {
     const ABOUT: &str = "accounts";
+    if accounts.is_empty() {
+        return;
+    }
     let looked_at = accounts.len().min(most);
     let refused: Vec<String> = accounts
         .iter()

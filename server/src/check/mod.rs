@@ -47,6 +47,7 @@ pub fn check(arguments: &CheckArguments, output: &mut impl Write) -> io::Result<
         report.settings(Verdict::Warning, &validated.warnings);
         check_all(&mut report, &validated, arguments.serve.config.as_deref());
     }
+    report.find_places(|key| validated.place(key));
     report.write(output)?;
     Ok(report.count(Verdict::Error) == 0)
 }
@@ -87,10 +88,8 @@ pub(crate) fn defects(validated: &Validated, file: Option<&Path>) -> Vec<Problem
     let found = in_child(Some(LIMIT), || {
         let mut report = Report::default();
         check_files(&mut report, validated, file, Depth::START);
-        let errors = report
-            .errors()
-            .map(|(about, text)| validated.problem(about, format!("{about}: {text}")));
-        errors.collect::<Vec<_>>()
+        report.find_places(|key| validated.place(key));
+        report.errors().collect::<Vec<_>>()
     });
     found.unwrap_or_else(|error| {
         let text = format!("the files were not examined ({error}): run `gridhaul-server check`");
@@ -141,6 +140,7 @@ fn check_files(report: &mut Report, validated: &Validated, file: Option<&Path>, 
     }
     files::check(report, validated);
     if let Some(file) = file.filter(|file| file.exists()) {
+        files::check_exposed(report, "configuration", file, "change every setting");
         files::check_read_again(report, "configuration", file, &config.user);
     }
 }

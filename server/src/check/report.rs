@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use crate::config::Problem;
+use crate::config::{Place, Problem};
 use crate::harmful::is_harmful;
 
 /// The severity of a finding.
@@ -30,6 +30,9 @@ struct Finding {
     verdict: Verdict,
     /// The subject.
     about: Cow<'static, str>,
+    /// Of the setting, where it is known.
+    place: Option<Place>,
+    /// The text without the place.
     text: String,
 }
 
@@ -60,6 +63,7 @@ impl Report {
         self.findings.push(Finding {
             verdict,
             about: Cow::Borrowed(about),
+            place: None,
             text: text.to_string(),
         });
     }
@@ -72,8 +76,18 @@ impl Report {
                 Some(key) => Cow::Owned(key.clone()),
                 None => Cow::Borrowed("configuration"),
             },
-            text: problem.without_key(),
+            place: problem.place.clone(),
+            text: problem.without_place(),
         }));
+    }
+
+    /// Adds the places of the settings that errors and warnings are about.
+    pub(super) fn find_places(&mut self, place: impl Fn(&str) -> Option<Place>) {
+        for finding in &mut self.findings {
+            if finding.verdict != Verdict::Ok && finding.place.is_none() {
+                finding.place = place(setting_of(&finding.about));
+            }
+        }
     }
 
     /// Adds problems of parts of a file that works otherwise.
@@ -96,11 +110,19 @@ impl Report {
         }
     }
 
-    /// The errors, each with its subject.
-    pub(super) fn errors(&self) -> impl Iterator<Item = (&str, &str)> {
+    /// The errors, each with its subject and place.
+    pub(super) fn errors(&self) -> impl Iterator<Item = Problem> {
         let errors = self.findings.iter();
         let errors = errors.filter(|finding| finding.verdict == Verdict::Error);
-        errors.map(|finding| (finding.about.as_ref(), finding.text.as_str()))
+        errors.map(|finding| Problem {
+            key: Some(finding.about.to_string()),
+            place: finding.place.clone(),
+            // The name of a table begins with that of the setting.
+            text: match finding.text.starts_with("[[") {
+                true => finding.text.clone(),
+                false => format!("{}: {}", finding.about, finding.text),
+            },
+        })
     }
 
     pub(crate) fn count(&self, verdict: Verdict) -> usize {
@@ -115,6 +137,7 @@ impl Report {
         for Finding {
             verdict,
             about,
+            place,
             text,
         } in &self.findings
         {
@@ -125,11 +148,25 @@ impl Report {
             };
             // File names may contain control characters, and a finding is one line.
             let text = text.replace(is_harmful, "?");
-            writeln!(output, "{word:<8} {about}: {text}")?;
+            match place {
+                Some(place) => writeln!(output, "{word:<8} {about}: {place}: {text}")?,
+                None => writeln!(output, "{word:<8} {about}: {text}")?,
+            }
         }
         let errors = counted(self.count(Verdict::Error), "error");
         let warnings = counted(self.count(Verdict::Warning), "warning");
         writeln!(output, "{errors}, {warnings}")
+    }
+}
+
+/// The setting that a subject of findings belongs to.
+fn setting_of(about: &str) -> &str {
+    match about {
+        "certificate" => "cert",
+        "revocation" => "trust",
+        "proxies" => "allow-independent-proxies",
+        "gsi-authz" => "gsi",
+        _ => about,
     }
 }
 

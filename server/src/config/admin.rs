@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::ConfigError;
 use super::listen::ListenAddress;
+use super::one_line;
 use super::settings::Settings;
 
 /// The administration interface. Only a restart changes it.
@@ -91,6 +92,9 @@ pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &mut Settings) ->
             errors.push(ConfigError::Needs(name, needed));
         }
     }
+    let subjects = admin.subjects.iter();
+    let wrong = subjects.filter_map(|subject| one_line::check_subject(subject).err());
+    errors.extend(wrong.map(ConfigError::AdminSubject));
     if let Some(address) = admin.listen
         && !address.ip().to_canonical().is_loopback()
     {

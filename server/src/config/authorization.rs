@@ -8,7 +8,9 @@ use gridhaul_security::gridmap::{Subject, SubjectPattern};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
+use super::cover;
 use super::examples::Example;
+use super::one_line;
 use super::shown::Shown;
 use super::tables;
 
@@ -64,7 +66,9 @@ pub struct MemberOf<'a> {
 pub(super) struct Table {
     #[serde(default, deserialize_with = "identity")]
     identity: Option<SubjectPattern>,
+    #[serde(default, deserialize_with = "organization")]
     vo: Option<Pattern>,
+    #[serde(default, deserialize_with = "attribute")]
     fqan: Option<Pattern>,
     account: Option<String>,
     #[serde(default)]
@@ -127,21 +131,33 @@ impl Rule {
     }
 
     /// Whether a later rule is never reached, because this one matches every client that the later one matches, and decides.
-    /// Only equal and missing conditions are compared.
-    pub(crate) fn hides(&self, later: &Self) -> bool {
+    /// Patterns whose only wildcard is `*` are compared with those of the later rule; others only with equal ones.
+    pub(crate) fn hides(&self, later: &Self, independent_proxies: bool) -> bool {
         // A client without an account in the grid-mapfile goes on to the next rule.
         if self.is_mapped() {
             return false;
         }
-        let is_any = |pattern: &SubjectPattern| pattern.to_string() == "*";
         // A rule that denies also looks at other subjects than the identity.
         let sees_more = later.outcome == Outcome::Deny && self.outcome != Outcome::Deny;
-        let identity = self.identity.as_ref().is_none_or(|pattern| {
-            is_any(pattern) || !sees_more && later.identity.as_ref() == Some(pattern)
-        });
-        let attributes = self.vo.is_none() && self.fqan.is_none()
-            || (&self.vo, &self.fqan) == (&later.vo, &later.fqan);
-        identity && attributes
+        let identity = self
+            .identity
+            .as_ref()
+            .is_none_or(|pattern| match &later.identity {
+                None => pattern.to_string() == "*",
+                Some(later) if !covers_subject(pattern, later) => false,
+                Some(later) => {
+                    let (first, later) = (pattern.to_string(), later.to_string());
+                    !sees_more
+                        || cover::has_all_issuers(&first)
+                        || !independent_proxies && cover::is_user(&later)
+                }
+            });
+        let covers = |first: &Option<Pattern>, later: &Option<Pattern>| match (first, later) {
+            (None, _) => true,
+            (Some(first), Some(later)) => first.covers(later),
+            (Some(_), None) => false,
+        };
+        identity && covers(&self.vo, &later.vo) && covers(&self.fqan, &later.fqan)
     }
 
     /// The outcome of the rule.
@@ -268,6 +284,13 @@ impl Shown for Rule {
     }
 }
 
+/// Whether a pattern matches all subjects of a later one.
+fn covers_subject(first: &SubjectPattern, later: &SubjectPattern) -> bool {
+    let text = later.to_string();
+    first == later
+        || cover::are_comparable(&first.to_string(), &text) && first.matches(&Subject::new(&text))
+}
+
 fn is_account(name: &str) -> bool {
     let fits = |letter: char| !letter.is_whitespace() && !letter.is_control();
     !name.is_empty() && name.chars().all(fits) && !name.contains(['/', ':'])
@@ -281,7 +304,24 @@ pub(super) fn identity<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SubjectPattern>, D::Error> {
     let text = String::deserialize(deserializer)?;
+    one_line::check_subject_pattern(&text).map_err(D::Error::custom)?;
     let pattern = SubjectPattern::new(&text).map_err(D::Error::custom)?;
+    Ok(Some(pattern))
+}
+
+pub(super) fn organization<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Pattern>, D::Error> {
+    let pattern = Pattern::deserialize(deserializer)?;
+    one_line::check_organization_pattern(&pattern.text).map_err(D::Error::custom)?;
+    Ok(Some(pattern))
+}
+
+pub(super) fn attribute<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Pattern>, D::Error> {
+    let pattern = Pattern::deserialize(deserializer)?;
+    one_line::check_attribute_pattern(&pattern.text).map_err(D::Error::custom)?;
     Ok(Some(pattern))
 }
 
@@ -302,6 +342,11 @@ impl fmt::Display for Pattern {
 impl Pattern {
     pub(super) fn matches(&self, text: &str) -> bool {
         self.matcher.is_match(text)
+    }
+
+    /// Whether it matches all texts of a later pattern.
+    fn covers(&self, later: &Self) -> bool {
+        self == later || cover::are_comparable(&self.text, &later.text) && self.matches(&later.text)
     }
 }
 
@@ -483,10 +528,40 @@ mod tests {
             (cms, all, false),
             // The grid-mapfile may have no account.
             ("identity = '*'\nmap = true", all, false),
-            // Clients whose user is Bob, under the name of a proxy.
             (
-                "identity = '/CN=Bob'\naccount = 'bob'",
-                "identity = '/CN=Bob'\ndeny = true",
+                "identity = '/O=Grid/CN=*'\naccount = 'grid'",
+                "identity = '/o=grid/CN=Bob'\ndeny = true",
+                true,
+            ),
+            (
+                "identity = '/O=Grid/*'\naccount = 'grid'",
+                "identity = '/O=Grid/OU=x/*'\ndeny = true",
+                true,
+            ),
+            (
+                "identity = '/O=Grid/CN=*'\naccount = 'grid'",
+                "identity = '/O=Other/CN=Bob'\ndeny = true",
+                false,
+            ),
+            // The identity of a proxy with this subject is another one.
+            (
+                "identity = '*/CN=777'\naccount = 'grid'",
+                "identity = '/CN=Bob/CN=777'\ndeny = true",
+                false,
+            ),
+            (
+                "identity = '/O=Grid/CN=*'\nvo = 'atlas'\naccount = 'grid'",
+                "identity = '/O=Grid/CN=Bob'\ndeny = true",
+                false,
+            ),
+            (
+                "fqan = '/atlas/*'\naccount = 'grid'",
+                "fqan = '/atlas/Role=production'\naccount = 'production'",
+                true,
+            ),
+            (
+                "fqan = '/atlas/Role=*'\naccount = 'grid'",
+                "fqan = '/atlas/*'\naccount = 'production'",
                 false,
             ),
             (
@@ -496,11 +571,18 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                rule(first).hides(&rule(later)),
+                rule(first).hides(&rule(later), false),
                 expected,
                 "{first} / {later}"
             );
         }
+        // Clients whose user is Bob, under the name of an independent proxy.
+        let (bob, deny) = (
+            rule("identity = '/CN=Bob'\naccount = 'bob'"),
+            rule("identity = '/CN=Bob'\ndeny = true"),
+        );
+        assert!(bob.hides(&deny, false));
+        assert!(!bob.hides(&deny, true));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::one_line::FormError;
 use super::port_range::PORT_RANGE_VARIABLE;
 use super::values::ValueError;
 
@@ -84,7 +85,7 @@ pub(super) enum ConfigError {
     )]
     NoTlsVersion,
     /// A number is out of range.
-    #[error("{name} must be between {least} and {most}, not {value}")]
+    #[error("{name} must be between {}, not {}", range(*least, *most, unit), range_end(*value, unit))]
     OutOfRange {
         /// The setting.
         name: &'static str,
@@ -94,6 +95,8 @@ pub(super) enum ConfigError {
         least: u64,
         /// The largest valid value.
         most: u64,
+        /// Of the three numbers, with a space before it.
+        unit: &'static str,
     },
     /// Two limits have the same name.
     #[error("[[limit]] table {}: another table has the name '{name}' as well: give one of them another name", index + 1)]
@@ -103,6 +106,12 @@ pub(super) enum ConfigError {
         /// The second table, counted from 0.
         index: usize,
     },
+    /// A name for anonymous users is no name.
+    #[error(
+        "anonymous-names: a name is empty, and no user can log in by it: name at least one, such as ftp, or leave it out for \
+         anonymous and ftp"
+    )]
+    AnonymousName,
     /// A list is empty.
     #[error("{0} is empty; leave it out for its default")]
     Empty(&'static str),
@@ -115,9 +124,33 @@ pub(super) enum ConfigError {
          admin-clients, or listen at 127.0.0.1"
     )]
     OpenAdministration(SocketAddr),
+    /// The subject of an administrator has a form that matches no certificate.
+    #[error("admin-subjects: {0}")]
+    AdminSubject(FormError),
     /// The port range in the environment is wrong.
     #[error("the environment variable {PORT_RANGE_VARIABLE}: {0}")]
     PortRangeVariable(ValueError),
+}
+
+fn range(least: u64, most: u64, unit: &str) -> String {
+    match unit {
+        " bytes" => format!("{} and {}", range_end(least, unit), range_end(most, unit)),
+        _ => format!("{least} and {most}{unit}"),
+    }
+}
+
+/// Numbers of bytes in the largest unit in which they are whole.
+fn range_end(number: u64, unit: &str) -> String {
+    if unit != " bytes" {
+        return number.to_string();
+    }
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let mut units = units.into_iter();
+    let whole = units.find(|(shift, _)| number > 0 && number.trailing_zeros() >= *shift);
+    match whole {
+        Some((shift, name)) => format!("{} {name}", number >> shift),
+        None => format!("{number} bytes"),
+    }
 }
 
 impl ConfigError {
@@ -137,9 +170,11 @@ impl ConfigError {
             Self::NoRoot | Self::NoTrust | Self::NoGridmap => Some("gsi"),
             Self::NoVomsdir => Some("authorize"),
             Self::SshIsClear => Some("encrypt-data"),
+            Self::AnonymousName => Some("anonymous-names"),
             Self::Banner => Some("banner"),
             Self::LimitTwice { .. } => Some("limit"),
             Self::OpenAdministration(_) => Some("admin-listen"),
+            Self::AdminSubject(_) => Some("admin-subjects"),
             Self::NoWayToLogIn
             | Self::File(_)
             | Self::TlsProtocol { .. }

@@ -6,7 +6,7 @@ use gridhaul_security::gridmap::{Subject, SubjectPattern};
 use gridhaul_security::voms::Fqan;
 use serde::Deserialize;
 
-use super::authorization::{Pattern, SUBJECT, identity};
+use super::authorization::{Pattern, SUBJECT, attribute, identity, organization};
 use super::error::ConfigError;
 use super::examples::Example;
 use super::shown::Shown;
@@ -53,7 +53,9 @@ pub(super) struct Table {
     name: Option<String>,
     #[serde(default, deserialize_with = "identity")]
     identity: Option<SubjectPattern>,
+    #[serde(default, deserialize_with = "organization")]
     vo: Option<Pattern>,
+    #[serde(default, deserialize_with = "attribute")]
     fqan: Option<Pattern>,
     user: Option<Pattern>,
     #[serde(default, deserialize_with = "list")]
@@ -89,6 +91,11 @@ impl GroupLimit {
     /// Whether only clients with certificates can belong to the group.
     pub(crate) fn needs_certificates(&self) -> bool {
         self.identity.is_some() || self.vo.is_some() || self.fqan.is_some()
+    }
+
+    /// Whether one of these users can belong to the group.
+    pub(crate) fn may_be_about(&self, users: &[String]) -> bool {
+        users.iter().any(|user| matches(self.user.as_ref(), user))
     }
 
     /// Whether a session belongs to the group: all conditions match. `vo` and `fqan` must match the same attribute.

@@ -14,6 +14,7 @@ mod accounts;
 mod admin;
 mod authorization;
 mod configuration;
+mod cover;
 mod data;
 mod error;
 mod examples;
@@ -29,6 +30,7 @@ mod load;
 mod log_level;
 mod log_targets;
 mod max_startups;
+mod one_line;
 mod places;
 mod port_range;
 mod problem;
@@ -74,9 +76,10 @@ pub use values::{
     ArrivalChecksums, AtomicRoot, Bytes, Callout, ClientOptions, DataHosts, ExemptBlock, FileMode,
     KeyKind, LogFormat, PortRange, SyncFiles, ValueError,
 };
+pub use wrong_flags::ForeignFlag;
 
 pub(crate) use load::Loaded;
 pub(crate) use places::has_host_credential;
-pub(crate) use problem::Problem;
+pub(crate) use problem::{Place, Problem};
 pub(crate) use similar::similar;
 pub(crate) use sources::Sources;

@@ -29,7 +29,7 @@ pub(crate) struct Problem {
 /// A flag that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrongFlag {
-    /// Without the leading dashes.
+    /// Without the two leading dashes; with a dash if it is written with one.
     pub(super) key: String,
     /// What is wrong, and the remedy.
     pub(super) text: String,
@@ -48,6 +48,7 @@ impl WrongFlag {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Flag(key) if key.starts_with('-') => f.write_str(key),
             Self::Flag(key) => write!(f, "--{key}"),
             Self::Line(file, line) => write!(f, "{}, line {line}", file.display()),
         }
@@ -64,6 +65,16 @@ impl Problem {
             Some(place) => format!("{place}: {text}"),
             None => text.to_owned(),
         }
+    }
+
+    /// For output that names the setting and its place already, also where the text begins with the value: `data-address 192.0.2.1
+    /// cannot be used`.
+    pub(crate) fn without_place(&self) -> String {
+        let text = self.text.replace(is_harmful, "?");
+        let key = self.key.as_deref().filter(|key| !key.is_empty());
+        let rest = key.and_then(|key| text.strip_prefix(key));
+        let rest = rest.and_then(|rest| rest.strip_prefix(": ").or_else(|| rest.strip_prefix(' ')));
+        rest.unwrap_or(&text).to_owned()
     }
 
     /// For the order of problems: the line in the file.

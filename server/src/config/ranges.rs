@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::error::ConfigError;
+use super::examples::example;
 use super::seconds::Seconds;
 
 /// A year. A larger number is a mistake.
@@ -46,11 +47,21 @@ pub(super) fn between<N: Copy + PartialOrd + TryInto<u64>>(
                 value: wide(value),
                 least: wide(least),
                 most: wide(most),
+                unit: unit_of(name),
             });
             default
         }
         Some(value) => value,
         None => default,
+    }
+}
+
+/// The unit of a setting, after its numbers.
+fn unit_of(name: &str) -> &'static str {
+    match example(name).map(|example| example.kind) {
+        Some("a time") => " seconds",
+        Some("a number of bytes") => " bytes",
+        _ => "",
     }
 }
 

@@ -90,6 +90,9 @@ impl Config {
 
 fn anonymous(errors: &mut Vec<ConfigError>, settings: &mut Settings) -> Option<Anonymous> {
     let names = not_empty(errors, "anonymous-names", settings.anonymous_names.take());
+    if names.iter().flatten().any(|name| name.trim().is_empty()) {
+        errors.push(ConfigError::AnonymousName);
+    }
     let write = settings.anonymous_write.unwrap_or(false);
     if settings.anonymous == Some(true) {
         let names = names.unwrap_or_else(|| vec!["anonymous".to_owned(), "ftp".to_owned()]);

@@ -26,7 +26,7 @@ pub struct ConfigErrors(Vec<Problem>);
 
 impl Sources {
     /// The place of a setting, if it is given.
-    fn place(&self, key: &str) -> Option<Place> {
+    pub(crate) fn place(&self, key: &str) -> Option<Place> {
         if self.flags.contains(key) {
             return Some(Place::Flag(key.to_owned()));
         }

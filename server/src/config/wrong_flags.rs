@@ -13,6 +13,15 @@ use super::problem::WrongFlag;
 use super::settings::Settings;
 use super::similar::similar;
 
+/// A flag of another program that this one stands in for.
+#[derive(Debug)]
+pub struct ForeignFlag {
+    /// What takes its place.
+    pub text: String,
+    /// Another argument with its value follows.
+    pub takes_value: bool,
+}
+
 /// A wrong flag, and the arguments that it consists of.
 struct Found {
     flag: WrongFlag,
@@ -22,12 +31,15 @@ struct Found {
 
 impl CommandLine {
     /// Parses the arguments of the program, of which the first is its name. Wrong flags of `serve` are in
-    /// [`ServeArguments::wrong`].
+    /// [`ServeArguments::wrong`]. `foreign` knows flags of another program by their names without dashes.
     ///
     /// # Errors
     ///
     /// Other errors, and requests for the help or the version.
-    pub fn of(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+    pub fn of(
+        arguments: impl IntoIterator<Item = OsString>,
+        foreign: &dyn Fn(&str) -> Option<ForeignFlag>,
+    ) -> Result<Self, clap::Error> {
         let mut arguments: Vec<_> = arguments.into_iter().collect();
         let mut wrong = Vec::new();
         // Each turn leaves out an argument, so there is an end.
@@ -44,7 +56,7 @@ impl CommandLine {
                 .map(|text| text.to_string_lossy())
                 .collect();
             let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-            let Some(found) = find(&texts, &error) else {
+            let Some(found) = find(&texts, &error, foreign) else {
                 return Err(error);
             };
             wrong.push(found.flag);
@@ -67,14 +79,18 @@ impl CommandLine {
 
 /// Whether the command of these arguments takes the flags of `serve`.
 fn takes_settings(arguments: &[&str]) -> bool {
-    const OTHERS: [&str; 6] = ["status", "top", "kick", "drain", "reload", "passwd"];
+    const COMMANDS: [&str; 4] = ["serve", "ssh", "check", "doctor"];
 
     let command = arguments.get(1).unwrap_or(&"serve");
-    !OTHERS.contains(command)
+    command.starts_with('-') || COMMANDS.contains(command)
 }
 
 /// The flag that an error of clap is about, if leaving it out may help.
-fn find(arguments: &[&str], error: &clap::Error) -> Option<Found> {
+fn find(
+    arguments: &[&str],
+    error: &clap::Error,
+    foreign: &dyn Fn(&str) -> Option<ForeignFlag>,
+) -> Option<Found> {
     if !takes_settings(arguments) {
         return None;
     }
@@ -94,6 +110,11 @@ fn find(arguments: &[&str], error: &clap::Error) -> Option<Found> {
     // As `--max-connections <COUNT>`, or `--anonymous[=<BOOL>]`.
     let shown = context(ContextKind::InvalidArg)?;
     let name = shown.split([' ', '[', '=']).next()?;
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(found) = of_another(arguments, name, foreign)
+    {
+        return Some(found);
+    }
     match error.kind() {
         ErrorKind::ValueValidation | ErrorKind::InvalidValue => {
             let value = context(ContextKind::InvalidValue).unwrap_or_default();
@@ -157,6 +178,35 @@ fn wrong_value(arguments: &[&str], name: &str, value: &str, error: &clap::Error)
     found(name, text, first, count)
 }
 
+/// A flag of another program, of which clap names the first letter only if it has one dash.
+fn of_another(
+    arguments: &[&str],
+    name: &str,
+    foreign: &dyn Fn(&str) -> Option<ForeignFlag>,
+) -> Option<Found> {
+    let written = |argument: &&str| -> Option<String> {
+        let written = argument.split('=').next()?;
+        let is_this = written == name || !name.starts_with("--") && written.starts_with(name);
+        is_this.then(|| written.to_owned())
+    };
+    let mut all = arguments.iter().enumerate().skip(1);
+    let (first, written) = all.find_map(|(index, argument)| Some((index, written(argument)?)))?;
+    let flag = foreign(written.trim_start_matches('-'))?;
+    let next = arguments.get(first + 1);
+    let has_value = flag.takes_value
+        && !arguments[first].contains('=')
+        && next.is_some_and(|next| !next.starts_with('-'));
+    let key = written.strip_prefix("--").unwrap_or(&written).to_owned();
+    Some(Found {
+        flag: WrongFlag {
+            key,
+            text: flag.text,
+        },
+        first,
+        count: 1 + usize::from(has_value),
+    })
+}
+
 fn unknown(arguments: &[&str], name: &str) -> Option<Found> {
     let (first, count, _) = *occurrences(arguments, name).first()?;
     let key = name.trim_start_matches('-');
@@ -183,7 +233,12 @@ mod tests {
 
     fn parsed(arguments: &[&str]) -> Result<CommandLine, clap::Error> {
         let all = ["gridhaul-server"].iter().chain(arguments);
-        CommandLine::of(all.map(OsString::from))
+        CommandLine::of(all.map(OsString::from), &|name| {
+            (name == "inetd").then(|| ForeignFlag {
+                text: "of another".to_owned(),
+                takes_value: false,
+            })
+        })
     }
 
     fn wrong(arguments: &[&str]) -> Vec<String> {
@@ -213,6 +268,7 @@ mod tests {
             "any,here",
             "--anonymous",
             "true",
+            "-inetd",
             "--gsi=yes",
             "--user",
             "a",
@@ -226,6 +282,7 @@ mod tests {
             "--movers: there is no value; write it like --movers=100",
             "--data-hosts: 'here' is not 'any', an address",
             "--anonymous: 'true' is no part of this flag",
+            "-inetd: of another",
             "--gsi: 'yes' is not true or false; write it like --gsi=true",
             "--user: this flag is given twice",
         ];
@@ -246,6 +303,7 @@ mod tests {
             (&["chek"][..], ErrorKind::InvalidSubcommand),
             (&["--anonymous", "check"], ErrorKind::ArgumentConflict),
             (&["status", "--socet", "a"], ErrorKind::UnknownArgument),
+            (&["import", "--nonsense"], ErrorKind::UnknownArgument),
             (&["serve", "--nonsense", "--help"], ErrorKind::DisplayHelp),
             (&["serve", "word"], ErrorKind::UnknownArgument),
             (&["doctor", "--rtt", "soon"], ErrorKind::ValueValidation),

@@ -14,6 +14,7 @@
 //! something open.
 
 mod arguments;
+mod counterpart;
 mod detach;
 mod given;
 mod import;
@@ -24,6 +25,7 @@ mod table;
 mod translate;
 mod translation;
 
+pub use counterpart::counterpart;
 pub use given::{NotAValue, Place};
 pub use import::{ImportError, Imported, import};
 pub use read::{LineError, ReadError};

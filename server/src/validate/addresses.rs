@@ -30,7 +30,9 @@ pub(super) fn check_data_address(validated: &mut Validated) {
 pub(super) fn check_listeners(validated: &mut Validated) {
     let all = listeners(&validated.config);
     let all: Vec<_> = all
-        .filter(|(key, address)| !validated.is_passed(key, *address))
+        .filter(|(key, address)| {
+            !validated.is_passed(key, *address) && !validated.may_stand_in(key)
+        })
         .collect();
     for (key, address) in all {
         let Err(error) = bind(address) else {

@@ -87,6 +87,14 @@ fn check_passwords(validated: &mut Validated, config: &Config) -> Option<Passwor
             validated.warning("passwords", text);
         }
     }
+    if passwords.len() == 0 && config.anonymous.is_none() && config.security.gsi.is_none() {
+        let path = path.display();
+        let text = format!(
+            "passwords: {path} has no users, and there is no other way to log in: `gridhaul-server passwd {path} NAME` adds one, \
+             and a reload reads the file again"
+        );
+        validated.warning("passwords", text);
+    }
     Some(passwords)
 }
 

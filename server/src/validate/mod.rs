@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 
 use gridhaul_security::files::{OpenFiles, OwnRights};
 
-use crate::config::{Config, ConfigErrors, Loaded, Problem, ServeArguments, Sources};
+use crate::config::{Config, ConfigErrors, Loaded, Place, Problem, ServeArguments, Sources};
 use crate::drivers;
 use crate::server::PassedPlaces;
 
@@ -114,6 +114,14 @@ impl Validated {
         problems.any(|problem| problem.key.is_none() && problem.place.is_none())
     }
 
+    /// Whether the address of a setting may be the default in place of one that was not understood: the setting is wrong, or the
+    /// file is no configuration file or not TOML.
+    fn may_stand_in(&self, key: &str) -> bool {
+        let mut problems = self.problems.iter();
+        self.is_wrong(key)
+            || !self.sources.is_given(key) && problems.any(|problem| problem.key.is_none())
+    }
+
     /// Whether a server could start.
     pub(crate) fn is_right(&self) -> bool {
         self.problems.is_empty() && self.in_use.is_empty()
@@ -124,6 +132,16 @@ impl Validated {
         self.sources.problem(about, text)
     }
 
+    /// The place of a setting, if it is given.
+    pub(crate) fn place(&self, key: &str) -> Option<Place> {
+        self.sources.place(key)
+    }
+
+    /// A problem of a table of a setting, counted from 0. The text must name both.
+    pub(crate) fn problem_of_table(&self, key: &str, index: usize, text: impl ToString) -> Problem {
+        self.sources.problem_of_table(key, index, text)
+    }
+
     /// The text must name the setting and the remedy.
     fn error(&mut self, key: &str, text: impl ToString) {
         let problem = self.sources.problem(key, text);
@@ -131,7 +149,7 @@ impl Validated {
     }
 
     fn error_of_table(&mut self, key: &str, index: usize, text: impl ToString) {
-        let problem = self.sources.problem_of_table(key, index, text);
+        let problem = self.problem_of_table(key, index, text);
         self.problems.push(problem);
     }
 

@@ -19,11 +19,74 @@ pub(super) fn check(validated: &mut Validated, registry: &Registry) {
     }
     check_drivers(validated, registry);
     check_limits(validated);
+    if !validated.is_wrong("max-transfers") && !validated.is_wrong("max-connections") {
+        warn_of_needless_limits(validated);
+    }
     check_rules(validated);
     check_memory(validated);
     check_logs(validated);
     if !validated.is_wrong("allowed-drivers") && !validated.is_wrong("anonymous-drivers") {
         warn_of_unused_options(validated);
+    }
+}
+
+/// Limits that the server's own limits, or its users, leave without effect.
+fn warn_of_needless_limits(validated: &mut Validated) {
+    let config = &validated.config;
+    let mut found = Vec::new();
+    for (index, limit) in config.group_limits.iter().enumerate() {
+        let of_server = [
+            ("max-transfers", limit.transfers, config.limits.transfers),
+            (
+                "max-connections",
+                limit.connections,
+                config.limits.connections,
+            ),
+        ];
+        for (key, own, most) in of_server {
+            if let Some(own) = own.filter(|own| *own > most) {
+                found.push((
+                    index,
+                    format!(
+                        "{key} = {own} is without effect, because that of the server is {most}: lower it, or raise that"
+                    ),
+                ));
+            }
+        }
+        if config.passwords.is_none()
+            && config.security.gsi.is_none()
+            && let Some(anonymous) = &config.anonymous
+            && !limit.may_be_about(&anonymous.names)
+        {
+            let names = anonymous.names.join(", ");
+            let text = format!(
+                "user matches none of {names}, who alone can log in, so that the limit is without effect: correct it"
+            );
+            found.push((index, text));
+        }
+    }
+    for (index, text) in found {
+        let name = &validated.config.group_limits[index].name;
+        let text = format!("[[limit]] table {} '{name}': {text}", index + 1);
+        let problem = validated.problem_of_table("limit", index, text);
+        validated.warnings.push(problem);
+    }
+    let limits = &validated.config.limits;
+    let (connections, address, startups) = (
+        limits.connections,
+        limits.connections_per_address,
+        limits.startups.full,
+    );
+    for (key, count) in [
+        ("max-connections-per-address", address),
+        ("max-startups", startups),
+    ] {
+        if count > connections && validated.sources.is_given(key) {
+            let text = format!(
+                "{key}: {count} is without effect, because max-connections is {connections}: lower it, or raise that"
+            );
+            validated.warning(key, text);
+        }
     }
 }
 
@@ -58,7 +121,7 @@ fn check_rules(validated: &mut Validated) {
         .filter_map(|(index, rule)| {
             let first = gsi.rules[..index]
                 .iter()
-                .position(|first| first.hides(rule))?;
+                .position(|first| first.hides(rule, gsi.allow_independent_proxies))?;
             Some((first, index))
         })
         .collect();

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 mod site;
@@ -263,6 +264,162 @@ fn a_configuration_without_a_way_in_is_refused_by_both() {
         assert_eq!((check.status, serve.status), (1, 1));
         for text in [&check.stdout, &serve.stderr] {
             assert!(text.contains(words), "{text}");
+        }
+    }
+}
+
+#[test]
+fn the_default_address_is_not_judged_in_place_of_one_that_was_not_understood() {
+    let site = Site::new();
+    // It may be taken already.
+    let _taken = TcpListener::bind("127.0.0.1:2811");
+    let missing = site.path("missing.toml");
+    let directory = site.path("root");
+    let (wrong, _) = site.file("listen = 'here'");
+    for path in [
+        missing.to_str().expect("UTF-8"),
+        directory.to_str().expect("UTF-8"),
+        &wrong,
+    ] {
+        let arguments = ["--config".to_owned(), path.to_owned()];
+        let serve = run("serve", &arguments, site.0.path());
+        assert_eq!(serve.status, 1, "{}", serve.stderr);
+        assert!(!serve.stderr.contains("is in use"), "{}", serve.stderr);
+    }
+}
+
+#[test]
+fn a_file_without_users_is_a_warning_if_there_is_no_other_way_in() {
+    let site = Site::new();
+    fs::write(site.path("no-users"), "# later\n").expect("written");
+    let (path, line) = site.file("anonymous = false\npasswords = 'HERE/no-users' #!");
+    let arguments = ["--config".to_owned(), path];
+    let check = run("check", &arguments, site.0.path());
+    let serve = run("serve", &arguments, site.0.path());
+    assert_eq!(check.status, 0, "{}", check.stdout);
+    assert!(serve.stdout.contains("listening"), "{}", serve.stderr);
+    let place = format!("line {line}: ");
+    for text in [&check.stdout, &serve.stderr] {
+        let mut lines = text.lines();
+        let is_told = lines.any(|line| line.contains(&place) && line.contains("has no users"));
+        assert!(is_told, "{text}");
+    }
+}
+
+#[test]
+fn flags_of_globus_gridftp_server_are_told_their_counterparts() {
+    let site = Site::new();
+    let flags = "-p 2811 -d ALL -aa -c /etc/gridftp.conf -Z /var/log/x -inetd";
+    let arguments: Vec<String> = flags.split(' ').map(str::to_owned).collect();
+    let check = run("check", &arguments, site.0.path());
+    let serve = run("serve", &arguments, site.0.path());
+    assert_eq!((check.status, serve.status), (1, 1), "{}", serve.stderr);
+    for words in [
+        "-p: this is a flag of globus-gridftp-server: in its place here is --listen",
+        "-d: this is a flag of globus-gridftp-server: in its place here is --log-level",
+        "-aa: this is a flag of globus-gridftp-server: in its place here is --anonymous",
+        "-c: this is a flag of globus-gridftp-server: ",
+        "-Z: this is a flag of globus-gridftp-server: in its place here is --transfer-log",
+        "-inetd: this is a flag of globus-gridftp-server: ",
+    ] {
+        for text in [&check.stdout, &serve.stderr] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+}
+
+#[test]
+fn files_that_others_can_change_are_errors_of_check_and_in_the_log() {
+    let site = Site::new();
+    let mode = |name: &str, mode| {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(site.path(name), permissions).expect("set");
+    };
+    fs::write(site.path("open/users"), "").expect("written");
+    mode("open/users", 0o600);
+    fs::write(site.path("users"), "").expect("written");
+    for (file, users, place, words) in [
+        (
+            0o644,
+            0o666,
+            "line 4: ",
+            "users can be written by all users",
+        ),
+        (
+            0o666,
+            0o600,
+            "",
+            "gridhaul.toml can be written by all users",
+        ),
+        (0o644, 0o600, "line 4: ", "its directory "),
+    ] {
+        let (path, _) = site.file(match words {
+            "its directory " => "passwords = 'HERE/open/users'",
+            _ => "passwords = 'HERE/users'",
+        });
+        mode("users", users);
+        mode("gridhaul.toml", file);
+        let arguments = ["--config".to_owned(), path];
+        let check = run("check", &arguments, site.0.path());
+        let serve = run("serve", &arguments, site.0.path());
+        mode("gridhaul.toml", 0o644);
+        assert_eq!(check.status, 1, "{}", check.stdout);
+        assert!(serve.stdout.contains("listening"), "{}", serve.stderr);
+        for (text, verdict) in [(&check.stdout, "error "), (&serve.stderr, " WARN ")] {
+            let is_told = text
+                .lines()
+                .any(|line| line.contains(verdict) && line.contains(place) && line.contains(words));
+            assert!(is_told, "{words}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_callout_without_its_interpreter_is_an_error_of_check() {
+    let site = Site::new();
+    let script = site.path("callout");
+    fs::write(&script, "#!/nonexistent/python3\n").expect("written");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("set");
+    let (path, line) = site.file(
+        "gsi = true\ncert = 'HERE/host.pem'\nkey = 'HERE/host.key'\ntrust = 'HERE/trust'\ngridmap = 'HERE/map'\n\
+         authz-callout = 'HERE/callout' #!",
+    );
+    let check = run("check", &["--config".to_owned(), path], site.0.path());
+    assert_eq!(check.status, 1, "{}", check.stdout);
+    let place = format!("line {line}: ");
+    let is_told = check.stdout.lines().any(|line| {
+        line.starts_with("error") && line.contains(&place) && line.contains("/nonexistent/python3")
+    });
+    assert!(is_told, "{}", check.stdout);
+}
+
+#[test]
+fn limits_without_effect_are_warnings() {
+    let site = Site::new();
+    for (text, words) in [
+        (
+            "[[limit]] #!\nname = 'a'\nuser = 'nosuch'\nmax-transfers = 1",
+            "user matches none of anonymous, ftp",
+        ),
+        (
+            "max-transfers = 5\n[[limit]] #!\nname = 'a'\nmax-transfers = 6",
+            "max-transfers = 6 is without effect",
+        ),
+        (
+            "max-connections = 5\nmax-connections-per-address = 6 #!",
+            "6 is without effect, because max-connections is 5",
+        ),
+    ] {
+        let (path, line) = site.file(text);
+        let arguments = ["--config".to_owned(), path];
+        let check = run("check", &arguments, site.0.path());
+        let serve = run("serve", &arguments, site.0.path());
+        let place = format!("line {line}: ");
+        assert!(serve.stdout.contains("listening"), "{}", serve.stderr);
+        for text in [&check.stdout, &serve.stderr] {
+            let mut lines = text.lines();
+            let is_told = lines.any(|line| line.contains(&place) && line.contains(words));
+            assert!(is_told, "{words}: {text}");
         }
     }
 }

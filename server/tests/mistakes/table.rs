@@ -423,6 +423,54 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         "cert",
         "there is no private key in it; name the file with the private key with --key",
     ),
+    in_file(
+        with_gsi!("[[authorize]]\nidentity = 'CN=Alice,DC=trial,DC=org' #!\ndeny = true"),
+        "identity",
+        "matches no user: write /DC=org/DC=trial/CN=Alice",
+    ),
+    in_file(
+        with_gsi!("[[authorize]]\nfqan = 'atlas/Role=production' #!\nmap = true"),
+        "fqan",
+        "matches no VOMS attribute: write /atlas/Role=production",
+    ),
+    in_file(
+        with_gsi!("[[limit]]\nname = 'a'\nidentity = 'CN=Alice' #!\nmax-transfers = 1"),
+        "identity",
+        "matches no user: write /CN=Alice",
+    ),
+    in_file(
+        with_gsi!("[[limit]]\nname = 'a'\nvo = '/atlas' #!\nmax-transfers = 1"),
+        "vo",
+        "write atlas",
+    ),
+    in_file(
+        "admin-listen = '127.0.0.1:0'\nadmin-cert = 'HERE/host.pem'\nadmin-key = 'HERE/host.key'\n\
+         admin-clients = 'HERE/host.pem'\nadmin-subjects = ['CN=Alice'] #!",
+        "admin-subjects",
+        "matches no user: write /CN=Alice",
+    ),
+    in_file(
+        "admin-listen = '127.0.0.1:0'\nadmin-cert = 'HERE/host.pem'\nadmin-key = 'HERE/host.key'\n\
+         admin-clients = 'HERE/host.pem'\nadmin-subjects = ['/DC=org/*'] #!",
+        "admin-subjects",
+        "name each subject",
+    ),
+    in_file(
+        with_gsi!(
+            "[[authorize]]\nidentity = '/DC=org/CN=*'\naccount = 'nobody'\n[[authorize]] #!\n\
+             identity = '/DC=org/CN=Alice'\ndeny = true"
+        ),
+        "authorize",
+        "table 1 decides about all its clients before it",
+    ),
+    in_file("anonymous-names = '' #!", "anonymous-names", "such as ftp"),
+    in_file("grace = '1000d' #!", "grace", "seconds, not 86400000"),
+    in_file(
+        "buffer-memory = 1 #!",
+        "buffer-memory",
+        "between 8 MiB and 1024 TiB, not 1 bytes",
+    ),
+    in_flags(&["--port", "2811"], "port", "in its place here is --listen"),
     in_flags(
         &["--log-level", "verbose"],
         "log-level",
@@ -476,5 +524,15 @@ pub(crate) const DEFECTS: &[(&str, &str)] = &[
     (
         "gsi = true\ncert = 'HERE/host.pem'\nkey = 'HERE/host.key'\ntrust = 'HERE/trust'\ngridmap = 'HERE/bad-map'",
         "line 1: the subject seems to have spaces",
+    ),
+    (
+        "gsi = true\ncert = 'HERE/host.pem'\nkey = 'HERE/host.key'\ntrust = 'HERE/trust'\ngridmap = 'HERE/map'\n\
+         [[authorize]]\nidentity = '*'\naccount = 'nosuch'",
+        "gridhaul.toml, line 9: [[authorize]] table 1: there is no local account 'nosuch'",
+    ),
+    (
+        "gsi = true\ncert = 'HERE/host.pem'\nkey = 'HERE/host.key'\ntrust = 'HERE/trust'\ngridmap = 'HERE/map'\n\
+         [[authorize]]\nidentity = '*'\naccount = 'root'",
+        "gridhaul.toml, line 9: [[authorize]] table 1: 'root' is root",
     ),
 ];
