@@ -243,6 +243,31 @@ fn without_the_login_process_nobody_logs_in_and_the_log_says_so() {
     assert_eq!(status, 1, "the service manager starts it again");
 }
 
+/// The monitor ends when the login process does, and may be seen first.
+#[test]
+fn the_process_that_was_killed_is_named_and_none_that_ended_in_consequence() {
+    if !has_root() {
+        return;
+    }
+    let site = site();
+    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (cert, key) = (text("cert.pem"), text("key.pem"));
+    let flags = ["--anonymous", "--cert", &cert, "--key", &key];
+    for _ in 0..8 {
+        let server = Running::start(site.path(), &flags);
+        kill(&server, "gh-login");
+        let (status, log) = server.ended();
+        assert_eq!(status, 1, "{log}");
+        let told = "the process that decides logins has ended (killed by signal 9)";
+        assert!(log.contains(told), "{log}");
+        assert_eq!(
+            log.matches("has ended").count(),
+            log.matches(told).count(),
+            "{log}"
+        );
+    }
+}
+
 #[test]
 fn without_the_monitor_the_server_ends_with_an_error() {
     if !has_root() {
