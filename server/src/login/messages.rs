@@ -65,6 +65,8 @@ pub(super) enum Question<'a> {
     ReopenLogs,
     /// The exchanges of served clients whom a ban list or a rule refuses now: [`Answer::Exchanges`].
     Refused,
+    /// Whether the process works: [`Answer::Done`].
+    Alive,
 }
 
 /// The process that asks.
@@ -93,6 +95,7 @@ impl Question<'_> {
             | Self::Broker(_)
             | Self::Configuration
             | Self::Refused
+            | Self::Alive
             | Self::Reload
             | Self::ReopenLogs => asker == Asker::Serving,
         }

@@ -179,6 +179,7 @@ impl<'a> LoginService<'a> {
                     Err(reason) => (Answer::Failed(reason), None),
                 };
             }
+            Question::Alive => Answer::Done,
             Question::Refused => Answer::Exchanges(self.refused()),
             Question::Reload => match self.reload() {
                 Ok(files) => Answer::Reloaded(files),

@@ -2,7 +2,9 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
+use gridhaul_accounts::socket::readable;
 use rustix::io::Errno;
 use tracing::error;
 
@@ -59,6 +61,29 @@ impl Sockets {
         }
     }
 
+    /// As [`Sockets::ask`], and calls `late` if there is no answer in time. Then it waits for the answer all the same.
+    pub(super) fn ask_in_time(
+        &self,
+        message: &[u8],
+        time: Duration,
+        late: impl FnOnce(),
+    ) -> Option<Answer> {
+        let socket = self.lease()?;
+        let asked = send_message(&socket, message, &[]).and_then(|()| readable(&socket, time));
+        if asked == Ok(false) {
+            late();
+        }
+        let answered = asked.and_then(|_| answer(&socket));
+        match answered {
+            Ok((answer, _)) => {
+                lock(&self.state).free.push(socket);
+                Some(answer)
+            }
+            // The end of the process is noticed elsewhere.
+            Err(_) => None,
+        }
+    }
+
     /// A free socket; `None` when no socket works any more.
     fn lease(&self) -> Option<OwnedFd> {
         let mut state = lock(&self.state);
@@ -76,6 +101,10 @@ impl Sockets {
 /// One question and its answer.
 fn exchange(socket: &OwnedFd, message: &[u8]) -> Result<(Answer, Option<OwnedFd>), Errno> {
     send_message(socket, message, &[])?;
+    answer(socket)
+}
+
+fn answer(socket: &OwnedFd) -> Result<(Answer, Option<OwnedFd>), Errno> {
     let mut descriptors = Vec::new();
     let message = receive_message(socket, &mut descriptors)?.ok_or(Errno::PIPE)?;
     let answer = postcard::from_bytes(&message).map_err(|_| Errno::PROTO)?;

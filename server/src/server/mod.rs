@@ -264,6 +264,7 @@ impl PreparedServer {
             self.shared.processes.get_or_init(|| self.processes.clone());
             keep_history_of(&self.shared);
             probe::probe_devices(&self.shared)?;
+            self.shared.backend.watch()?;
         }
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = self.metrics {
