@@ -150,6 +150,10 @@ impl Session {
                 Ok(()) => return,
                 Err(error) => error,
             },
+            // A client closes the connection after the reply to a transfer that the administrator has ended.
+            End::ClosedByClient | End::Network(_) if self.context.live.is_ended() => {
+                End::Administrator
+            }
             end => end,
         };
         if !self.login.is_done() {
