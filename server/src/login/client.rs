@@ -87,14 +87,15 @@ impl LoginClient {
         self.starts_brokers
     }
 
-    /// Makes the login process read its configuration again. Returns what its files have now.
+    /// Makes the login process read its configuration again. Returns what its files have now, and which ones
+    /// would keep a server from starting.
     ///
     /// # Errors
     ///
     /// When the login process keeps its old configuration: the reason.
-    pub(crate) fn reload(&self) -> Result<Vec<String>, String> {
+    pub(crate) fn reload(&self) -> Result<(Vec<String>, Vec<String>), String> {
         match self.ask(Question::Reload) {
-            Some(Answer::Reloaded(files)) => Ok(files),
+            Some(Answer::Reloaded { files, unusable }) => Ok((files, unusable)),
             Some(Answer::Failed(reason)) => Err(reason),
             _ => Err(LOST.to_owned()),
         }

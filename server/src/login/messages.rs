@@ -105,8 +105,11 @@ impl Question<'_> {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Done,
-    /// What the files that decide logins have now, a line for each.
-    Reloaded(Vec<String>),
+    /// What the files that decide logins have now, a line for each, and which ones would keep a server from starting.
+    Reloaded {
+        files: Vec<String>,
+        unusable: Vec<String>,
+    },
     /// With the descriptor.
     Opened,
     /// A token for the client, which will send another one.

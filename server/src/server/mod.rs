@@ -396,6 +396,11 @@ impl Server {
         self.shared.settings().files_in_force.to_vec()
     }
 
+    /// The files with which a server would not start, at the last reload.
+    pub(crate) fn unusable_files(&self) -> Vec<String> {
+        self.shared.settings().unusable.to_vec()
+    }
+
     /// Opens the transfer log again, after log rotation has renamed it, unless another process writes it.
     ///
     /// # Errors

@@ -294,6 +294,23 @@ fn a_login_process_that_hangs_is_told_of_and_clients_are_not_kept() {
 }
 
 #[test]
+fn a_reload_without_the_key_says_that_a_restart_would_fail() {
+    if !has_root() {
+        return;
+    }
+    let site = site();
+    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (cert, key) = (text("cert.pem"), text("key.pem"));
+    let flags = ["--anonymous", "--cert", &cert, "--key", &key];
+    let mut server = Running::start(site.path(), &flags);
+    fs::remove_file(&key).expect("removed");
+    server.signal(rustix::process::Signal::HUP);
+    let log = server.log_until("a restart would fail");
+    assert!(log.contains("not usable: ") && log.contains(&key), "{log}");
+    Client::log_in(&server);
+}
+
+#[test]
 fn without_the_monitor_the_server_ends_with_an_error() {
     if !has_root() {
         return;
