@@ -61,7 +61,7 @@ impl Sockets {
         }
     }
 
-    /// As [`Sockets::ask`], and calls `late` if there is no answer in time. Then it waits for the answer all the same.
+    /// As [`Sockets::ask`], and calls `late` if there is no answer in time. Then it waits for the answer.
     pub(super) fn ask_in_time(
         &self,
         message: &[u8],
