@@ -2,7 +2,7 @@
 //!
 //! Third-party copies connect to any host and port, so Landlock's rules about TCP ports are not used.
 
-use crate::calls::{Argument, Call, Filter, Group};
+use crate::calls::{Argument, Call, Filter, Group, flag};
 use crate::confinement::{self, Confinement};
 use crate::error::SandboxError;
 use crate::files::Files;
@@ -53,6 +53,7 @@ pub fn filter(needs: Needs) -> Result<Filter, SandboxError> {
         MOVING,
         CHANGING,
         ATTRIBUTES,
+        WATCHING,
     ];
     if needs.rdma {
         groups.push(RDMA);
@@ -62,6 +63,18 @@ pub fn filter(needs: Needs) -> Result<Filter, SandboxError> {
     }
     Filter::allow(&groups)
 }
+
+/// How another process of the server has ended, which stays to be waited for.
+const WATCHING: Group = &[If(
+    libc::SYS_waitid,
+    &[&[
+        Argument::is(0, P_PIDFD),
+        Argument::is(3, flag(libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)),
+    ]],
+)];
+
+/// waitid(2).
+const P_PIDFD: u64 = 3;
 
 /// RDMA adapters, by libibverbs and librdmacm: the devices of `/dev/infiniband` take commands by `write` and by ioctls of
 /// one type (RDMA_IOCTL_MAGIC of rdma/rdma_user_ioctl_cmds.h), and a netlink socket lists the devices.

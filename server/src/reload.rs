@@ -83,6 +83,10 @@ fn reload_all(server: &Server, sources: &Sources<'_>) -> ReloadReport {
             report.applied = changed;
             report.files = server.files_in_force();
             report.sessions_ended = sessions_ended;
+            for reason in server.unusable_files() {
+                error!(%reason, "a restart would fail");
+                report.errors.push(reason);
+            }
         }
         Err(error) => {
             error!(%error, "not everything was reloaded");

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{error, info, warn};
 
 use crate::admin::{Done, DrainReport, Order, ReloadReport, ServerAction};
-use crate::helpers::{self, Helper};
+use crate::helpers::{self, Lost};
 use crate::reload::{Sources, reload, set_level};
 use crate::server::Server;
 use crate::service::{Launcher, Notifier, Upgraded};
@@ -54,20 +54,20 @@ impl Signals {
 /// What the loop needs beside the server.
 pub(crate) struct Parts<'a> {
     pub(crate) signals: Signals,
-    /// The end of another process of the server.
-    pub(crate) ended: Receiver<Helper>,
+    /// The end of other processes of the server.
+    pub(crate) ended: Receiver<Lost>,
     pub(crate) sources: Sources<'a>,
     pub(crate) launcher: &'a Arc<Launcher>,
     pub(crate) notifier: Notifier,
 }
 
 /// Why a server has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// An administrator or the service manager wanted it.
     ByOrder,
     /// A process that the server needs had ended.
-    Without(Helper),
+    Without(Lost),
     /// A new version serves.
     Replaced,
 }
@@ -77,7 +77,7 @@ enum Ending {
     /// An administrator or the service manager wants it.
     Ordered,
     /// A process that the server needs has ended.
-    Without(Helper),
+    Without(Lost),
     /// A new version serves.
     Replaced(Upgraded),
 }
@@ -146,10 +146,10 @@ pub(crate) async fn run(mut server: Server, mut parts: Parts<'_>) -> Ended {
                     break Ending::Replaced(upgraded);
                 }
             }
-            helper = &mut gone => {
+            lost = &mut gone => {
                 // The transfers finish first. Then the exit status tells the service manager to start the server again.
-                error!("{helper} has ended: no more logins; restart the server");
-                break Ending::Without(helper);
+                error!("{lost}: no more logins; restart the server");
+                break Ending::Without(lost);
             }
         }
     };
@@ -171,7 +171,7 @@ pub(crate) async fn run(mut server: Server, mut parts: Parts<'_>) -> Ended {
     info!(sessions = server.sessions(), "shutting down");
     end(server, false, &mut parts.signals, parts.launcher).await;
     match ending {
-        Ending::Without(helper) => Ended::Without(helper),
+        Ending::Without(lost) => Ended::Without(lost),
         Ending::Replaced(_) => Ended::Replaced,
         Ending::Ordered => Ended::ByOrder,
     }

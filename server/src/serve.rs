@@ -77,7 +77,7 @@ pub enum ServeError {
     #[error("cannot confine the server: {0}")]
     Sandbox(#[from] SandboxError),
     /// A process that the server needs has ended.
-    #[error("{0} has ended")]
+    #[error("{0}")]
     Helper(String),
     /// The runtime does not start.
     #[error("cannot start: {0}")]
@@ -228,7 +228,7 @@ fn start(
             notifier,
         };
         match run(server, parts).await {
-            Ended::Without(helper) => Err(ServeError::Helper(helper.to_string())),
+            Ended::Without(lost) => Err(ServeError::Helper(lost.to_string())),
             ended => Ok(ended),
         }
     });

@@ -119,6 +119,15 @@ impl Authenticator {
         }
     }
 
+    /// Files that were usable before and stay in use, though a server would not start with them now. Blocks on files.
+    pub(crate) fn unusable(&self, opener: &Opener) -> Vec<String> {
+        let identities = self.identities.iter();
+        let unusable = identities.flat_map(|identities| identities.unusable(opener));
+        unusable
+            .map(|reason| format!("not usable: {reason}; the state from before stays in use"))
+            .collect()
+    }
+
     /// What the files of a configuration have now, a line for each. Blocks on files.
     pub(crate) fn files_in_force(&self, config: &Config) -> Vec<String> {
         let passwords = config.passwords.iter();

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,10 @@ pub(crate) struct LoginClient {
     sockets: Sockets,
     /// For signatures, which a thread of the runtime waits for. They must not wait for files or passwords.
     signing: Sockets,
+    /// For the watch, which must not wait for anything else.
+    pub(super) watched: Sockets,
+    /// The watch gets no answer: the login process hangs.
+    pub(super) is_silent: AtomicBool,
     /// Exchanges that have ended. The next question carries them.
     ended: Mutex<Vec<u64>>,
     host: Mutex<Option<HostTls>>,
@@ -62,8 +67,18 @@ impl LoginClient {
             starts_brokers,
             sockets: Sockets::new(others),
             signing: Sockets::new(sockets),
+            watched: Sockets::new(Vec::new()),
+            is_silent: AtomicBool::new(false),
             ended: Mutex::default(),
             host: Mutex::default(),
+        }
+    }
+
+    /// The watch asks on this socket.
+    pub(super) fn watching(self, socket: Option<OwnedFd>) -> Self {
+        Self {
+            watched: Sockets::new(socket.into_iter().collect()),
+            ..self
         }
     }
 
@@ -72,14 +87,15 @@ impl LoginClient {
         self.starts_brokers
     }
 
-    /// Makes the login process read its configuration again. Returns what its files have now.
+    /// Makes the login process read its configuration again. Returns what its files have now, and which ones
+    /// would keep a server from starting.
     ///
     /// # Errors
     ///
     /// When the login process keeps its old configuration: the reason.
-    pub(crate) fn reload(&self) -> Result<Vec<String>, String> {
+    pub(crate) fn reload(&self) -> Result<(Vec<String>, Vec<String>), String> {
         match self.ask(Question::Reload) {
-            Some(Answer::Reloaded(files)) => Ok(files),
+            Some(Answer::Reloaded { files, unusable }) => Ok((files, unusable)),
             Some(Answer::Failed(reason)) => Err(reason),
             _ => Err(LOST.to_owned()),
         }
@@ -125,8 +141,16 @@ impl LoginClient {
         self.ask_for_descriptor(question).map(|(answer, _)| answer)
     }
 
-    /// Asks, and waits for the answer. `None` if the login process has ended.
+    /// Asks, and waits for the answer. `None` if the login process has ended. A question of an administrator fails at once if
+    /// the process hangs; the login timeout bounds those of clients.
     fn ask_for_descriptor(&self, question: Question<'_>) -> Option<(Answer, Option<OwnedFd>)> {
+        let is_administrators = matches!(
+            question,
+            Question::Configuration | Question::Reload | Question::ReopenLogs | Question::Refused
+        );
+        if is_administrators && self.is_silent.load(Ordering::Relaxed) {
+            return None;
+        }
         let asked = Asked {
             ended: std::mem::take(&mut *lock(&self.ended)),
             question,

@@ -65,6 +65,8 @@ pub(super) enum Question<'a> {
     ReopenLogs,
     /// The exchanges of served clients whom a ban list or a rule refuses now: [`Answer::Exchanges`].
     Refused,
+    /// Whether the process works: [`Answer::Done`].
+    Alive,
 }
 
 /// The process that asks.
@@ -93,6 +95,7 @@ impl Question<'_> {
             | Self::Broker(_)
             | Self::Configuration
             | Self::Refused
+            | Self::Alive
             | Self::Reload
             | Self::ReopenLogs => asker == Asker::Serving,
         }
@@ -102,8 +105,11 @@ impl Question<'_> {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Done,
-    /// What the files that decide logins have now, a line for each.
-    Reloaded(Vec<String>),
+    /// What the files that decide logins have now, a line for each, and which ones would keep a server from starting.
+    Reloaded {
+        files: Vec<String>,
+        unusable: Vec<String>,
+    },
     /// With the descriptor.
     Opened,
     /// A token for the client, which will send another one.

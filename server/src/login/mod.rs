@@ -25,9 +25,11 @@ mod readable;
 mod service;
 mod sockets;
 mod verdicts;
+mod watch;
 
 use std::collections::HashSet;
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -173,6 +175,18 @@ impl LoginBackend {
         match self {
             Self::InProcess => Some(&OwnRights),
             Self::Front(_) | Self::Serving(_) => None,
+        }
+    }
+
+    /// Watches the login process from the serving process, in a thread.
+    ///
+    /// # Errors
+    ///
+    /// When there is no thread.
+    pub(crate) fn watch(&self) -> io::Result<()> {
+        match self {
+            Self::InProcess | Self::Front(_) => Ok(()),
+            Self::Serving(client) => watch::start(client),
         }
     }
 

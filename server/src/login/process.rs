@@ -40,6 +40,9 @@ const THREADS_FOR_FILES: usize = 8;
 /// takes long.
 const THREADS_FOR_SERVING: usize = 16;
 
+/// The thread that answers the watch of the serving process.
+const WATCHING: usize = 1;
+
 /// The most threads that hash passwords at a time (`crate::passwords`).
 const THREADS_FOR_PASSWORDS: usize = 8;
 
@@ -99,7 +102,7 @@ impl LoginProcess {
         // All of them may wait for the callout, and other questions must not.
         let waiting = callout.as_ref().map_or(0, |_| MOST_QUESTIONS);
         let front = sockets(Asker::Front, threads() + waiting)?;
-        let serving = sockets(Asker::Serving, THREADS_FOR_SERVING + waiting)?;
+        let serving = sockets(Asker::Serving, THREADS_FOR_SERVING + WATCHING + waiting)?;
         let mut kept = Some((front, serving, told));
         let pid = fork(|| {
             // The descriptors of the parent.
@@ -113,12 +116,14 @@ impl LoginProcess {
         })?;
         log_sockets.has_login();
         // The closure ran in the child only, so here all values are still there.
-        let Some((front, serving, told)) = kept else {
+        let Some((front, mut serving, told)) = kept else {
             return Err(std::io::Error::from(Errno::PIPE).into());
         };
         wait_until_ready(&told)?;
+        let watched = serving.pop();
+        let serving = LoginClient::new(serving, starts_brokers).watching(watched);
         Ok(Started {
-            serving: Arc::new(LoginClient::new(serving, starts_brokers)),
+            serving: Arc::new(serving),
             front,
             pid,
         })

@@ -179,9 +179,10 @@ impl<'a> LoginService<'a> {
                     Err(reason) => (Answer::Failed(reason), None),
                 };
             }
+            Question::Alive => Answer::Done,
             Question::Refused => Answer::Exchanges(self.refused()),
             Question::Reload => match self.reload() {
-                Ok(files) => Answer::Reloaded(files),
+                Ok((files, unusable)) => Answer::Reloaded { files, unusable },
                 Err(reason) => Answer::Failed(reason),
             },
             Question::ReopenLogs => match self.reopen_logs() {
@@ -350,8 +351,9 @@ impl<'a> LoginService<'a> {
         opened.unwrap_or_else(|| Err("there is no configuration file".to_owned()))
     }
 
-    /// Reads the configuration again, from the file that the server was started with. Returns what the files have now.
-    fn reload(&self) -> Result<Vec<String>, String> {
+    /// Reads the configuration again, from the file that the server was started with. Returns what the files have now,
+    /// and which ones are not usable.
+    fn reload(&self) -> Result<(Vec<String>, Vec<String>), String> {
         let sources = self.sources.as_ref();
         let sources = sources.ok_or("this process does not read its configuration again")?;
         let running = self.state();
@@ -369,9 +371,10 @@ impl<'a> LoginService<'a> {
                 .map_err(|error| error.to_string())?;
         authenticator.start().map_err(|error| error.to_string())?;
         let files = authenticator.files_in_force(&config);
+        let unusable = authenticator.unusable(&sources.opener);
         self.replace(config, authenticator);
         info!("the login process has read the configuration again");
-        Ok(files)
+        Ok((files, unusable))
     }
 
     /// Opens the logs again and has the log process continue in the new files. The serving process never has one open.

@@ -123,6 +123,29 @@ impl Sockets {
         self.returned.notify_all();
     }
 
+    /// As [`Sockets::ask`], and calls `late` if there is no answer in time. Then it waits for the answer.
+    pub(super) fn ask_in_time(
+        &self,
+        message: &[u8],
+        time: Duration,
+        late: impl FnOnce(),
+    ) -> Option<Answer> {
+        let socket = self.lease()?;
+        let asked = send_message(&socket, message, &[]).and_then(|()| readable(&socket, time));
+        if asked == Ok(false) {
+            late();
+        }
+        let answered = asked.and_then(|_| answer(&socket));
+        match answered {
+            Ok((answer, _)) => {
+                self.give_back(socket);
+                Some(answer)
+            }
+            // The end of the process is noticed elsewhere.
+            Err(_) => None,
+        }
+    }
+
     /// A free socket; `None` when no socket works any more.
     fn lease(&self) -> Option<OwnedFd> {
         let mut state = lock(&self.state);

@@ -96,6 +96,15 @@ impl HostCredential {
         })
     }
 
+    /// Whether the files could be used now.
+    ///
+    /// # Errors
+    ///
+    /// The reason why not.
+    pub(super) fn check(&self) -> Result<(), HostError> {
+        read(&self.files, &self.opener, &self.passphrase, false).map(drop)
+    }
+
     /// The path of the certificate.
     pub(super) fn files(&self) -> &HostFiles {
         &self.files

@@ -124,6 +124,30 @@ impl Identities {
         }
     }
 
+    /// Why a server with this configuration would not start now: files that were usable before and stay in use. Blocks on
+    /// files.
+    pub(crate) fn unusable(&self, opener: &Opener) -> Vec<String> {
+        let host = self.host.check().err().map(|error| error.to_string());
+        let Some(gsi) = &self.gsi else {
+            return host.into_iter().collect();
+        };
+        let config = &gsi.config;
+        // A server that root starts can read a directory that is closed to this account.
+        let is_closed = std::fs::read_dir(&config.trust)
+            .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        let trust = unreadable::<TrustDirectory>("trust", &config.trust, opener);
+        let trust = trust.filter(|_| !is_closed);
+        let gridmap = config.gridmap.as_deref();
+        let gridmap = gridmap.and_then(|path| unreadable::<GridmapFile>("gridmap", path, opener));
+        let bans = config.ban_lists.iter();
+        let bans = bans.filter_map(|path| unreadable::<BanListFile>("ban-list", path, opener));
+        host.into_iter()
+            .chain(trust)
+            .chain(gridmap)
+            .chain(bans)
+            .collect()
+    }
+
     /// What the files have now, a line for each. Blocks on files.
     pub(crate) fn files_in_force(&self) -> Vec<String> {
         let ends = utc(self.host.current().expires());
@@ -451,6 +475,11 @@ fn read_bans(
             Ok(Arc::clone(previous))
         }
     }
+}
+
+fn unreadable<S: Source>(setting: &'static str, path: &Path, opener: &Opener) -> Option<String> {
+    let error = Told::<S>::open(path, opener).err()?;
+    Some(SecurityError::File { setting, error }.to_string())
 }
 
 /// Opens the file at `path`, or takes the previous one of the same path. `setting` names it in the log.

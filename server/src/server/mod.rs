@@ -264,6 +264,7 @@ impl PreparedServer {
             self.shared.processes.get_or_init(|| self.processes.clone());
             keep_history_of(&self.shared);
             probe::probe_devices(&self.shared)?;
+            self.shared.backend.watch()?;
         }
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = self.metrics {
@@ -393,6 +394,11 @@ impl Server {
     /// What the files that decide logins had at the last reload.
     pub(crate) fn files_in_force(&self) -> Vec<String> {
         self.shared.settings().files_in_force.to_vec()
+    }
+
+    /// The files with which a server would not start, at the last reload.
+    pub(crate) fn unusable_files(&self) -> Vec<String> {
+        self.shared.settings().unusable.to_vec()
     }
 
     /// Opens the transfer log again, after log rotation has renamed it, unless another process writes it.

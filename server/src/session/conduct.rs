@@ -112,6 +112,7 @@ impl Conduct {
             | End::Administrator
             | End::Displaced
             | End::TryLater(_)
+            | End::Undecided
             | End::NotServed => None,
             _ if self.sent_garbage => Some(Misconduct::Garbage),
             End::Idle => Some(Misconduct::Timeout),

@@ -20,6 +20,9 @@ pub(super) enum End {
     ClosedByClient,
     #[error("the client did nothing for too long")]
     Idle,
+    /// The server is to blame, not the client.
+    #[error("the login was not decided within login-timeout")]
+    Undecided,
     #[error("too many wrong logins")]
     WrongLogins,
     #[error("the TLS handshake failed: {0}")]
@@ -60,6 +63,10 @@ impl End {
             // RFC 959 5.4, before login as well; globus-gridftp-server 13.24 answers 211 there.
             Self::Quit => Some(Reply::new(221, "Goodbye.")),
             Self::Idle => Some(Reply::new(421, "Idle Timeout: closing control connection.")),
+            Self::Undecided => Some(Reply::new(
+                421,
+                "The server cannot decide about logins now. Please try again later. Closing control connection.",
+            )),
             // RFC 2228 3: the integrity check failed, and no later command could be authenticated.
             Self::Broken(reason) => Some(Reply::new(
                 535,

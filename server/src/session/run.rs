@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::control::{Control, Request, Stream};
 use super::end::End;
@@ -51,7 +51,9 @@ impl Session {
         stream: TcpStream,
         handed: Handed,
     ) -> Result<Infallible, End> {
-        self.take_over(stream, handed).await?;
+        let deadline = self.context.login_deadline();
+        let taken = timeout_at(deadline, self.take_over(stream, handed)).await;
+        taken.unwrap_or(Err(End::Undecided))?;
         self.serve().await
     }
 
@@ -77,12 +79,22 @@ impl Session {
             let request = self.next_request().await?;
             // The state of a command is on the heap while it is carried out, so that idle sessions are small.
             self.context.live.note(Activity::Command);
-            Box::pin(self.execute(request)).await?;
+            self.execute_in_time(request).await?;
             self.context.live.note(Activity::Idle);
             if self.control.unsent_bytes() > UNSENT_BYTES {
                 self.control.flush().await?;
             }
         }
+    }
+
+    /// Before login, the login timeout covers commands as well: the process that decides may hang.
+    async fn execute_in_time(&mut self, request: Request) -> Result<(), End> {
+        if self.login.is_done() {
+            return Box::pin(self.execute(request)).await;
+        }
+        let deadline = self.context.login_deadline();
+        let executed = timeout_at(deadline, Box::pin(self.execute(request))).await;
+        executed.unwrap_or(Err(End::Undecided))
     }
 
     /// Waits for the next command, and sends the replies to those before it.
@@ -138,6 +150,10 @@ impl Session {
                 Ok(()) => return,
                 Err(error) => error,
             },
+            // A client closes the connection after the reply to a transfer that the administrator has ended.
+            End::ClosedByClient | End::Network(_) if self.context.live.is_ended() => {
+                End::Administrator
+            }
             end => end,
         };
         if !self.login.is_done() {

@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     registry: Registry,
     /// What the files that decide logins have, by the process that has read them again; empty before the first reload.
     pub(crate) files_in_force: Arc<[String]>,
+    /// Files with which a server would not start, likewise.
+    pub(crate) unusable: Arc<[String]>,
 }
 
 impl Settings {
@@ -67,7 +69,7 @@ impl Settings {
         let stack = drivers::configured_stack(&config, registry)?;
         drivers::check_client_options(&config, registry)?;
         // The last step, because the login process keeps the configuration that it has read.
-        let mut files = Vec::new();
+        let (mut files, mut unusable) = (Vec::new(), Vec::new());
         let (logins, authenticator): (Arc<dyn Logins>, _) = match backend {
             LoginBackend::InProcess => {
                 let previous = previous.and_then(|previous| previous.authenticator.as_deref());
@@ -78,7 +80,7 @@ impl Settings {
             }
             LoginBackend::Serving(client) => {
                 if previous.is_some() {
-                    files = client.reload().map_err(SettingsError::Login)?;
+                    (files, unusable) = client.reload().map_err(SettingsError::Login)?;
                 }
                 (Arc::new(Arc::clone(client)), None)
             }
@@ -92,6 +94,7 @@ impl Settings {
             stack: Arc::new(stack),
             registry: registry.clone(),
             files_in_force: files.into(),
+            unusable: unusable.into(),
         })
     }
 

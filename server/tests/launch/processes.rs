@@ -219,9 +219,13 @@ fn a_login_process_that_cannot_read_its_files_says_why() {
 
 /// As the kernel does it to a process that takes too much memory.
 pub(crate) fn kill(server: &Running, name: &str) {
+    signal(server, name, rustix::process::Signal::KILL);
+}
+
+fn signal(server: &Running, name: &str, signal: rustix::process::Signal) {
     let process = i32::try_from(child(server, name)).expect("a process number");
     let process = rustix::process::Pid::from_raw(process).expect("not zero");
-    rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("killed");
+    rustix::process::kill_process(process, signal).expect("sent");
 }
 
 #[test]
@@ -241,6 +245,69 @@ fn without_the_login_process_nobody_logs_in_and_the_log_says_so() {
     );
     let (status, _) = server.ended();
     assert_eq!(status, 1, "the service manager starts it again");
+}
+
+/// The monitor ends when the login process does, and may be seen first.
+#[test]
+fn the_process_that_was_killed_is_named_and_none_that_ended_in_consequence() {
+    if !has_root() {
+        return;
+    }
+    let site = site();
+    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (cert, key) = (text("cert.pem"), text("key.pem"));
+    let flags = ["--anonymous", "--cert", &cert, "--key", &key];
+    for _ in 0..8 {
+        let server = Running::start(site.path(), &flags);
+        kill(&server, "gh-login");
+        let (status, log) = server.ended();
+        assert_eq!(status, 1, "{log}");
+        let told = "the process that decides logins has ended (killed by signal 9)";
+        assert!(log.contains(told), "{log}");
+        assert_eq!(
+            log.matches("has ended").count(),
+            log.matches(told).count(),
+            "{log}"
+        );
+    }
+}
+
+#[test]
+fn a_login_process_that_hangs_is_told_of_and_clients_are_not_kept() {
+    let site = public_directory();
+    let flags = ["--anonymous", "--login-timeout", "3s"];
+    let mut server = Running::start(site.path(), &flags);
+    let (mut client, _) = Client::connect(&server);
+    signal(&server, "gh-login", rustix::process::Signal::STOP);
+    assert!(client.send("USER anonymous").starts_with("331"));
+    let reply = client.send("PASS x");
+    assert!(reply.starts_with("421"), "{reply:?}");
+    assert_eq!(client.reply(), "", "the connection is closed");
+    let log = server.log_until("does not answer");
+    let told = |line: &str| line.contains("ERROR") && line.contains("decides logins");
+    assert!(log.lines().any(told), "{log}");
+    server.signal(rustix::process::Signal::HUP);
+    server.log_until("not everything was reloaded");
+    signal(&server, "gh-login", rustix::process::Signal::CONT);
+    server.log_until("answers again");
+    Client::log_in(&server);
+}
+
+#[test]
+fn a_reload_without_the_key_says_that_a_restart_would_fail() {
+    if !has_root() {
+        return;
+    }
+    let site = site();
+    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (cert, key) = (text("cert.pem"), text("key.pem"));
+    let flags = ["--anonymous", "--cert", &cert, "--key", &key];
+    let mut server = Running::start(site.path(), &flags);
+    fs::remove_file(&key).expect("removed");
+    server.signal(rustix::process::Signal::HUP);
+    let log = server.log_until("a restart would fail");
+    assert!(log.contains("not usable: ") && log.contains(&key), "{log}");
+    Client::log_in(&server);
 }
 
 #[test]

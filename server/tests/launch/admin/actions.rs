@@ -105,6 +105,24 @@ fn a_session_that_is_ended_during_a_transfer_gets_both_replies() {
     assert_eq!(nothing.status.code(), Some(1));
 }
 
+/// The client closes the connection while the transfer ends, as globus-url-copy does.
+#[test]
+fn the_log_names_the_administrator_who_ended_a_session_during_a_transfer() {
+    let site = Site::new(&[]);
+    for _ in 0..10 {
+        let mut client = site.client();
+        let data = client.retrieve("large");
+        let kicked = site.told(&["kick", "--peer", "127.0.0.1"]);
+        assert!(kicked.starts_with("ended session "), "{kicked}");
+        drop((data, client));
+        site.wait_for("no session", |status| list(status, "sessions").is_empty());
+    }
+    let (_, log) = site.server.stop();
+    assert!(!log.contains("the client closed the connection"), "{log}");
+    let named = log.matches("reason=\"ended by the administrator\"").count();
+    assert!(named >= 10, "{log}");
+}
+
 #[test]
 fn draining_lets_transfers_finish_and_a_second_time_ends_the_server() {
     let site = Site::new(&[]);
