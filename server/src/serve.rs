@@ -124,8 +124,10 @@ fn start(
         callout_pid.map(|pid| helpers::watched(Helper::Callout, process::watch(pid)));
     let callout = callout.map(|callout| callout.client);
     let monitor = monitor(&config, arguments)?;
-    // The monitor removes that of a server that root starts.
-    let own_socket = admin::path_of(&config).filter(|_| monitor.is_none());
+    // The monitor removes that of a server that root starts. Elsewhere this process keeps the right to remove any file of the
+    // socket's directory, so only in a directory of servers.
+    let own_socket = admin::path_of(&config)
+        .filter(|socket| monitor.is_none() && admin::run_directory_of(socket).is_some());
     let process = sandbox::Process {
         config: arguments.config.clone(),
         socket: own_socket.clone(),
