@@ -135,11 +135,8 @@ pub(crate) enum Request<'a> {
     OpenUpload {
         path: &'a [u8],
         create: bool,
+        private: bool,
         direct: bool,
-    },
-    CopyRights {
-        from: &'a [u8],
-        to: &'a [u8],
     },
     CompleteUpload {
         from: &'a [u8],

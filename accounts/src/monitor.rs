@@ -232,8 +232,8 @@ fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &ListedFiles) 
     let brokers = options.map_or(0, |options| options.brokers);
     let mut children = Children::new(brokers, brokers_of_account(brokers));
     children.make_room_for_descriptors();
-    let budget = match LeaseBudget::new() {
-        Ok(budget) => budget,
+    let mut budget = match LeaseBudget::new() {
+        Ok(budget) => Some(budget),
         Err(error) => {
             process::tell(format_args!("the monitor cannot start: {error}"));
             return;
@@ -245,11 +245,11 @@ fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &ListedFiles) 
         && let Ok(Received::Message(bytes)) = socket::receive(server, &mut buffer, &mut unwanted)
     {
         unwanted.clear();
-        let (started, socket) = match start(&buffer[..bytes], options, files, budget, &mut children)
-        {
-            Ok(socket) => (Started(Ok(())), Some(socket)),
-            Err(errno) => (Started(Err(errno.raw_os_error())), None),
-        };
+        let (started, socket) =
+            match start(&buffer[..bytes], options, files, &mut budget, &mut children) {
+                Ok(socket) => (Started(Ok(())), Some(socket)),
+                Err(errno) => (Started(Err(errno.raw_os_error())), None),
+            };
         let Ok(message) = postcard::to_stdvec(&started) else {
             break;
         };
@@ -268,7 +268,7 @@ fn start(
     message: &[u8],
     options: Option<&MonitorOptions>,
     files: &ListedFiles,
-    budget: LeaseBudget,
+    budget: &mut Option<LeaseBudget>,
     children: &mut Children,
 ) -> Result<OwnedFd, Errno> {
     let order: Order<'_> = postcard::from_bytes(message).map_err(|_| Errno::PROTO)?;
@@ -281,6 +281,10 @@ fn start(
     let (theirs, ours) = socket::pair()?;
     let pid = process::fork(|| {
         process::leave_children_to_the_kernel();
+        // A broker acts for an account, which must not change the limit of leases. The monitor keeps its own mapping.
+        let budget = budget
+            .take()
+            .filter(|_| matches!(order, Order::Lease { .. }));
         // SAFETY: only this socket is used here, and the process ends without using other descriptors of the monitor.
         if unsafe { process::close_all_but(&[ours.as_fd()]) }.is_err() {
             return;
@@ -301,7 +305,7 @@ fn start(
             }
             (Order::Lease { identity, pool }, _) => {
                 let directory = options.and_then(|options| options.gridmapdir.as_deref());
-                lease(&ours, directory, (identity, pool), &budget);
+                lease(&ours, directory, (identity, pool), budget.as_ref());
             }
         }
     })
@@ -334,11 +338,12 @@ fn lease(
     server: &OwnedFd,
     directory: Option<&Path>,
     (identity, pool): (&str, &str),
-    budget: &LeaseBudget,
+    budget: Option<&LeaseBudget>,
 ) {
     let leased = directory
+        .zip(budget)
         .ok_or(LeaseError::NoDirectory)
-        .and_then(|directory| pool_accounts::lease(directory, identity, pool, budget));
+        .and_then(|(directory, budget)| pool_accounts::lease(directory, identity, pool, budget));
     if let Ok(message) = postcard::to_stdvec(&Leased(leased)) {
         // An error means that the server has ended.
         let _ = socket::send(server, &message, &[]);

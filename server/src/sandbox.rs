@@ -31,7 +31,7 @@ pub(crate) struct Process {
     /// The configuration file. A reload reads it again.
     pub(crate) config: Option<PathBuf>,
     pub(crate) local_files: LocalFiles,
-    /// The administration socket, if this process removes it at the end.
+    /// The administration socket, if this process removes it at the end. It is in a directory for sockets of servers.
     pub(crate) socket: Option<PathBuf>,
 }
 
@@ -221,12 +221,8 @@ fn named(config: &Config, process: &Process) -> Vec<Place> {
     if process.local_files == LocalFiles::OwnAccount {
         places.extend(own_roots(config));
         // To remove the administration socket at the end; elsewhere the monitor does.
-        places.extend(
-            process
-                .socket
-                .iter()
-                .map(|path| Place::new(path, Access::Remove)),
-        );
+        let directory = process.socket.as_deref().and_then(Path::parent);
+        places.extend(directory.map(|path| Place::fixed(path, Access::Remove)));
     }
     places
 }
@@ -269,6 +265,44 @@ fn own_roots(config: &Config) -> impl Iterator<Item = Place> {
 mod tests {
     use super::*;
     use crate::config::{ServeArguments, Settings};
+
+    /// A [`Place`] that may be replaced would cover the directory above.
+    #[test]
+    fn the_right_to_remove_the_socket_ends_at_its_directory() {
+        let above = tempfile::tempdir().expect("a directory");
+        let directory = above.path().join("gridhaul");
+        std::fs::create_dir(&directory).expect("made");
+        let [inside, outside] = [directory.join("1.sock"), above.path().join("file")];
+        for path in [&inside, &outside] {
+            std::fs::write(path, "").expect("written");
+        }
+        let config = Config::load(&ServeArguments {
+            config: None,
+            settings: Settings {
+                root: Some("/usr".into()),
+                listen: Some(vec!["127.0.0.1:0".parse().expect("an address")]),
+                anonymous: Some(true),
+                ..Settings::default()
+            },
+            ..ServeArguments::default()
+        });
+        let process = Process {
+            config: None,
+            socket: Some(inside.clone()),
+            local_files: LocalFiles::OwnAccount,
+        };
+        let prepared = Prepared::new(&config.expect("valid"), Vec::new(), &process);
+        // Landlock cannot be undone, so a thread that ends has it.
+        let removed = std::thread::spawn(move || {
+            let enforced = prepared.files.enforce_on_this_thread();
+            enforced.expect("confined");
+            [inside, outside].map(|path| std::fs::remove_file(path).is_ok())
+        });
+        let removed = removed.join().expect("no panic");
+        if gridhaul_sandbox::landlock_abi().is_some() {
+            assert_eq!(removed, [true, false]);
+        }
+    }
 
     /// With a log in a directory of the account that serves, only the sandbox keeps this process from opening it.
     #[test]

@@ -127,7 +127,8 @@ fn start(
     // The monitor removes that of a server that root starts. Without a monitor it stays: the directory of root is closed to the
     // account that serves.
     let removes_socket = monitor.is_none() && !privileges::is_root();
-    let own_socket = admin::path_of(&config).filter(|_| removes_socket);
+    let own_socket = admin::path_of(&config)
+        .filter(|socket| removes_socket && admin::run_directory_of(socket).is_some());
     let process = sandbox::Process {
         config: arguments.config.clone(),
         socket: own_socket.clone(),

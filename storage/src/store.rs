@@ -35,21 +35,13 @@ pub trait Storage: Send + Sync + fmt::Debug {
     }
 
     /// Opens the file of an unfinished upload for writing, as it is: not cut, and without following a link. The file
-    /// belongs to the account and has no other name. With `create`, anything else at `path` is removed and a new file made;
-    /// without, it is an error (`ENOENT`). `direct` is as in [`Storage::open_write_direct`].
-    fn open_upload(
-        &self,
-        path: &Path,
-        create: bool,
-        direct: bool,
-    ) -> Result<OpenedFile, StorageError>;
+    /// belongs to the account and has no other name.
+    fn open_upload(&self, path: &Path, opening: UploadOpening) -> Result<OpenedFile, StorageError>;
 
-    /// Gives the file of an upload at `to`, which is not followed, the group, permission bits and access control list of the
-    /// file at `from`, which it will replace. If the account may not give it that group, its group gets no rights.
-    fn copy_rights(&self, from: &Path, to: &Path) -> Result<(), StorageError>;
-
-    /// Renames an upload, whose file is `identity`, to its final name, and replaces the file or link there. With `durable`,
-    /// waits until the name is on the disk. Fails with `ESTALE` if another file is at `from`.
+    /// Renames an upload, whose file is `identity`, to its final name, and replaces the file or link there. If there is a
+    /// file, the upload first gets its group, permission bits and access control list. If the account may not give it that
+    /// group, its group gets no rights, and others get only those that the old group had as well. With `durable`, waits
+    /// until the name is on the disk. Fails with `ESTALE` if another file is at `from`.
     fn complete_upload(
         &self,
         from: &Path,
@@ -158,6 +150,18 @@ pub enum WriteMode {
     Truncate,
     /// It is kept, for partial writes and restarts (`ESTO`, `REST`).
     Keep,
+}
+
+/// How the file of an unfinished upload is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UploadOpening {
+    /// Anything at the path that is no such file is removed, and a new file made. Otherwise it is an error (`ENOENT`).
+    pub create: bool,
+    /// The upload will replace a file, so the new one grants nothing to other accounts, and nor must one that is found:
+    /// another account that has it open could read what arrives later.
+    pub private: bool,
+    /// As in [`Storage::open_write_direct`].
+    pub direct: bool,
 }
 
 /// A regular file that was opened for a transfer. Dropping it ignores errors of `close`; after writing use

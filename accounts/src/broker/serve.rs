@@ -5,7 +5,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gridhaul_storage::{
-    Entries, FileIdentity, OpenedFile, PosixStorage, Storage, StorageError, WriteMode,
+    Entries, FileIdentity, OpenedFile, PosixStorage, Storage, StorageError, UploadOpening,
+    WriteMode,
 };
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
@@ -156,9 +157,16 @@ impl Handler {
             Request::OpenUpload {
                 path: file,
                 create,
+                private,
                 direct,
-            } => storage.open_upload(path(file), create, direct).map(opened),
-            Request::CopyRights { from, to } => done(storage.copy_rights(path(from), path(to))),
+            } => {
+                let opening = UploadOpening {
+                    create,
+                    private,
+                    direct,
+                };
+                storage.open_upload(path(file), opening).map(opened)
+            }
             Request::CompleteUpload {
                 from,
                 to,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use gridhaul_storage::{
-    DirectoryStream, FileIdentity, Metadata, OpenedFile, Storage, StorageError, WriteMode,
-    group_number,
+    DirectoryStream, FileIdentity, Metadata, OpenedFile, Storage, StorageError, UploadOpening,
+    WriteMode, group_number,
 };
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -116,26 +116,13 @@ impl Storage for AccountStorage {
         self.open_to_write(path, mode, true)
     }
 
-    fn open_upload(
-        &self,
-        path: &Path,
-        create: bool,
-        direct: bool,
-    ) -> Result<OpenedFile, StorageError> {
+    fn open_upload(&self, path: &Path, opening: UploadOpening) -> Result<OpenedFile, StorageError> {
         self.open(Request::OpenUpload {
             path: bytes("open", path)?,
-            create,
-            direct,
+            create: opening.create,
+            private: opening.private,
+            direct: opening.direct,
         })
-    }
-
-    fn copy_rights(&self, from: &Path, to: &Path) -> Result<(), StorageError> {
-        const CALL: &str = "chmod";
-        let request = Request::CopyRights {
-            from: bytes(CALL, from)?,
-            to: bytes(CALL, to)?,
-        };
-        self.change(CALL, request, Repeat::Safe)
     }
 
     fn complete_upload(

@@ -106,7 +106,7 @@ fn request(input: &mut Input<'_>, root: &Path) -> Vec<u8> {
     let other = input.one_of(PATHS);
     let number = u32::from(input.byte());
     let time = Time::new(std::time::UNIX_EPOCH);
-    let request = match kind % 22 {
+    let request = match kind % 21 {
         0 => Request::OpenRead {
             path,
             direct: number > 200,
@@ -154,11 +154,8 @@ fn request(input: &mut Input<'_>, root: &Path) -> Vec<u8> {
         19 => Request::OpenUpload {
             path,
             create: number > 100,
+            private: number > 150,
             direct: number > 200,
-        },
-        20 => Request::CopyRights {
-            from: path,
-            to: other,
         },
         _ => {
             let found = fs::metadata(root.join("a")).ok();

@@ -4,12 +4,12 @@
 //! could otherwise take all accounts of a pool in a moment. The limit gives the site time to notice; existing leases work on.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::shared::shared_number;
+use crate::shared::SharedNumber;
 
 /// Leases that are possible at once: a site may begin with an empty gridmapdir and many users.
 const AT_ONCE: u32 = 300;
@@ -17,11 +17,12 @@ const AT_ONCE: u32 = 300;
 /// The time after which one more lease is possible.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The budget of a monitor and of all processes that it forks, in shared memory.
-#[derive(Debug, Clone, Copy)]
+/// The budget of a monitor and of the processes that lease for it, in shared memory. Every other process that the monitor
+/// forks must drop it: it could change the limit.
+#[derive(Debug)]
 pub(crate) struct LeaseBudget {
     /// The time in milliseconds since the machine started at which the budget is full again.
-    full_at: &'static AtomicU64,
+    full_at: SharedNumber,
     at_once: u32,
     every: Duration,
 }
@@ -36,7 +37,7 @@ impl LeaseBudget {
 
     pub(super) fn of(at_once: u32, every: Duration) -> io::Result<Self> {
         Ok(Self {
-            full_at: shared_number()?,
+            full_at: SharedNumber::new()?,
             at_once,
             every,
         })
@@ -47,12 +48,13 @@ impl LeaseBudget {
         let every = millis(self.every);
         let most = every.saturating_mul(u64::from(self.at_once));
         let now = now();
-        let taken = self
-            .full_at
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
-                let next = full_at.max(now).saturating_add(every);
-                (next - now <= most).then_some(next)
-            });
+        let taken =
+            self.full_at
+                .get()
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
+                    let next = full_at.max(now).saturating_add(every);
+                    (next - now <= most).then_some(next)
+                });
         taken.is_ok()
     }
 }

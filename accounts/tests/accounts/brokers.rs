@@ -393,6 +393,25 @@ fn the_number_of_brokers_is_limited() {
 }
 
 #[test]
+fn a_broker_shares_no_memory_with_the_monitor() {
+    let served = Served::new(ALICE);
+    served.storage.stat(path("/")).unwrap();
+    let broker = served.storage.broker().unwrap();
+    let shared = |process: &str| {
+        let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+        maps.lines()
+            .filter(|line| {
+                line.split_whitespace()
+                    .nth(1)
+                    .is_some_and(|rights| rights.ends_with('s'))
+            })
+            .count()
+    };
+    assert_eq!(shared(&status(broker, "PPid")), 1, "the limit of leases");
+    assert_eq!(shared(&broker.to_string()), 0);
+}
+
+#[test]
 fn the_monitor_limits_the_brokers_of_an_account_itself() {
     // Requests of a compromised login process, which ignores its own limits.
     let monitor = Arc::new(monitored::take_monitor());

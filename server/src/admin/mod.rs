@@ -27,5 +27,5 @@ pub use doors::AdminError;
 pub(crate) use doors::{Doors, MetricsSite, examine};
 pub(crate) use orders::{Done, DrainReport, Order, ReloadReport, ServerAction};
 pub use socket::AdminSocketError;
-pub(crate) use socket::{RUN, default_path, examine as examine_socket, path_of};
+pub(crate) use socket::{RUN, default_path, examine as examine_socket, path_of, run_directory_of};
 pub use tls::AdminTlsError;

@@ -63,9 +63,22 @@ pub(crate) fn default_path(port: u16) -> Option<PathBuf> {
     if geteuid().is_root() {
         return Some(Path::new(RUN).join("admin.sock"));
     }
+    Some(run_directory_of_user()?.join(format!("{port}.sock")))
+}
+
+/// The directory of the sockets of servers that this user starts.
+fn run_directory_of_user() -> Option<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtime = runtime.filter(|directory| directory.is_absolute());
-    Some(runtime?.join("gridhaul").join(format!("{port}.sock")))
+    Some(runtime?.join("gridhaul"))
+}
+
+/// The directory of a socket, if it is one of those that contain only sockets of servers.
+pub(crate) fn run_directory_of(socket: &Path) -> Option<&Path> {
+    let directory = socket.parent()?;
+    let is_own = directory == Path::new(RUN)
+        || run_directory_of_user().is_some_and(|of_user| directory == of_user);
+    is_own.then_some(directory)
 }
 
 /// Where the socket of a server with this configuration is, if it has one.
@@ -199,6 +212,20 @@ mod tests {
         examine(&path).expect("a stale socket would be replaced");
         assert!(path.exists(), "nothing changes");
         listen(&path).expect("the first one has ended");
+    }
+
+    #[test]
+    fn only_directories_of_servers_count_as_such() {
+        let run = Path::new(RUN);
+        assert_eq!(run_directory_of(&run.join("admin.sock")), Some(run));
+        for elsewhere in [
+            "/home/a/x.sock",
+            "/run/x.sock",
+            "/run/gridhaul/a/x.sock",
+            "x.sock",
+        ] {
+            assert_eq!(run_directory_of(Path::new(elsewhere)), None);
+        }
     }
 
     #[test]

@@ -37,7 +37,8 @@ use self::facts::{AccessCheck, View};
 use self::list::Listing;
 use self::resolve::{Root, path_of};
 use crate::{
-    DirectoryStream, FileIdentity, Metadata, OpenedFile, Rule, Storage, StorageError, WriteMode,
+    DirectoryStream, FileIdentity, Metadata, OpenedFile, Rule, Storage, StorageError,
+    UploadOpening, WriteMode,
 };
 
 /// How a [`PosixStorage`] behaves.
@@ -162,23 +163,14 @@ impl Storage for PosixStorage {
         Ok(direct::opened_twice(file, OFlags::WRONLY))
     }
 
-    fn open_upload(
-        &self,
-        path: &Path,
-        create: bool,
-        direct: bool,
-    ) -> Result<OpenedFile, StorageError> {
+    fn open_upload(&self, path: &Path, opening: UploadOpening) -> Result<OpenedFile, StorageError> {
         let root = self.writable("open")?;
-        let (file, size) = upload::open(root, path, self.file_mode, create)?;
+        let (file, size) = upload::open(root, path, self.file_mode, opening)?;
         let file = OpenedFile::new(file, size);
-        if direct {
+        if opening.direct {
             return Ok(direct::opened_twice(file, OFlags::WRONLY));
         }
         Ok(file)
-    }
-
-    fn copy_rights(&self, from: &Path, to: &Path) -> Result<(), StorageError> {
-        rights::copy(self.writable("chmod")?, from, to).map_err(failed("chmod"))
     }
 
     fn complete_upload(

@@ -4,6 +4,11 @@
 //! link at such a name in advance, to read an upload, or to have it written into another file. So a file is used only if it is
 //! a regular file of this account with a single name. Anything else at the name is removed, and the file is made with
 //! `O_EXCL`.
+//!
+//! An upload that will replace a file must not expose more than that file, neither by its own name nor through a descriptor
+//! that was opened before its rights were narrowed. So its file grants nothing to other accounts until it is complete; it
+//! gets the rights of the old file as the last step before the rename. A file that grants more, from an upload that began
+//! when there was no old file, is not continued.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,22 +20,30 @@ use rustix::io::Errno;
 use super::failed;
 use super::open::held_file;
 use super::resolve::Root;
-use crate::{FileIdentity, StorageError};
+use super::rights::{self, OF_GROUP, OF_OTHERS};
+use crate::{FileIdentity, StorageError, UploadOpening};
 
 /// How often opening is retried because names change meanwhile.
 const ATTEMPTS: usize = 16;
 
-/// Opens the file of an unfinished upload, and returns its size. Without `create` it must exist.
+/// Opens the file of an unfinished upload, and returns its size. `mode` is that of a new file that is not private.
 pub(super) fn open(
     root: &Root,
     path: &Path,
     mode: Mode,
-    create: bool,
+    opening: UploadOpening,
 ) -> Result<(OwnedFd, u64), StorageError> {
     let failed = failed("open");
+    let create = opening.create;
+    let mode = if opening.private {
+        // Where a directory has a default list, this makes its mask empty as well (acl(5)).
+        (mode & (Mode::RUSR | Mode::WUSR)) | Mode::WUSR
+    } else {
+        mode
+    };
     for _ in 0..ATTEMPTS {
         match root.hold_unfollowed(path) {
-            Ok(held) if is_own(&rustix::fs::fstat(&held).map_err(&failed)?) => {
+            Ok(held) if is_usable(&rustix::fs::fstat(&held).map_err(&failed)?, opening) => {
                 if let Some(opened) = held_file(root, path, &held, OFlags::WRONLY)? {
                     return Ok(opened);
                 }
@@ -57,7 +70,8 @@ pub(super) fn open(
     Err(failed(Errno::AGAIN))
 }
 
-/// Renames the file `identity` from `from` to `to`; `durable` waits until the new name is on the disk.
+/// Gives the file `identity` at `from` the rights of the one at `to`, if there is one, and renames it to `to`; `durable`
+/// waits until the new name is on the disk.
 pub(super) fn complete(
     root: &Root,
     from: &Path,
@@ -66,10 +80,17 @@ pub(super) fn complete(
     durable: bool,
 ) -> Result<(), StorageError> {
     let failed = failed("rename");
-    let (directory, name) = root.parent(from).map_err(&failed)?;
-    if identity_of(&directory, name).map_err(&failed)? != identity {
+    let new = root.hold_unfollowed(from).map_err(&failed)?;
+    let found = rustix::fs::fstat(&new).map_err(&failed)?;
+    if (found.st_dev, found.st_ino) != (identity.device, identity.inode) {
         return Err(failed(Errno::STALE));
     }
+    match root.hold(to) {
+        Ok(old) => rights::copy(&old, &new).map_err(&failed)?,
+        Err(Errno::NOENT) => {}
+        Err(errno) => return Err(failed(errno)),
+    }
+    let (directory, name) = root.parent(from).map_err(&failed)?;
     let place = root.new_place("rename", to)?;
     place.rename_from(directory, name).map_err(&failed)?;
     // The name may have changed in between, so that another file was renamed.
@@ -104,8 +125,11 @@ fn sync(directory: impl AsFd) -> Result<(), StorageError> {
     }
 }
 
-fn is_own(facts: &Stat) -> bool {
-    FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile
+fn is_usable(facts: &Stat, opening: UploadOpening) -> bool {
+    // With a list the bits of the group are the mask of all that it names.
+    let is_private = facts.st_mode & (OF_GROUP | OF_OTHERS) == 0;
+    (is_private || !opening.private)
+        && FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile
         && facts.st_uid == rustix::process::geteuid().as_raw()
         && facts.st_nlink == 1
 }

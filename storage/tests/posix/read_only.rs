@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::time::UNIX_EPOCH;
 
-use gridhaul_storage::{FileIdentity, PosixOptions, Storage as _, StorageError, WriteMode};
+use gridhaul_storage::{
+    FileIdentity, PosixOptions, Storage as _, StorageError, UploadOpening, WriteMode,
+};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
@@ -42,7 +44,9 @@ fn every_changing_call_is_refused() {
         ),
         (
             "open",
-            storage.open_upload(path("f"), false, false).map(drop),
+            storage
+                .open_upload(path("f"), UploadOpening::default())
+                .map(drop),
         ),
         (
             "rename",
@@ -70,7 +74,9 @@ fn every_changing_call_is_refused() {
         assert_eq!((error.call, error.errno), (call, Errno::ACCESS));
         assert_eq!(
             error.to_string(),
-            format!("System error in {call}: Permission denied")
+            format!(
+                "System error in {call}: Permission denied: this server gives this user read access only"
+            )
         );
     }
     assert_eq!(snapshot(directory.path()), before);

@@ -4,12 +4,48 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::process::Command;
 
-use gridhaul_storage::{OpenedFile, Storage as _};
+use gridhaul_storage::{OpenedFile, Storage as _, UploadOpening};
 use rustix::io::Errno;
 
 use crate::{Fixture, errno, is_superuser, path};
 
 const PART: &str = ".f.gridhaul-part";
+
+/// An upload to a new name.
+fn shared(create: bool) -> UploadOpening {
+    UploadOpening {
+        create,
+        ..UploadOpening::default()
+    }
+}
+
+/// An upload that will replace a file.
+fn private(create: bool) -> UploadOpening {
+    UploadOpening {
+        private: true,
+        ..shared(create)
+    }
+}
+
+fn mode(file: &std::path::Path) -> u32 {
+    fs::metadata(file).unwrap().mode() & 0o777
+}
+
+fn set_mode(file: &std::path::Path, mode: u32) {
+    fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+}
+
+/// Replaces `f` with an upload.
+fn replace(
+    fixture: &Fixture,
+    opening: UploadOpening,
+) -> Result<(), gridhaul_storage::StorageError> {
+    let file = fixture.storage.open_upload(path(PART), opening)?;
+    let identity = file.identity()?;
+    fixture
+        .storage
+        .complete_upload(path(PART), path("f"), identity, false)
+}
 
 fn add(file: &OpenedFile, content: &[u8]) {
     let end = file.size().unwrap();
@@ -23,7 +59,7 @@ fn add(file: &OpenedFile, content: &[u8]) {
 fn an_upload_is_found_again_and_gets_its_final_name() {
     let fixture = Fixture::new();
     let storage = &fixture.storage;
-    let open = |create| storage.open_upload(path(PART), create, false);
+    let open = |create| storage.open_upload(path(PART), shared(create));
     assert_eq!(errno(open(false)), Some(Errno::NOENT));
     add(&open(true).unwrap(), b"begin");
     fs::write(fixture.real("f"), "old").unwrap();
@@ -48,7 +84,7 @@ fn an_upload_is_found_again_and_gets_its_final_name() {
 fn another_file_at_the_temporary_name_does_not_get_the_final_one() {
     let fixture = Fixture::new();
     let storage = &fixture.storage;
-    let file = storage.open_upload(path(PART), true, false).unwrap();
+    let file = storage.open_upload(path(PART), shared(true)).unwrap();
     let identity = file.identity().unwrap();
     let complete = || storage.complete_upload(path(PART), path("f"), identity, false);
     fs::rename(fixture.real(PART), fixture.real("moved")).unwrap();
@@ -83,10 +119,10 @@ fn links_and_files_of_others_are_neither_used_nor_followed() {
     for prepare in preparations {
         prepare();
         assert_eq!(
-            errno(storage.open_upload(path(PART), false, false)),
+            errno(storage.open_upload(path(PART), shared(false))),
             Some(Errno::NOENT)
         );
-        let file = storage.open_upload(path(PART), true, false).unwrap();
+        let file = storage.open_upload(path(PART), shared(true)).unwrap();
         add(&file, b"content");
         let found = fs::symlink_metadata(&real).unwrap();
         assert!(found.is_file() && found.nlink() == 1);
@@ -102,13 +138,13 @@ fn a_directory_at_either_name_is_an_error() {
     let fixture = Fixture::new();
     let storage = &fixture.storage;
     fs::create_dir(fixture.real("f")).unwrap();
-    let file = storage.open_upload(path(PART), true, false).unwrap();
+    let file = storage.open_upload(path(PART), shared(true)).unwrap();
     let identity = file.identity().unwrap();
     let completed = storage.complete_upload(path(PART), path("f"), identity, false);
     assert_eq!(errno(completed), Some(Errno::ISDIR));
     fs::remove_file(fixture.real(PART)).unwrap();
     fs::create_dir(fixture.real(PART)).unwrap();
-    let opened = storage.open_upload(path(PART), true, false);
+    let opened = storage.open_upload(path(PART), shared(true));
     assert_eq!(errno(opened), Some(Errno::ISDIR));
 }
 
@@ -116,7 +152,7 @@ fn a_directory_at_either_name_is_an_error() {
 fn uploads_exclude_each_other_by_a_lock() {
     let fixture = Fixture::new();
     let storage = &fixture.storage;
-    let open = || storage.open_upload(path(PART), true, false).unwrap();
+    let open = || storage.open_upload(path(PART), shared(true)).unwrap();
     let (first, second) = (open(), open());
     assert!(first.try_lock());
     assert!(!second.try_lock());
@@ -165,53 +201,73 @@ fn set_list(file: &std::path::Path, name: &str, list: &[u8]) -> bool {
 #[test]
 fn an_upload_gets_the_rights_of_the_file_that_it_replaces() {
     let fixture = Fixture::new();
-    let storage = &fixture.storage;
-    let (old, new) = (fixture.real("f"), fixture.real(PART));
-    let mode = |file: &std::path::Path| fs::metadata(file).unwrap().mode() & 0o777;
+    let old = fixture.real("f");
     fs::write(&old, "old").unwrap();
-    for wanted in [0o600, 0o640, 0o664] {
-        fs::set_permissions(&old, std::os::unix::fs::PermissionsExt::from_mode(wanted)).unwrap();
-        drop(storage.open_upload(path(PART), true, false).unwrap());
-        storage.copy_rights(path("f"), path(PART)).unwrap();
-        assert_eq!(mode(&new), wanted);
-        assert_eq!(get_list(&new), None);
+    // The second kind began before there was an old file.
+    for opening in [private(true), shared(true)] {
+        for wanted in [0o600, 0o640, 0o664] {
+            set_mode(&old, wanted);
+            let before = fs::metadata(&old).unwrap().ino();
+            replace(&fixture, opening).unwrap();
+            assert_ne!(fs::metadata(&old).unwrap().ino(), before);
+            assert_eq!(mode(&old), wanted);
+            assert_eq!(get_list(&old), None);
+        }
     }
-    assert!(matches!(
-        errno(storage.copy_rights(path("nothing"), path(PART))),
+}
+
+#[test]
+fn an_upload_that_will_replace_a_file_grants_nothing_to_others_before() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    let part = fixture.real(PART);
+    drop(storage.open_upload(path(PART), shared(true)).unwrap());
+    assert_ne!(mode(&part) & 0o077, 0);
+    // Another account may have it open.
+    let descriptor = fs::File::open(&part).unwrap();
+    assert_eq!(
+        errno(storage.open_upload(path(PART), private(false))),
         Some(Errno::NOENT)
-    ));
+    );
+    let file = storage.open_upload(path(PART), private(true)).unwrap();
+    assert_eq!(mode(&part), 0o600);
+    add(&file, b"secret");
+    assert_eq!(descriptor.metadata().unwrap().len(), 0);
+    // A restart continues it.
+    let file = storage.open_upload(path(PART), private(false)).unwrap();
+    assert_eq!(file.size_at_open(), 6);
+    fs::remove_file(&part).unwrap();
+    if set_list(fixture.directory.path(), DEFAULT_LIST, &access_list(6)) {
+        drop(storage.open_upload(path(PART), private(true)).unwrap());
+        assert_eq!(mode(&part), 0o600, "the mask excludes the named user");
+    }
 }
 
 #[test]
 fn an_upload_gets_the_access_control_list_of_the_file_that_it_replaces() {
     let fixture = Fixture::new();
-    let storage = &fixture.storage;
-    let (old, new) = (fixture.real("f"), fixture.real(PART));
+    let old = fixture.real("f");
     fs::write(&old, "old").unwrap();
     let list = access_list(6);
     if !set_list(&old, ACCESS_LIST, &list) {
         return;
     }
-    drop(storage.open_upload(path(PART), true, false).unwrap());
-    storage.copy_rights(path("f"), path(PART)).unwrap();
+    replace(&fixture, private(true)).unwrap();
     assert_eq!(
-        get_list(&new),
+        get_list(&old),
         Some(list),
         "also the owning group, without rights"
     );
     // A list that the directory gives to new files does not widen the rights.
-    fs::remove_file(&new).unwrap();
     fs::remove_file(&old).unwrap();
     fs::write(&old, "old").unwrap();
-    fs::set_permissions(&old, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    set_mode(&old, 0o640);
     assert!(set_list(
         fixture.directory.path(),
         DEFAULT_LIST,
         &access_list(6)
     ));
-    drop(storage.open_upload(path(PART), true, false).unwrap());
-    assert!(get_list(&new).is_some());
-    storage.copy_rights(path("f"), path(PART)).unwrap();
-    assert_eq!(get_list(&new), None);
-    assert_eq!(fs::metadata(&new).unwrap().mode() & 0o777, 0o640);
+    replace(&fixture, private(true)).unwrap();
+    assert_eq!(get_list(&old), None);
+    assert_eq!(mode(&old), 0o640);
 }

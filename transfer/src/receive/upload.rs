@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_storage::{
     FileKind, Metadata, OpenedFile, Rule, StorageError, StorageErrorKind, StoredFile, UploadForm,
-    is_unfinished_upload,
+    UploadOpening, is_unfinished_upload,
 };
 use rustix::io::Errno;
 
@@ -66,6 +66,7 @@ impl Upload {
             form,
             temporary,
             name: target.path,
+            private: old.is_some(),
             direct,
         };
         let opened = match target.placement {
@@ -85,10 +86,6 @@ impl Upload {
                 }
             }
         };
-        if old.is_some() {
-            // Before the first byte arrives: accounts that may not read the old content must not read the new one.
-            context.storage.copy_rights(target.path, &place.temporary)?;
-        }
         let (file, upload) = opened;
         Ok(Some((file.with_present_size()?, upload)))
     }
@@ -144,6 +141,9 @@ struct Place<'a> {
     form: UploadForm,
     temporary: PathBuf,
     name: &'a Path,
+    /// There is a file that the upload replaces: accounts that may not read it must not read the new content either. It
+    /// gets the rights of the old one when it is complete.
+    private: bool,
     direct: bool,
 }
 
@@ -151,8 +151,13 @@ impl Place<'_> {
     /// Opens the temporary file for this transfer alone.
     fn open(&self, create: bool) -> Result<(OpenedFile, Upload), StorageError> {
         let storage = &self.context.storage;
+        let opening = UploadOpening {
+            create,
+            private: self.private,
+            direct: self.direct,
+        };
         for _ in 0..ATTEMPTS {
-            let file = storage.open_upload(&self.temporary, create, self.direct)?;
+            let file = storage.open_upload(&self.temporary, opening)?;
             let identity = file.identity()?;
             let uploads = &self.context.resources.uploads;
             let claim = uploads.claim(identity, &self.context.running);

@@ -1,6 +1,7 @@
 //! Uploads under temporary names, through the data node interface.
 
-use std::fs;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
@@ -97,6 +98,63 @@ fn an_append_to_an_existing_file_is_in_place() {
     sender.finish().result.expect("sent");
     receiver.finish().result.expect("received");
     assert_eq!(to.read("b"), b"beginning end");
+}
+
+/// Another account that could open the temporary file could read what arrives in it.
+#[test]
+fn an_upload_that_replaces_a_file_is_private_until_it_is_complete() {
+    for (mode, part) in [
+        (TransferMode::Stream, ".b.gridhaul-part"),
+        (TransferMode::Extended, ".b.gridhaul-blocks"),
+    ] {
+        for kept in [0, 3] {
+            let (from, to) = (
+                Site::new(Settings::default()),
+                Site::new(Settings::default()),
+            );
+            let rights = |name: &str| {
+                let found = fs::metadata(to.path(name)).expect("there");
+                found.permissions().mode() & 0o777
+            };
+            to.write("b", b"old content");
+            fs::set_permissions(to.path("b"), Permissions::from_mode(0o640)).expect("ours");
+            // Of an upload that began when there was no private file.
+            to.write(part, b"");
+            fs::set_permissions(to.path(part), Permissions::from_mode(0o644)).expect("ours");
+            let descriptor = File::open(to.path(part)).expect("readable");
+            let attempt = |begin: u64| {
+                let restart = match begin {
+                    0 => RangeSet::new(),
+                    _ => RangeSet::from(0..begin),
+                };
+                from.connect(to.listen(1));
+                let task = Task::ReceiveFile {
+                    path: "b".into(),
+                    placement: Placement::Replace,
+                    restart: restart.clone(),
+                    promised: Some(11),
+                };
+                let receiver = to.start(atomic(task, mode, 1));
+                let sender = from.start(image(send_rest("a", restart), mode, 1));
+                sender.finish().result.expect("sent");
+                receiver.finish().result
+            };
+            from.write("a", b"new con");
+            attempt(kept).expect_err("shorter than announced");
+            assert_eq!(rights(part), 0o600, "{mode:?} from {kept}");
+            from.write("a", b"new content");
+            attempt(7).expect("received");
+            let expected = if kept == 0 {
+                b"new content"
+            } else {
+                b"old content"
+            };
+            assert_eq!(to.read("b"), expected);
+            assert_eq!(rights("b"), 0o640);
+            assert_eq!(descriptor.metadata().expect("open").len(), 0);
+            assert_eq!(names(&to), ["b"]);
+        }
+    }
 }
 
 /// An attempt of an upload: up to where the sender's file reaches when it fails, in parts of the whole.

@@ -50,9 +50,13 @@ impl Unprivileged {
     }
 
     fn serve(&self) -> Running {
-        let (socket, root) = (self.socket(), self.served.path());
+        self.serve_with(&self.socket())
+    }
+
+    fn serve_with(&self, socket: &Path) -> Running {
+        let root = self.served.path();
         let words = ["--anonymous", "--listen", "127.0.0.1:0", "--admin-socket"];
-        let words = [&words[..], &[text(&socket), "--root", text(root)]].concat();
+        let words = [&words[..], &[text(socket), "--root", text(root)]].concat();
         Running::of(&mut self.command(&words))
     }
 }
@@ -89,6 +93,22 @@ fn the_socket_is_gone_after_the_end_of_a_server_of_another_account() {
     let (code, log) = server.stop_all();
     assert_eq!(code, 0, "{log}");
     assert!(!unprivileged.socket().exists(), "it stays: {log}");
+}
+
+/// To remove it the server would need the right to remove all files of that directory.
+#[test]
+fn a_socket_in_a_directory_of_other_files_stays_and_is_replaced() {
+    let Some(unprivileged) = Unprivileged::new() else {
+        return;
+    };
+    let socket = unprivileged.runtime.path().join("x.sock");
+    for _ in 0..2 {
+        let mut server = unprivileged.serve_with(&socket);
+        server.log_until("administration socket");
+        let (code, log) = server.stop_all();
+        assert_eq!(code, 0, "{log}");
+        assert!(socket.exists(), "it is removed: {log}");
+    }
 }
 
 #[test]
