@@ -6,10 +6,10 @@ use std::time::{Instant, SystemTime};
 use crate::config::{Reload, Source};
 use crate::shared::Shared;
 use crate::status::{
-    Counts, CredentialStatus, KeySource, KeyStatus, ProcessStatus, ServerPhase, ServerStatus,
-    Status, TakesEffect, utc,
+    Counts, CredentialStatus, ErrorStatus, KeySource, KeyStatus, MOST_PROBLEMS, ProcessStatus,
+    ServerPhase, ServerStatus, Status, TakesEffect, utc,
 };
-use crate::telemetry::PROBLEMS;
+use crate::telemetry::{PROBLEMS, log_lines_lost};
 use crate::version::VERSION_NUMBER;
 
 /// What does not change while the server runs.
@@ -31,12 +31,30 @@ pub(super) fn status(shared: &Shared, facts: &Facts, phase: ServerPhase) -> Stat
         transfers: shared.live.transfers(),
         history: shared.journal.history.status(),
         refusals: shared.journal.refusals.list(),
-        errors: PROBLEMS.list(),
+        errors: errors(SystemTime::now()),
         credentials: credentials(shared, SystemTime::now()),
         rdma: shared.devices.get().cloned().unwrap_or_default(),
         configuration: configuration(shared),
         nodes: Vec::new(),
     }
+}
+
+/// The latest warnings and errors of the log, and what the log itself cannot say.
+fn errors(now: SystemTime) -> Vec<ErrorStatus> {
+    let lost = log_lines_lost();
+    let unwritten = (lost > 0).then(|| ErrorStatus {
+        time: utc(now),
+        level: "ERROR".to_owned(),
+        message: "a log line could not be written: free space on the disks of log-file, audit-log and transfer-log"
+            .to_owned(),
+        count: lost,
+    });
+    let told = PROBLEMS.list().into_iter();
+    unwritten
+        .into_iter()
+        .chain(told)
+        .take(MOST_PROBLEMS)
+        .collect()
 }
 
 fn server(shared: &Shared, facts: &Facts, phase: ServerPhase) -> ServerStatus {

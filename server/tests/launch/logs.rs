@@ -374,11 +374,23 @@ fn a_full_disk_with_the_log_and_standard_error_does_not_end_the_audit_log() {
         .arg(site.root.path())
         .args(["--log-file", "/dev/full"]);
     serve.args(["--audit-log", text(&audit)]);
+    let private = tempfile::tempdir().expect("a directory");
+    let socket = private.path().join("admin.sock");
+    serve.args(["--admin-socket", text(&socket)]);
     let server = Running::without_standard_error(&mut serve);
     work(&server);
     site.wait_for("audit-log", "\"login failed\"");
     // A record of the process whose lines could not be written.
     site.wait_for("audit-log", "\"transfer finished\"");
+    let status = program()
+        .args(["status", "--socket", text(&socket)])
+        .output()
+        .expect("started");
+    let status = String::from_utf8(status.stdout).expect("UTF-8");
+    assert!(
+        status.contains("a log line could not be written: free space"),
+        "{status}"
+    );
 }
 
 /// The account that serves may write to the directory of the log, and puts a FIFO there.
