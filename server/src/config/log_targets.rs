@@ -23,6 +23,7 @@ const TARGETS: &[&str] = &[
     "gridhaul_server::login::readable",
     "gridhaul_server::login::service",
     "gridhaul_server::login::sockets",
+    "gridhaul_server::login::watch",
     "gridhaul_server::reload",
     "gridhaul_server::running",
     "gridhaul_server::sandbox",

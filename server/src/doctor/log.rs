@@ -33,7 +33,7 @@ pub(super) fn parse(line: &str) -> Option<Finished> {
     let details = field("details").unwrap_or_default();
     let detail = |name: &str| detail(&details, name);
     let micros = |name: &str| detail(name).map(Duration::from_micros);
-    // A line has no counts of 0.
+    // The line of a small file has no counts of 0.
     let times = micros("busy-us").map(|busy| Times {
         busy,
         receiver: micros("receiver-limited-us").unwrap_or_default(),

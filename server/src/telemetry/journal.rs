@@ -355,16 +355,19 @@ fn file_operation(operation: &FileOperation<'_>) {
 fn transfer_finished(transfer: &Transfer<'_>) {
     /// Texts that are longer explain something.
     const SHORT: usize = 60;
+    /// Bytes of a transfer that takes hardly longer than its line.
+    const SMALL: u64 = 1 << 20;
 
     let client = transfer.client;
     let peers = List::of(transfer.peers.iter().map(IpAddr::to_canonical));
-    // Counts of 0 explain nothing, and most transfers of small files have no others.
-    let is_zero =
-        |value: &DetailValue| matches!(value, DetailValue::Count(0) | DetailValue::Shared(0));
+    // Counts of 0 explain nothing of a small file, and most of them have no others.
+    let is_left_out = |value: &DetailValue| {
+        transfer.bytes < SMALL && matches!(value, DetailValue::Count(0) | DetailValue::Shared(0))
+    };
     let counted = transfer
         .details
         .iter()
-        .filter(|detail| !is_zero(&detail.value));
+        .filter(|detail| !is_left_out(&detail.value));
     let short = List::of(
         counted
             .map(Detail::to_string)
