@@ -8,14 +8,12 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
-use std::time::Duration;
 
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use socket2::Socket;
-use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Config, ServeArguments};
+use crate::one_session;
 use crate::privileges;
 use crate::sandbox::{self, LocalFiles};
 use crate::serve::ServeError;
@@ -30,9 +28,6 @@ use crate::validate::Validated;
 ///
 /// When standard input is no connection, or the session cannot begin.
 pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
-    /// The program does not wait longer for threads that are stuck in a file system.
-    const LAST_THREADS: Duration = Duration::from_millis(100);
-
     let connection = take_connection()?;
     let (config, _) = Validated::for_start(arguments, &PassedPlaces::default()).checked()?;
     if privileges::is_root() && config.security.gsi.is_some() {
@@ -56,28 +51,11 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let prepared = sandbox::Prepared::new(&config, server.grants(), &process);
     privileges::drop_root(&config.user)?;
     prepared.enforce()?;
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()?;
-    let served = runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let server = server.start()?;
+    one_session::serve(server, |server| {
         connection.set_nonblocking(true)?;
         let connection = tokio::net::TcpStream::from_std(connection)?;
-        let Some(mut session) = server.welcome(connection) else {
-            return Ok(());
-        };
-        tokio::select! {
-            _ = &mut session => {}
-            _ = terminate.recv() => {
-                server.shut_down(std::future::pending()).await;
-            }
-        }
-        Ok(())
-    });
-    runtime.shutdown_timeout(LAST_THREADS);
-    served
+        Ok(server.welcome(connection))
+    })
 }
 
 /// The connection at standard input. Standard input and output, and standard error if it is the connection too, lead nowhere

@@ -5,14 +5,12 @@
 //! globus-gridftp-server `-ssh`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::time::Duration;
 
 use gridhaul_protocol::path::RemotePath;
 use nix::unistd::{Uid, User};
-use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Config, ServeArguments};
+use crate::one_session;
 use crate::sandbox::{self, LocalFiles};
 use crate::serve::ServeError;
 use crate::server::PreparedServer;
@@ -28,9 +26,6 @@ const CONNECTION_VARIABLE: &str = "SSH_CONNECTION";
 ///
 /// When the session cannot begin.
 pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
-    /// The program does not wait longer for the thread that reads standard input.
-    const LAST_THREADS: Duration = Duration::from_millis(100);
-
     let config = Config::load_for_ssh(arguments)?;
     let _logging = Logging::start(&config.log, &OwnRights)?;
     let user = local_user(&config);
@@ -45,28 +40,14 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         socket: None,
     };
     sandbox::Prepared::new(&server.config(), server.grants(), &process).enforce()?;
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()?;
-    let served = runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let server = server.start()?;
+    one_session::serve(server, |server| {
         let stream = Stream::Pipes {
             input: Box::new(tokio::io::stdin()),
             output: Box::new(tokio::io::stdout()),
         };
-        let mut session = tokio::spawn(server.session(user, peer, local).run(stream));
-        tokio::select! {
-            _ = &mut session => {}
-            _ = terminate.recv() => {
-                server.shut_down(std::future::pending()).await;
-            }
-        }
-        Ok(())
-    });
-    runtime.shutdown_timeout(LAST_THREADS);
-    served
+        let session = server.session(user, peer, local).run(stream);
+        Ok(Some(tokio::spawn(session)))
+    })
 }
 
 /// The account of this process. The session begins in its home directory, if that is below the root.

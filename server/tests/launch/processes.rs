@@ -13,7 +13,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 
 use crate::client::Client;
-use crate::program::{Running, has_root, program, public_directory, sample};
+use crate::program::{Running, has_root, program, public_directory, sample, text};
 
 /// A child of the server, by its name in the list of processes.
 pub(crate) fn child(server: &Running, name: &str) -> u32 {
@@ -159,6 +159,13 @@ pub(crate) fn site() -> tempfile::TempDir {
     site
 }
 
+/// A server with the certificate and the key of a [`site`]. It has a monitor.
+fn with_key(site: &tempfile::TempDir) -> Running {
+    let (cert, key) = (site.path().join("cert.pem"), site.path().join("key.pem"));
+    let flags = ["--anonymous", "--cert", text(&cert), "--key", text(&key)];
+    Running::start(site.path(), &flags)
+}
+
 /// The sockets that a process has, by the kernel's numbers.
 fn sockets(process: u32) -> Vec<String> {
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).expect("a process");
@@ -174,10 +181,7 @@ fn processes_share_no_end_of_a_socket() {
         return;
     }
     let site = site();
-    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
-    let (cert, key) = (text("cert.pem"), text("key.pem"));
-    let flags = ["--anonymous", "--cert", &cert, "--key", &key];
-    let server = Running::start(site.path(), &flags);
+    let server = with_key(&site);
     let login = child(&server, "gh-login");
     let monitor = child(&server, "gh-monitor");
     assert_eq!(status(login, "NoNewPrivs"), "1");
@@ -254,11 +258,8 @@ fn the_process_that_was_killed_is_named_and_none_that_ended_in_consequence() {
         return;
     }
     let site = site();
-    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
-    let (cert, key) = (text("cert.pem"), text("key.pem"));
-    let flags = ["--anonymous", "--cert", &cert, "--key", &key];
     for _ in 0..8 {
-        let server = Running::start(site.path(), &flags);
+        let server = with_key(&site);
         kill(&server, "gh-login");
         let (status, log) = server.ended();
         assert_eq!(status, 1, "{log}");
@@ -299,14 +300,15 @@ fn a_reload_without_the_key_says_that_a_restart_would_fail() {
         return;
     }
     let site = site();
-    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
-    let (cert, key) = (text("cert.pem"), text("key.pem"));
-    let flags = ["--anonymous", "--cert", &cert, "--key", &key];
-    let mut server = Running::start(site.path(), &flags);
+    let mut server = with_key(&site);
+    let key = site.path().join("key.pem");
     fs::remove_file(&key).expect("removed");
     server.signal(rustix::process::Signal::HUP);
     let log = server.log_until("a restart would fail");
-    assert!(log.contains("not usable: ") && log.contains(&key), "{log}");
+    assert!(
+        log.contains("not usable: ") && log.contains(text(&key)),
+        "{log}"
+    );
     Client::log_in(&server);
 }
 
@@ -316,10 +318,7 @@ fn without_the_monitor_the_server_ends_with_an_error() {
         return;
     }
     let site = site();
-    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
-    let (cert, key) = (text("cert.pem"), text("key.pem"));
-    let flags = ["--anonymous", "--cert", &cert, "--key", &key];
-    let server = Running::start(site.path(), &flags);
+    let server = with_key(&site);
     kill(&server, "gh-monitor");
     let (status, log) = server.ended();
     assert_eq!(status, 1, "the service manager starts it again");
@@ -342,10 +341,7 @@ fn transfers_finish_when_the_monitor_ends() {
         return;
     }
     let site = site();
-    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
-    let (cert, key) = (text("cert.pem"), text("key.pem"));
-    let flags = ["--anonymous", "--cert", &cert, "--key", &key];
-    let server = Running::start(site.path(), &flags);
+    let server = with_key(&site);
     transfers_finish_without("gh-monitor", site.path(), server);
 }
 
@@ -387,10 +383,7 @@ fn each_process_has_a_name_of_its_own() {
         return;
     }
     let site = site();
-    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
-    let (cert, key) = (text("cert.pem"), text("key.pem"));
-    let flags = ["--anonymous", "--cert", &cert, "--key", &key];
-    let server = Running::start(site.path(), &flags);
+    let server = with_key(&site);
     for (name, line) in [
         ("gh-front", "gridhaul-server: front process"),
         ("gh-login", "gridhaul-server: login process"),
