@@ -7,6 +7,8 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
 use super::arguments::{self, Argument, ArgumentError};
 use super::detach::detached;
@@ -18,6 +20,7 @@ use super::translate::{Facts, TranslateError, translate};
 use super::translation::{Entry, Translation, Weight};
 use crate::called_as::GLOBUS;
 use crate::config::{ServeArguments, Settings, has_host_credential};
+use crate::server::Mode;
 use crate::{inetd, privileges, serve as serving, ssh, version};
 
 /// Why the server does not start.
@@ -41,9 +44,24 @@ enum StandInError {
 
 /// Serves with these arguments of globus-gridftp-server. Must be called while the process has one thread.
 pub fn serve(arguments: &[OsString]) -> ExitCode {
+    /// xinetd starts a program again at once while a connection waits, without a limit.
+    const PAUSE: Duration = Duration::from_secs(3);
+
+    let is_restarted = inetd::listens();
+    let status = start(arguments);
+    if is_restarted && status != ExitCode::SUCCESS {
+        thread::sleep(PAUSE);
+    }
+    status
+}
+
+fn start(arguments: &[OsString]) -> ExitCode {
     /// As globus-gridftp-server ends when its configuration is wrong.
     const WRONG: u8 = 2;
 
+    if let Err(error) = inetd::keep_messages_from_client() {
+        return ended(Err(error.to_string()));
+    }
     match prepare(arguments) {
         Ok(Task::Tell(text)) => {
             // There is no other place to report that standard output is closed.
@@ -56,11 +74,11 @@ pub fn serve(arguments: &[OsString]) -> ExitCode {
         Ok(Task::Inetd(arguments)) => {
             ended(inetd::serve(&arguments).map_err(|error| error.to_string()))
         }
-        Ok(Task::Serve(arguments)) => foreground(&arguments),
-        Ok(Task::Detach(arguments, pidfile)) => {
+        Ok(Task::Serve(mode, arguments)) => foreground(mode, &arguments),
+        Ok(Task::Detach(mode, arguments, pidfile)) => {
             let keeps_errors = is_service();
             let detached = detached(pidfile.as_deref(), keeps_errors, || {
-                foreground(&arguments);
+                foreground(mode, &arguments);
             });
             detached.unwrap_or_else(|error| ended(Err(error.to_string())))
         }
@@ -74,10 +92,10 @@ pub fn serve(arguments: &[OsString]) -> ExitCode {
 /// What the command line asks for.
 enum Task {
     Tell(String),
-    Serve(Box<ServeArguments>),
+    Serve(Mode, Box<ServeArguments>),
     Ssh(Box<ServeArguments>),
     Inetd(Box<ServeArguments>),
-    Detach(Box<ServeArguments>, Option<PathBuf>),
+    Detach(Mode, Box<ServeArguments>, Option<PathBuf>),
 }
 
 fn prepare(arguments: &[OsString]) -> Result<Task, StandInError> {
@@ -130,8 +148,10 @@ fn task(translation: &Translation, given: &Given, base: &Path) -> Result<Task, S
         log_file: settings
             .log_file
             .or_else(|| (has_no_log && !is_service()).then(|| "/dev/null".into())),
-        // inetd may start many of them.
-        admin_socket: given.is_on("inetd").then(|| "none".into()),
+        // inetd has the port.
+        listen: settings.listen.filter(|_| !given.is_on("inetd")),
+        // inetd may start one for each connection.
+        admin_socket: (given.is_on("inetd") && !inetd::listens()).then(|| "none".into()),
         ..settings
     };
     let arguments = Box::new(ServeArguments {
@@ -144,12 +164,16 @@ fn task(translation: &Translation, given: &Given, base: &Path) -> Result<Task, S
     if given.is_on("inetd") {
         return Ok(Task::Inetd(arguments));
     }
+    let mode = match given.is_on("single") {
+        true => Mode::Single,
+        false => Mode::Daemon,
+    };
     if !detaches {
-        return Ok(Task::Serve(arguments));
+        return Ok(Task::Serve(mode, arguments));
     }
     let pidfile = given.text("pidfile");
     let pidfile = pidfile.map(|path| base.join(path.replace("${localstatedir}", "/var")));
-    Ok(Task::Detach(arguments, pidfile))
+    Ok(Task::Detach(mode, arguments, pidfile))
 }
 
 /// The variables of this process that the table has.
@@ -253,8 +277,8 @@ fn is_service() -> bool {
     std::env::var_os("JOURNAL_STREAM").is_some()
 }
 
-fn foreground(arguments: &ServeArguments) -> ExitCode {
-    ended(serving::serve(arguments).map_err(|error| error.to_string()))
+fn foreground(mode: Mode, arguments: &ServeArguments) -> ExitCode {
+    ended(serving::serve_as(mode, arguments).map_err(|error| error.to_string()))
 }
 
 fn ended(done: Result<(), String>) -> ExitCode {
