@@ -19,7 +19,7 @@ use super::table;
 use super::translate::{Facts, TranslateError, translate};
 use super::translation::{Entry, Translation, Weight};
 use crate::called_as::GLOBUS;
-use crate::config::{ServeArguments, Settings, has_host_credential};
+use crate::config::{ServeArguments, Settings, SourceFile, has_host_credential};
 use crate::server::Mode;
 use crate::{inetd, privileges, serve as serving, ssh, version};
 
@@ -106,7 +106,12 @@ fn prepare(arguments: &[OsString]) -> Result<Task, StandInError> {
     let parsed = arguments::parse(&words.collect::<Result<Vec<_>, _>>()?)?;
     let mut given = Given::default();
     read_environment(&mut given);
-    read_files(&parsed, &mut given)?;
+    let base = std::env::current_dir().map_err(StandInError::Directory)?;
+    let mut files = Vec::new();
+    read_files(&parsed, &mut given, &mut files)?;
+    let files = files
+        .into_iter()
+        .map(|file| SourceFile::now(base.join(file)));
     for (option, placed) in parsed {
         given.set(option, placed);
     }
@@ -119,7 +124,6 @@ fn prepare(arguments: &[OsString]) -> Result<Task, StandInError> {
             version::VERSION
         )));
     }
-    let base = std::env::current_dir().map_err(StandInError::Directory)?;
     let translation = translate(
         &given,
         &Facts {
@@ -131,10 +135,15 @@ fn prepare(arguments: &[OsString]) -> Result<Task, StandInError> {
         },
     )?;
     refuse(&translation, &given)?;
-    task(&translation, &given, &base)
+    task(&translation, &given, &base, files.collect())
 }
 
-fn task(translation: &Translation, given: &Given, base: &Path) -> Result<Task, StandInError> {
+fn task(
+    translation: &Translation,
+    given: &Given,
+    base: &Path,
+    translated: Vec<SourceFile>,
+) -> Result<Task, StandInError> {
     let text = translation.settings();
     let settings: Settings = toml::from_str(&text).map_err(StandInError::Settings)?;
     let runs_once = given.is_off("fork") || given.is_on("debug");
@@ -156,6 +165,7 @@ fn task(translation: &Translation, given: &Given, base: &Path) -> Result<Task, S
     };
     let arguments = Box::new(ServeArguments {
         settings,
+        translated,
         ..ServeArguments::default()
     });
     if given.is_on("ssh") {
@@ -195,8 +205,12 @@ fn read_environment(given: &mut Given) {
 }
 
 /// The files of `-C` and `-c`, else those in the usual places. As with globus-gridftp-server, a file that does not exist counts
-/// as empty (`-c none`).
-fn read_files(parsed: &[Argument], given: &mut Given) -> Result<(), StandInError> {
+/// as empty (`-c none`). `files` gets all files and directories.
+fn read_files(
+    parsed: &[Argument],
+    given: &mut Given,
+    files: &mut Vec<PathBuf>,
+) -> Result<(), StandInError> {
     let named = |name: &str| {
         let mut found = parsed.iter().rev();
         let (_, placed) = found.find(|(option, _)| option.name() == name)?;
@@ -207,7 +221,9 @@ fn read_files(parsed: &[Argument], given: &mut Given) -> Result<(), StandInError
     };
     let base = named("config_base_path").unwrap_or_default();
     if let Some(directory) = named("config_dir") {
-        read::read_directory(&base.join(directory), given)?;
+        let directory = base.join(directory);
+        let read = read::read_directory(&directory, given)?;
+        files.extend([vec![directory], read].concat());
     }
     let file = match named("c") {
         Some(file) => Some(base.join(file)),
@@ -219,6 +235,7 @@ fn read_files(parsed: &[Argument], given: &mut Given) -> Result<(), StandInError
             places.find(|file| file.exists())
         }
     };
+    files.extend(file.clone());
     if let Some(file) = file.filter(|file| file.exists()) {
         read::read_file(&file, given)?;
     }
