@@ -6,14 +6,14 @@
 //! then on, and for none that is served already.
 //!
 //! The process is forked before the server opens a file or reads a secret. It accepts connections when the serving process
-//! asks it to, and ends when that one does. A server inside another program, and one that sshd or inetd
-//! started, have no front process.
+//! asks it to, and ends when that one does. A server inside another program, and one that sshd started,
+//! have no front process.
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -33,7 +33,7 @@ use crate::login::{LoginBackend, LoginClient};
 use crate::machine;
 use crate::privileges;
 use crate::sandbox;
-use crate::server::{PreparedServer, Server};
+use crate::server::{Clients, PreparedServer, Server};
 use crate::service::Launcher;
 use crate::session::Session;
 use crate::telemetry::{FrontCounts, Logging, tell};
@@ -59,7 +59,7 @@ const LAST_REPLIES: Duration = Duration::from_secs(2);
 
 /// The descriptors and memory of the front process.
 struct Parts {
-    listeners: Vec<TcpListener>,
+    clients: Clients,
     logins: Vec<OwnedFd>,
     link: OwnedFd,
     counts: FrontCounts,
@@ -67,7 +67,7 @@ struct Parts {
 }
 
 impl FrontProcess {
-    /// Starts the process, which gets the listeners and the sockets to the login process. Must be called while this process
+    /// Starts the process, which gets the listeners, or the only client, and the sockets to the login process. Must be called while this process
     /// has one thread, and before it opens anything that the front process must not have. `ours` stays in this process.
     ///
     /// # Errors
@@ -77,14 +77,14 @@ impl FrontProcess {
         config: &Config,
         arguments: &ServeArguments,
         (logging, log_sockets): (&Logging, &mut LogSockets),
-        (listeners, logins, launcher): (Vec<TcpListener>, Vec<OwnedFd>, &Launcher),
+        (clients, logins, launcher): (Clients, Vec<OwnedFd>, &Launcher),
         ours: T,
     ) -> Result<(Serving, Pid, T), FrontProcessError> {
         let counts = FrontCounts::new()?;
         let (here, there) = pair().map_err(io::Error::from)?;
         let (tell, told) = pair().map_err(io::Error::from)?;
         let parts = Parts {
-            listeners,
+            clients,
             logins,
             link: there,
             counts,
@@ -129,7 +129,7 @@ fn run(config: &Config, arguments: &ServeArguments, logging: &Logging, parts: Pa
     set_name("gh-front", "front process, which listens");
     let socket = Arc::new(parts.link);
     let backend = LoginBackend::Front(Arc::new(LoginClient::new(parts.logins, false)));
-    let prepared = PreparedServer::in_front(config.clone(), backend, parts.listeners, parts.counts)
+    let prepared = PreparedServer::in_front(config.clone(), backend, parts.clients, parts.counts)
         .map_err(|error| error.to_string())
         .and_then(|server| {
             privileges::drop_root(&config.user).map_err(|error| error.to_string())?;
@@ -200,8 +200,21 @@ async fn follow(
         // The serving process did not start.
         _ => return Ok(()),
     }
-    let server = server.linked_by(Arc::clone(&link)).start()?;
-    while let Some((message, descriptors)) = messages.recv().await {
+    let mut server = server.linked_by(Arc::clone(&link)).start()?;
+    let mut gone = pin!(server.only_client_gone());
+    let mut is_gone = false;
+    loop {
+        let message = tokio::select! {
+            message = messages.recv() => message,
+            () = &mut gone, if !is_gone => {
+                is_gone = true;
+                link.end();
+                continue;
+            }
+        };
+        let Some((message, descriptors)) = message else {
+            break;
+        };
         match message {
             ToFront::Start => {}
             ToFront::Ended(session) => drop(link.take_back(session)),

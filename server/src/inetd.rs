@@ -1,80 +1,89 @@
-//! One session on a connection that inetd or xinetd has accepted (`globus-gridftp-server -i`): standard input is the socket.
+//! A server that inetd or xinetd has started (`globus-gridftp-server -i`): standard input is the socket.
 //!
-//! There is one process, as with [`crate::ssh`], and it has one account. It cannot act for the accounts of a grid-mapfile, so
-//! it refuses to serve users with certificates as root; a server that listens itself does that.
+//! It is a connection that inetd has accepted (`nowait`, and xinetd's `wait = no`): the server serves it with the same processes as
+//! any other, and ends after it. Or it listens (`wait`): then the server is a daemon that accepts the connections itself, and
+//! inetd waits until it ends.
 
 use std::fs::File;
 use std::io;
-use std::net::TcpStream;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
-use socket2::Socket;
+use socket2::SockRef;
 
-use crate::config::{Config, ServeArguments};
-use crate::one_session;
-use crate::privileges;
-use crate::sandbox::{self, LocalFiles};
-use crate::serve::ServeError;
-use crate::server::{PassedPlaces, PreparedServer};
-use crate::start_logs::StartRights;
-use crate::telemetry::Logging;
-use crate::validate::Validated;
+use crate::config::ServeArguments;
+use crate::serve::{ServeError, serve_in};
+use crate::server::Mode;
+use crate::service::{Environment, INETD, Passed};
 
-/// Serves until the client goes, or SIGTERM. From the call on nothing but replies reaches the client.
+/// Serves the socket at standard input until its client goes, or SIGTERM.
 ///
 /// # Errors
 ///
-/// When standard input is no connection, or the session cannot begin.
-pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
-    let connection = take_connection()?;
-    let (config, _) = Validated::for_start(arguments, &PassedPlaces::default()).checked()?;
-    if privileges::is_root() && config.security.gsi.is_some() {
-        let reason = "inetd has started the server as root, and users with certificates have accounts that only a server that \
-                      listens itself can use: start it without -i, or let inetd start it with another account";
-        return Err(io::Error::other(reason).into());
-    }
-    let config = Config {
-        listen: Vec::new(),
-        metrics_listen: None,
-        ..config
-    };
-    let _logging = Logging::start(&config.log, &StartRights { user: &config.user })?;
-    let server = PreparedServer::new(config)?;
-    let config = server.config();
-    let process = sandbox::Process {
-        config: arguments.config.clone(),
-        local_files: LocalFiles::OwnAccount,
-        socket: None,
-    };
-    let prepared = sandbox::Prepared::new(&config, server.grants(), &process);
-    privileges::drop_root(&config.user)?;
-    prepared.enforce()?;
-    one_session::serve(server, |server| {
-        connection.set_nonblocking(true)?;
-        let connection = tokio::net::TcpStream::from_std(connection)?;
-        Ok(server.welcome(connection))
-    })
+/// When standard input is no TCP socket, or the server does not start.
+pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
+    // Before this process opens anything.
+    let mut environment = Environment::take()?;
+    let (mode, socket) = take_socket()?;
+    environment.passed.push(Passed {
+        name: INETD.to_owned(),
+        socket,
+    });
+    serve_in(environment, mode, arguments)
 }
 
-/// The connection at standard input. Standard input and output, and standard error if it is the connection too, lead nowhere
-/// afterwards, so that no message becomes a reply.
-fn take_connection() -> io::Result<TcpStream> {
-    let socket = Socket::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let peer = socket.peer_addr().ok();
-    if peer.and_then(|peer| peer.as_socket()).is_none() {
-        return Err(io::Error::other(
-            "standard input is no TCP connection: -i is for inetd and xinetd",
-        ));
+/// Leads standard output and error nowhere, as far as they are the TCP socket at standard input, so that no message of this
+/// program becomes a reply.
+///
+/// # Errors
+///
+/// When the OS refuses it.
+pub(crate) fn keep_messages_from_client() -> io::Result<()> {
+    let input = io::stdin();
+    if !is_tcp(&input) {
+        return Ok(());
     }
-    let null = File::options().read(true).write(true).open("/dev/null")?;
-    if inode(io::stderr())? == inode(&socket)? {
+    let socket = inode(&input)?;
+    let null = File::options().write(true).open("/dev/null")?;
+    if inode(io::stdout())? == socket {
+        dup2_stdout(&null)?;
+    }
+    if inode(io::stderr())? == socket {
         dup2_stderr(&null)?;
     }
-    dup2_stdin(&null)?;
-    dup2_stdout(&null)?;
-    Ok(socket.into())
+    Ok(())
+}
+
+/// Whether standard input is a socket that listens.
+pub(crate) fn listens() -> bool {
+    let input = io::stdin();
+    is_tcp(&input) && SockRef::from(&input).is_listener().unwrap_or(false)
+}
+
+/// The socket at standard input, which leads nowhere afterwards.
+fn take_socket() -> io::Result<(Mode, OwnedFd)> {
+    let input = io::stdin();
+    let mode = match listens() {
+        true => Mode::Daemon,
+        false => Mode::Accepted,
+    };
+    let is_connection = || SockRef::from(&input).peer_addr().is_ok();
+    if !is_tcp(&input) || (mode == Mode::Accepted && !is_connection()) {
+        return Err(io::Error::other(
+            "standard input is no TCP connection and no TCP socket that listens: -i is for inetd and xinetd",
+        ));
+    }
+    let socket = input.as_fd().try_clone_to_owned()?;
+    dup2_stdin(File::open("/dev/null")?)?;
+    Ok((mode, socket))
+}
+
+fn is_tcp(descriptor: &impl AsFd) -> bool {
+    let socket = SockRef::from(descriptor);
+    let is_stream = || matches!(socket.r#type(), Ok(socket2::Type::STREAM));
+    let local = socket.local_addr().ok();
+    local.is_some_and(|local| local.as_socket().is_some()) && is_stream()
 }
 
 fn inode(descriptor: impl AsFd) -> io::Result<(u64, u64)> {

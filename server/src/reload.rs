@@ -56,11 +56,13 @@ fn reload_all(server: &Server, sources: &Sources<'_>) -> ReloadReport {
     } = sources;
     let mut report = ReloadReport::default();
     let running = server.config();
+    let unread = unread(arguments);
     let validated = Validated::for_reload(arguments, &confined.file).checked();
     let (config, warnings) = match validated {
         Ok(checked) => checked,
         Err(errors) => {
             report.errors = reopen_logs(confined);
+            report.errors.extend(unread);
             for error in errors.problems() {
                 error!(%error, "the configuration is wrong; everything stays as it was");
                 report.errors.push(error.to_string());
@@ -70,6 +72,7 @@ fn reload_all(server: &Server, sources: &Sources<'_>) -> ReloadReport {
     };
     let (config, kept) = config.reloaded(&running);
     report.errors = reopen_logs(confined);
+    report.errors.extend(unread);
     tell(&warnings);
     if let Err(error) = logging.set_level(&config.log.level) {
         error!(%error, "the log was not reloaded");
@@ -107,6 +110,21 @@ fn reload_all(server: &Server, sources: &Sources<'_>) -> ReloadReport {
     }
     report.needs_restart = kept;
     report
+}
+
+/// Logs and returns which changed files a reload does not read. Only the start has the rights to read and to translate them.
+fn unread(arguments: &ServeArguments) -> Vec<String> {
+    let files = arguments.translated.iter();
+    let changed = files.filter(|file| file.has_changed());
+    let told = changed.map(|file| {
+        let path = file.path().display();
+        error!(
+            %path,
+            "this file of globus-gridftp-server has changed, and is read at the start only: restart the server"
+        );
+        format!("{path} has changed, and is read at the start only: restart the server")
+    });
+    told.collect()
 }
 
 /// Logs settings without effect.

@@ -13,9 +13,10 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{error, info, warn};
 
 use crate::admin::{Done, DrainReport, Order, ReloadReport, ServerAction};
+use crate::handover::Front;
 use crate::helpers::{self, Lost};
 use crate::reload::{Sources, reload, set_level};
-use crate::server::Server;
+use crate::server::{Mode, Server};
 use crate::service::{Launcher, Notifier, Upgraded};
 use crate::status::utc;
 
@@ -59,12 +60,13 @@ pub(crate) struct Parts<'a> {
     pub(crate) sources: Sources<'a>,
     pub(crate) launcher: &'a Arc<Launcher>,
     pub(crate) notifier: Notifier,
+    pub(crate) mode: Mode,
 }
 
 /// Why a server has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// An administrator or the service manager wanted it.
+    /// An administrator or the service manager wanted it, or its only client has gone.
     ByOrder,
     /// A process that the server needs had ended.
     Without(Lost),
@@ -74,7 +76,7 @@ pub(crate) enum Ended {
 
 /// Why the loop ends.
 enum Ending {
-    /// An administrator or the service manager wants it.
+    /// An administrator or the service manager wants it, or the only client has gone.
     Ordered,
     /// A process that the server needs has ended.
     Without(Lost),
@@ -97,6 +99,7 @@ pub(crate) async fn run(mut server: Server, mut parts: Parts<'_>) -> Ended {
     notifier.ready(&server.summary()());
     let beat = tokio::spawn(Arc::clone(&notifier).beat(server.summary()));
     let mut gone = pin!(helpers::gone(parts.ended));
+    let mut client_gone = pin!(client_gone(&server, parts.mode));
     let (launcher, sources) = (parts.launcher, &parts.sources);
     let mut upgrading = None;
     let mut draining = None;
@@ -107,6 +110,7 @@ pub(crate) async fn run(mut server: Server, mut parts: Parts<'_>) -> Ended {
             }
             _ = parts.signals.terminate.recv() => break Ending::Ordered,
             _ = parts.signals.interrupt.recv() => break Ending::Ordered,
+            () = &mut client_gone => break Ending::Ordered,
             _ = parts.signals.upgrade.recv() => upgrade(&mut upgrading, launcher, None),
             Some(Order { by, action, done }) = server.next_order() => {
                 warn!(by, ?action, "an administrator gives an order");
@@ -174,6 +178,17 @@ pub(crate) async fn run(mut server: Server, mut parts: Parts<'_>) -> Ended {
         Ending::Without(lost) => Ended::Without(lost),
         Ending::Replaced(_) => Ended::Replaced,
         Ending::Ordered => Ended::ByOrder,
+    }
+}
+
+/// Completes when the only client has gone. A daemon does not end because its front process says so.
+fn client_gone(server: &Server, mode: Mode) -> impl Future<Output = ()> + use<> {
+    let told = server.front().map(Front::client_gone);
+    async move {
+        match told.filter(|_| mode != Mode::Daemon) {
+            Some(told) => told.await,
+            None => std::future::pending().await,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `gridhaul-server serve`: from the command line to the last session.
 
 use std::io;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -28,7 +29,8 @@ use crate::reload::{Confined, Sources, tell};
 use crate::running::{Ended, Parts, Signals, run};
 use crate::sandbox::{self, LocalFiles};
 use crate::server::{
-    Listeners, PassedPlaces, PreparedServer, StartError, open_transfer_log, passed_places,
+    Clients, Listeners, Mode, PassedPlaces, PreparedServer, StartError, open_transfer_log,
+    passed_places,
 };
 use crate::service::{Environment, EnvironmentError, Launcher, Notifier};
 use crate::start_logs::StartRights;
@@ -90,12 +92,33 @@ pub enum ServeError {
 ///
 /// When the server cannot start.
 pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
+    serve_as(Mode::Daemon, arguments)
+}
+
+/// As [`serve`], in this mode. In [`Mode::Single`] the server ends after its first connection as well.
+///
+/// # Errors
+///
+/// As those of [`serve`].
+pub(crate) fn serve_as(mode: Mode, arguments: &ServeArguments) -> Result<(), ServeError> {
     // Before anything is opened, and before there are other processes.
-    let mut environment = Environment::take()?;
+    serve_in(Environment::take()?, mode, arguments)
+}
+
+/// As [`serve_as`], with what was taken from the environment before. In [`Mode::Accepted`] its last socket is the connection.
+///
+/// # Errors
+///
+/// As those of [`serve`].
+pub(crate) fn serve_in(
+    mut environment: Environment,
+    mode: Mode,
+    arguments: &ServeArguments,
+) -> Result<(), ServeError> {
     let passed = passed_places(&environment.passed);
     let launcher = Launcher::start(&mut environment).map_err(ServeError::Launcher)?;
     let launcher = Arc::new(launcher);
-    let served = start(arguments, &environment, &passed, &launcher);
+    let served = start(mode, arguments, &environment, &passed, &launcher);
     if let Err(error) = &served {
         launcher.fail(&error.to_string());
     }
@@ -104,6 +127,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
 
 /// Starts all processes, and serves. `passed` are the places of sockets that the program was started with.
 fn start(
+    mode: Mode,
     arguments: &ServeArguments,
     environment: &Environment,
     passed: &PassedPlaces,
@@ -171,16 +195,13 @@ fn start(
     let watched = watched.chain(watched_logs.flatten());
     let watched: Vec<_> = watched.collect();
     let Started { serving, front, .. } = login;
-    let mut listeners = listen(&config, launcher)?;
-    let addresses = listeners.addresses();
-    let control = std::mem::take(&mut listeners.control);
-    let control = control.into_iter().map(|one| one.listener).collect();
+    let (addresses, listeners, clients) = listen(&config, mode, launcher)?;
     // Before this process opens files that strangers must not reach.
     let (link, pid, (logins, listeners, mut watched)) = FrontProcess::start(
         &config,
         arguments,
         (&logging, &mut log_sockets),
-        (control, front, launcher),
+        (clients, front, launcher),
         (serving, listeners, watched),
     )?;
     processes.push(process_status(Helper::Front, pid));
@@ -227,6 +248,7 @@ fn start(
             sources,
             launcher,
             notifier,
+            mode,
         };
         match run(server, parts).await {
             Ended::Without(lost) => Err(ServeError::Helper(lost.to_string())),
@@ -257,14 +279,34 @@ fn remove(socket: &Path) {
     }
 }
 
-/// Opens the listeners, or takes those that the program was started with, and has them kept for the next version.
-fn listen(config: &Config, launcher: &Launcher) -> Result<Listeners, ServeError> {
-    let passed = launcher.give_back().map_err(kept)?;
-    let listeners = Listeners::open_with(config, passed)?;
-    for (name, socket) in listeners.named() {
-        launcher.keep(&name, socket).map_err(kept)?;
+/// Opens the listeners, or takes those that the program was started with, and has them kept for the next version. Those for
+/// control connections are returned apart, with their addresses. A server of one connection has no next version, and does not
+/// listen while it serves.
+fn listen(
+    config: &Config,
+    mode: Mode,
+    launcher: &Launcher,
+) -> Result<(Vec<SocketAddr>, Listeners, Clients), ServeError> {
+    let mut passed = launcher.give_back().map_err(kept)?;
+    if mode == Mode::Accepted {
+        let connection = passed.pop().ok_or_else(|| kept(Errno::NOTSOCK))?;
+        let client = Clients::Accepted(TcpStream::from(connection.socket));
+        return Ok((Vec::new(), Listeners::default(), client));
     }
-    Ok(listeners)
+    let mut listeners = Listeners::open_with(config, passed)?;
+    if mode == Mode::Daemon {
+        for (name, socket) in listeners.named() {
+            launcher.keep(&name, socket).map_err(kept)?;
+        }
+    }
+    let addresses = listeners.addresses();
+    let control = std::mem::take(&mut listeners.control);
+    let control = control.into_iter().map(|one| one.listener).collect();
+    let clients = match mode {
+        Mode::Single => Clients::First(control),
+        Mode::Daemon | Mode::Accepted => Clients::All(control),
+    };
+    Ok((addresses, listeners, clients))
 }
 
 fn kept(errno: Errno) -> ServeError {

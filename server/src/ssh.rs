@@ -5,12 +5,14 @@
 //! globus-gridftp-server `-ssh`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use gridhaul_protocol::path::RemotePath;
 use nix::unistd::{Uid, User};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Config, ServeArguments};
-use crate::one_session;
 use crate::sandbox::{self, LocalFiles};
 use crate::serve::ServeError;
 use crate::server::PreparedServer;
@@ -40,14 +42,41 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         socket: None,
     };
     sandbox::Prepared::new(&server.config(), server.grants(), &process).enforce()?;
-    one_session::serve(server, |server| {
+    run(server, user, (peer, local))
+}
+
+/// Serves one session at `peer` until it ends, or SIGTERM.
+fn run(
+    server: PreparedServer,
+    user: LocalUser,
+    (peer, local): (SocketAddr, SocketAddr),
+) -> Result<(), ServeError> {
+    /// The program does not wait longer for a thread that reads standard input or is stuck in a file system.
+    const LAST_THREADS: Duration = Duration::from_millis(100);
+
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let server = server.start()?;
         let stream = Stream::Pipes {
             input: Box::new(tokio::io::stdin()),
             output: Box::new(tokio::io::stdout()),
         };
         let session = server.session(user, peer, local).run(stream);
-        Ok(Some(tokio::spawn(session)))
-    })
+        let mut session = tokio::spawn(session);
+        tokio::select! {
+            _ = &mut session => {}
+            _ = terminate.recv() => {
+                server.shut_down(std::future::pending()).await;
+            }
+        }
+        Ok(())
+    });
+    runtime.shutdown_timeout(LAST_THREADS);
+    served
 }
 
 /// The account of this process. The session begins in its home directory, if that is below the root.

@@ -326,10 +326,6 @@ fn what_cannot_be_done_is_refused_by_name() {
             "-r host:5000: data nodes on other hosts",
         ),
         (
-            &["-c", "none", "-1"],
-            "-1: the server does not end after the first",
-        ),
-        (
             &["-c", "none", "-allow-from", "10."],
             "-allow-from 10.: admit these addresses",
         ),
@@ -394,55 +390,5 @@ fn the_session_of_an_ssh_login_is_served() {
     assert!(
         said.starts_with("220 ") && said.contains("\r\n221 "),
         "{said}"
-    );
-}
-
-#[test]
-fn a_connection_of_inetd_is_served() {
-    use std::os::fd::OwnedFd;
-
-    let stage = Stage::new();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
-    let port = listener.local_addr().expect("bound").port();
-    let start = |arguments: &[&str]| {
-        let client = std::thread::spawn(move || {
-            let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connected");
-            let lines = "USER anonymous\r\nPASS x@\r\nQUIT\r\n";
-            stream.write_all(lines.as_bytes()).expect("sent");
-            let mut said = String::new();
-            // A server that refuses may close the connection before it has read all.
-            let _ = stream.read_to_string(&mut said);
-            said
-        });
-        let (connection, _) = listener.accept().expect("accepted");
-        let connection = OwnedFd::from(connection);
-        let copy = || Stdio::from(connection.try_clone().expect("a copy"));
-        let mut command = stage.command();
-        command.args(["-i", "-c", "none"]).args(arguments);
-        // As inetd does it: the connection is standard input, output and error.
-        let mut child = command
-            .stdin(copy())
-            .stdout(copy())
-            .stderr(copy())
-            .spawn()
-            .expect("started");
-        drop(command);
-        drop(connection);
-        let status = child.wait().expect("ended");
-        (status.success(), client.join().expect("no panic"))
-    };
-    let (is_served, said) = start(&anonymous());
-    assert!(is_served, "{said}");
-    let codes: Vec<&str> = said.lines().filter_map(|line| line.get(..4)).collect();
-    assert_eq!(codes, ["220 ", "331 ", "230 ", "221 "], "{said}");
-    // Messages about the configuration are not for clients.
-    let (is_served, said) = start(&["-l", "/nonexistent/log"]);
-    assert_eq!((is_served, said.as_str()), (false, ""));
-
-    let (status, told) = stage.refusal(&[&["-i", "-c", "none"][..], &anonymous()].concat());
-    assert_eq!(status, 1);
-    assert!(
-        told.contains("standard input is no TCP connection"),
-        "{told}"
     );
 }

@@ -47,6 +47,7 @@ struct State {
     last_id: u64,
     /// The counters that the serving process reads.
     told: Option<FrontCounts>,
+    emptied: Arc<Notify>,
 }
 
 /// The place of one connection. Dropping it frees the place.
@@ -117,6 +118,7 @@ impl Connections {
             dice,
             last_id: 0,
             told: None,
+            emptied: Arc::default(),
         };
         Arc::new(Self {
             state: Mutex::new(state),
@@ -173,6 +175,14 @@ impl Connections {
     /// The number of connections.
     pub(crate) fn total(&self) -> usize {
         self.lock().total
+    }
+
+    /// Waits until there are no connections. Only one caller may wait.
+    pub(crate) async fn empty(&self) {
+        let emptied = Arc::clone(&self.lock().emptied);
+        while self.total() > 0 {
+            emptied.notified().await;
+        }
     }
 
     /// The number of connections before login.
@@ -264,6 +274,9 @@ impl State {
         self.total -= 1;
         subtract(&mut self.by_network, network);
         self.tell();
+        if self.total == 0 {
+            self.emptied.notify_one();
+        }
     }
 
     fn tell(&self) {

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::problem::WrongFlag;
 use super::settings::Settings;
+use super::source_file::SourceFile;
 
 /// Serves a directory over GridFTP.
 ///
@@ -90,6 +91,9 @@ pub struct ServeArguments {
     /// Flags that cannot be used.
     #[arg(skip)]
     pub wrong: Vec<WrongFlag>,
+    /// Files of globus-gridftp-server that the settings come from.
+    #[arg(skip)]
+    pub translated: Vec<SourceFile>,
 }
 
 /// The arguments of `check`.

@@ -42,6 +42,7 @@ mod security;
 mod settings;
 mod shown;
 mod similar;
+mod source_file;
 mod sources;
 mod tables;
 mod texts;
@@ -70,6 +71,7 @@ pub use problem::WrongFlag;
 pub use seconds::Seconds;
 pub use security::{Gsi, Security};
 pub use settings::Settings;
+pub use source_file::SourceFile;
 pub use sources::ConfigErrors;
 pub use tls_range::TlsRange;
 pub use values::{

@@ -50,7 +50,7 @@ mod tests {
             ("aa", "here is --anonymous with --anonymous-write", false),
             ("Z", "here is --transfer-log", true),
             ("c", "--config names a TOML file", true),
-            ("inetd", "gct -i serves one connection", false),
+            ("inetd", "start gridhaul-server gct -i there", false),
             ("no-chdir", "flag of globus-gridftp-server", false),
         ] {
             let flag = counterpart(name).expect(name);

@@ -7,6 +7,8 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
 use super::arguments::{self, Argument, ArgumentError};
 use super::detach::detached;
@@ -17,7 +19,8 @@ use super::table;
 use super::translate::{Facts, TranslateError, translate};
 use super::translation::{Entry, Translation, Weight};
 use crate::called_as::GLOBUS;
-use crate::config::{ServeArguments, Settings, has_host_credential};
+use crate::config::{ServeArguments, Settings, SourceFile, has_host_credential};
+use crate::server::Mode;
 use crate::{inetd, privileges, serve as serving, ssh, version};
 
 /// Why the server does not start.
@@ -41,9 +44,24 @@ enum StandInError {
 
 /// Serves with these arguments of globus-gridftp-server. Must be called while the process has one thread.
 pub fn serve(arguments: &[OsString]) -> ExitCode {
+    /// xinetd starts a program again at once while a connection waits, without a limit.
+    const PAUSE: Duration = Duration::from_secs(3);
+
+    let is_restarted = inetd::listens();
+    let status = start(arguments);
+    if is_restarted && status != ExitCode::SUCCESS {
+        thread::sleep(PAUSE);
+    }
+    status
+}
+
+fn start(arguments: &[OsString]) -> ExitCode {
     /// As globus-gridftp-server ends when its configuration is wrong.
     const WRONG: u8 = 2;
 
+    if let Err(error) = inetd::keep_messages_from_client() {
+        return ended(Err(error.to_string()));
+    }
     match prepare(arguments) {
         Ok(Task::Tell(text)) => {
             // There is no other place to report that standard output is closed.
@@ -56,11 +74,11 @@ pub fn serve(arguments: &[OsString]) -> ExitCode {
         Ok(Task::Inetd(arguments)) => {
             ended(inetd::serve(&arguments).map_err(|error| error.to_string()))
         }
-        Ok(Task::Serve(arguments)) => foreground(&arguments),
-        Ok(Task::Detach(arguments, pidfile)) => {
+        Ok(Task::Serve(mode, arguments)) => foreground(mode, &arguments),
+        Ok(Task::Detach(mode, arguments, pidfile)) => {
             let keeps_errors = is_service();
             let detached = detached(pidfile.as_deref(), keeps_errors, || {
-                foreground(&arguments);
+                foreground(mode, &arguments);
             });
             detached.unwrap_or_else(|error| ended(Err(error.to_string())))
         }
@@ -74,10 +92,10 @@ pub fn serve(arguments: &[OsString]) -> ExitCode {
 /// What the command line asks for.
 enum Task {
     Tell(String),
-    Serve(Box<ServeArguments>),
+    Serve(Mode, Box<ServeArguments>),
     Ssh(Box<ServeArguments>),
     Inetd(Box<ServeArguments>),
-    Detach(Box<ServeArguments>, Option<PathBuf>),
+    Detach(Mode, Box<ServeArguments>, Option<PathBuf>),
 }
 
 fn prepare(arguments: &[OsString]) -> Result<Task, StandInError> {
@@ -88,7 +106,12 @@ fn prepare(arguments: &[OsString]) -> Result<Task, StandInError> {
     let parsed = arguments::parse(&words.collect::<Result<Vec<_>, _>>()?)?;
     let mut given = Given::default();
     read_environment(&mut given);
-    read_files(&parsed, &mut given)?;
+    let base = std::env::current_dir().map_err(StandInError::Directory)?;
+    let mut files = Vec::new();
+    read_files(&parsed, &mut given, &mut files)?;
+    let files = files
+        .into_iter()
+        .map(|file| SourceFile::now(base.join(file)));
     for (option, placed) in parsed {
         given.set(option, placed);
     }
@@ -101,7 +124,6 @@ fn prepare(arguments: &[OsString]) -> Result<Task, StandInError> {
             version::VERSION
         )));
     }
-    let base = std::env::current_dir().map_err(StandInError::Directory)?;
     let translation = translate(
         &given,
         &Facts {
@@ -113,10 +135,15 @@ fn prepare(arguments: &[OsString]) -> Result<Task, StandInError> {
         },
     )?;
     refuse(&translation, &given)?;
-    task(&translation, &given, &base)
+    task(&translation, &given, &base, files.collect())
 }
 
-fn task(translation: &Translation, given: &Given, base: &Path) -> Result<Task, StandInError> {
+fn task(
+    translation: &Translation,
+    given: &Given,
+    base: &Path,
+    translated: Vec<SourceFile>,
+) -> Result<Task, StandInError> {
     let text = translation.settings();
     let settings: Settings = toml::from_str(&text).map_err(StandInError::Settings)?;
     let runs_once = given.is_off("fork") || given.is_on("debug");
@@ -130,12 +157,15 @@ fn task(translation: &Translation, given: &Given, base: &Path) -> Result<Task, S
         log_file: settings
             .log_file
             .or_else(|| (has_no_log && !is_service()).then(|| "/dev/null".into())),
-        // inetd may start many of them.
-        admin_socket: given.is_on("inetd").then(|| "none".into()),
+        // inetd has the port.
+        listen: settings.listen.filter(|_| !given.is_on("inetd")),
+        // inetd may start one for each connection.
+        admin_socket: (given.is_on("inetd") && !inetd::listens()).then(|| "none".into()),
         ..settings
     };
     let arguments = Box::new(ServeArguments {
         settings,
+        translated,
         ..ServeArguments::default()
     });
     if given.is_on("ssh") {
@@ -144,12 +174,16 @@ fn task(translation: &Translation, given: &Given, base: &Path) -> Result<Task, S
     if given.is_on("inetd") {
         return Ok(Task::Inetd(arguments));
     }
+    let mode = match given.is_on("single") {
+        true => Mode::Single,
+        false => Mode::Daemon,
+    };
     if !detaches {
-        return Ok(Task::Serve(arguments));
+        return Ok(Task::Serve(mode, arguments));
     }
     let pidfile = given.text("pidfile");
     let pidfile = pidfile.map(|path| base.join(path.replace("${localstatedir}", "/var")));
-    Ok(Task::Detach(arguments, pidfile))
+    Ok(Task::Detach(mode, arguments, pidfile))
 }
 
 /// The variables of this process that the table has.
@@ -171,8 +205,12 @@ fn read_environment(given: &mut Given) {
 }
 
 /// The files of `-C` and `-c`, else those in the usual places. As with globus-gridftp-server, a file that does not exist counts
-/// as empty (`-c none`).
-fn read_files(parsed: &[Argument], given: &mut Given) -> Result<(), StandInError> {
+/// as empty (`-c none`). `files` gets all files and directories.
+fn read_files(
+    parsed: &[Argument],
+    given: &mut Given,
+    files: &mut Vec<PathBuf>,
+) -> Result<(), StandInError> {
     let named = |name: &str| {
         let mut found = parsed.iter().rev();
         let (_, placed) = found.find(|(option, _)| option.name() == name)?;
@@ -183,7 +221,9 @@ fn read_files(parsed: &[Argument], given: &mut Given) -> Result<(), StandInError
     };
     let base = named("config_base_path").unwrap_or_default();
     if let Some(directory) = named("config_dir") {
-        read::read_directory(&base.join(directory), given)?;
+        let directory = base.join(directory);
+        let read = read::read_directory(&directory, given)?;
+        files.extend([vec![directory], read].concat());
     }
     let file = match named("c") {
         Some(file) => Some(base.join(file)),
@@ -195,6 +235,7 @@ fn read_files(parsed: &[Argument], given: &mut Given) -> Result<(), StandInError
             places.find(|file| file.exists())
         }
     };
+    files.extend(file.clone());
     if let Some(file) = file.filter(|file| file.exists()) {
         read::read_file(&file, given)?;
     }
@@ -253,8 +294,8 @@ fn is_service() -> bool {
     std::env::var_os("JOURNAL_STREAM").is_some()
 }
 
-fn foreground(arguments: &ServeArguments) -> ExitCode {
-    ended(serving::serve(arguments).map_err(|error| error.to_string()))
+fn foreground(mode: Mode, arguments: &ServeArguments) -> ExitCode {
+    ended(serving::serve_as(mode, arguments).map_err(|error| error.to_string()))
 }
 
 fn ended(done: Result<(), String>) -> ExitCode {

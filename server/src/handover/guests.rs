@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use tokio::sync::Notify;
 use tracing::error;
 
 use super::messages::{Handed, ToFront, ToServing};
@@ -24,6 +25,7 @@ pub(crate) struct Serving {
 #[derive(Debug)]
 pub(crate) struct Front {
     outbox: Outbox,
+    gone: Arc<Notify>,
 }
 
 /// A client that the front process handed over. Dropping it reports that the client is gone.
@@ -61,6 +63,11 @@ impl Serving {
         let outbox = Outbox::start(Arc::clone(&self.socket), |_| {})?;
         outbox.send(&ToFront::Start, Vec::new());
         let outbox_of_guests = outbox.clone();
+        let gone = Arc::<Notify>::default();
+        let front = Front {
+            outbox,
+            gone: Arc::clone(&gone),
+        };
         let receive = move || {
             let guests = Guests::default();
             follow(&self.socket, |message, descriptors| match message {
@@ -74,12 +81,13 @@ impl Serving {
                     }
                 }
                 ToServing::Refused(refusal) => refused(*refusal),
+                ToServing::Gone => gone.notify_one(),
             });
         };
         thread::Builder::new()
             .name("gridhaul-link".to_owned())
             .spawn(receive)?;
-        Ok(Front { outbox })
+        Ok(front)
     }
 }
 
@@ -124,6 +132,12 @@ impl Guests {
 }
 
 impl Front {
+    /// Completes when the front process has said that the only client has gone.
+    pub(crate) fn client_gone(&self) -> impl Future<Output = ()> + use<> {
+        let gone = Arc::clone(&self.gone);
+        async move { gone.notified().await }
+    }
+
     /// Makes the front process read this configuration file.
     pub(crate) fn reload(&self, file: Option<OwnedFd>) {
         let descriptors = file.into_iter().collect();

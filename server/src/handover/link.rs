@@ -85,6 +85,11 @@ impl Link {
         }
     }
 
+    /// Tells that the only client has gone.
+    pub(crate) fn end(&self) {
+        self.outbox.send(&ToServing::Gone, Vec::new());
+    }
+
     /// Removes the state of a client that is not served any more.
     pub(crate) fn take_back(&self, session: u64) -> Option<Kept> {
         self.served.take_back(session)

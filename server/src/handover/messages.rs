@@ -13,6 +13,8 @@ pub(crate) enum ToServing {
     Handed(Box<Handed>),
     /// A client that was refused, for administrators.
     Refused(Box<RefusalStatus>),
+    /// The only client that the server was started for has gone.
+    Gone,
 }
 
 /// From the serving process.

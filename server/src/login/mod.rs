@@ -6,7 +6,7 @@
 //! and is the only process for which the monitor starts brokers. The other processes ask it over sockets ([`client`]), each
 //! only the questions that it needs. They get the keys of an established context, never the host's key.
 //!
-//! The decisions are made in [`authenticator`]. A server inside another program, and one that sshd or inetd started, decide in
+//! The decisions are made in [`authenticator`]. A server inside another program, and one that sshd started, decide in
 //! their only process.
 
 mod authenticator;

@@ -1,14 +1,15 @@
 //! Accepts control connections, and refuses those above the limits.
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use gridhaul_protocol::reply::Reply;
 use rustix::io::Errno;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::session::Session;
@@ -17,17 +18,42 @@ use crate::shutdown::{Phase, PhaseWatch};
 use crate::telemetry::{Event, tell};
 
 /// Accepts until the server is shut down.
-pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: PhaseWatch) {
+pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: PhaseWatch) {
+    let listeners = [listener];
+    while let Some(stream) = next(&listeners, &shared, &mut phase).await {
+        welcome(stream, &shared, &phase);
+    }
+}
+
+/// Accepts the first connection at one of these listeners, and closes them.
+pub(super) async fn accept_first(
+    listeners: Vec<TcpListener>,
+    shared: Arc<Shared>,
+    mut phase: PhaseWatch,
+) {
+    let first = next(&listeners, &shared, &mut phase).await;
+    drop(listeners);
+    if let Some(stream) = first {
+        welcome(stream, &shared, &phase);
+    }
+}
+
+/// The next connection; `None` when the server is shut down.
+async fn next(
+    listeners: &[TcpListener],
+    shared: &Shared,
+    phase: &mut PhaseWatch,
+) -> Option<TcpStream> {
     /// Without free descriptors accept(2) fails at once, and a loop without a pause would use a whole processor.
     const PAUSE: Duration = Duration::from_millis(100);
 
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = phase.reached(Phase::Replaced) => return,
+            accepted = poll_fn(|context| poll(listeners, context)) => accepted,
+            () = phase.reached(Phase::Replaced) => return None,
         };
         match accepted {
-            Ok((stream, _)) => drop(welcome(stream, &shared, &phase)),
+            Ok(stream) => return Some(stream),
             Err(error) if is_shortage(&error) => {
                 shared.connections.give_one_back();
                 shared
@@ -43,6 +69,15 @@ pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase
     }
 }
 
+fn poll(listeners: &[TcpListener], context: &mut Context<'_>) -> Poll<io::Result<TcpStream>> {
+    for listener in listeners {
+        if let Poll::Ready(accepted) = listener.poll_accept(context) {
+            return Poll::Ready(accepted.map(|(stream, _)| stream));
+        }
+    }
+    Poll::Pending
+}
+
 /// Whether the process or the machine is out of descriptors or memory for sockets.
 fn is_shortage(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
@@ -52,16 +87,14 @@ fn is_shortage(error: &io::Error) -> bool {
 }
 
 /// Starts a session, or refuses the connection.
-pub(super) fn welcome(
-    stream: TcpStream,
-    shared: &Arc<Shared>,
-    phase: &PhaseWatch,
-) -> Option<JoinHandle<()>> {
+pub(super) fn welcome(stream: TcpStream, shared: &Arc<Shared>, phase: &PhaseWatch) {
     // A socket without addresses has lost its client already.
     let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
-        return None;
+        return;
     };
-    match shared.connections.admit(peer.ip(), Instant::now()) {
+    // A socket that accepts both families (of xinetd) has IPv4 addresses as parts of IPv6.
+    let address = peer.ip().to_canonical();
+    match shared.connections.admit(address, Instant::now()) {
         Ok(place) => {
             if let Err(error) = prepare(&stream)
                 && let Some(untold) = tell("socket options")
@@ -69,7 +102,7 @@ pub(super) fn welcome(
                 warn!(%peer, %error, untold, "a control connection could not be prepared");
             }
             let session = Session::new(Arc::clone(shared), phase.clone(), peer, local).at(place);
-            Some(tokio::spawn(session.run(stream)))
+            tokio::spawn(session.run(stream));
         }
         Err(refusal) => {
             let reason = refusal.to_string();
@@ -85,7 +118,6 @@ pub(super) fn welcome(
             );
             // A client whose receive buffer is full already gets no reply.
             let _ = stream.try_write(&reply.encode());
-            None
         }
     }
 }

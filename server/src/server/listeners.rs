@@ -16,7 +16,7 @@ use super::sockets::listen_and_tell;
 use super::start_error::StartError;
 use crate::admin::path_of;
 use crate::config::Config;
-use crate::service::{BOUND, CONTROL, Passed};
+use crate::service::{BOUND, CONTROL, INETD, Passed};
 
 /// A listener, and its address, whose port the kernel may have chosen.
 #[derive(Debug)]
@@ -343,7 +343,8 @@ impl Offer {
         let address = facts.local_addr().map_err(failed)?;
         let socket = match address.as_socket() {
             Some(address) => {
-                if address.is_ipv6() && !facts.only_v6().map_err(failed)? {
+                let is_refused = name != INETD && address.is_ipv6();
+                if is_refused && !facts.only_v6().map_err(failed)? {
                     return Err(ActivationError::DualStack(address));
                 }
                 Offered::Tcp(socket.into(), address)

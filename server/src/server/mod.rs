@@ -2,6 +2,7 @@
 
 mod accept;
 mod activation_error;
+mod clients;
 mod expiry;
 mod listeners;
 mod probe;
@@ -15,7 +16,6 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -36,17 +36,18 @@ use crate::storages::Storages;
 use crate::telemetry::{FrontCounts, Journal, TransferLog, keep_history, watch_lateness};
 
 pub use activation_error::ActivationError;
+pub(crate) use clients::{Clients, Mode};
+
 pub(crate) use listeners::{Listeners, PassedPlaces, kept_admin_socket, passed_places};
 pub use start_error::StartError;
 
 use listeners::{Listening, Origin};
-use sockets::in_runtime;
 
 /// A server that listens, and does not accept connections yet.
 #[derive(Debug)]
 pub struct PreparedServer {
     shared: Arc<Shared>,
-    listeners: Vec<TcpListener>,
+    clients: Clients,
     addresses: Vec<SocketAddr>,
     metrics: Option<(TcpListener, SocketAddr)>,
     admin: Doors,
@@ -67,6 +68,8 @@ pub struct Server {
     metrics_address: Option<SocketAddr>,
     admin_address: Option<SocketAddr>,
     orders: mpsc::Receiver<Order>,
+    /// Begins the session of the only client, in the process that talks to it first.
+    only_client: Option<JoinHandle<()>>,
 }
 
 /// Opens the transfer log, if one is configured, while the process still has root's rights.
@@ -100,7 +103,8 @@ impl PreparedServer {
         let journal = Journal::new(transfer_log, None);
         let places = (addresses, listeners);
         let mut server = Self::with(config, LoginBackend::InProcess, places, journal)?;
-        server.listeners = control.into_iter().map(|one| one.listener).collect();
+        let listeners = control.into_iter().map(|one| one.listener);
+        server.clients = Clients::All(listeners.collect());
         Ok(server)
     }
 
@@ -134,7 +138,7 @@ impl PreparedServer {
     pub(crate) fn in_front(
         config: Config,
         backend: LoginBackend,
-        listeners: Vec<TcpListener>,
+        clients: Clients,
         counts: FrontCounts,
     ) -> Result<Self, StartError> {
         let registry = drivers::registry();
@@ -145,7 +149,7 @@ impl PreparedServer {
         shared.connections.tell(counts);
         Ok(Self {
             shared: Arc::new(shared),
-            listeners,
+            clients,
             addresses: Vec::new(),
             metrics: None,
             admin: Doors::default(),
@@ -211,7 +215,7 @@ impl PreparedServer {
         );
         Ok(Self {
             shared: Arc::new(shared),
-            listeners: Vec::new(),
+            clients: Clients::All(Vec::new()),
             addresses,
             metrics,
             admin,
@@ -244,13 +248,7 @@ impl PreparedServer {
     pub fn start(self) -> io::Result<Server> {
         self.shared.settings().start()?;
         let shutdown = Shutdown::new();
-        for listener in self.listeners {
-            tokio::spawn(accept::accept(
-                in_runtime(listener)?,
-                Arc::clone(&self.shared),
-                shutdown.watch(),
-            ));
-        }
+        let only_client = self.clients.begin(&self.shared, &shutdown)?;
         let (shared, phase) = (Arc::clone(&self.shared), shutdown.watch());
         tokio::spawn(async move {
             let transfers = &shared.transfers;
@@ -295,6 +293,7 @@ impl PreparedServer {
             metrics_address,
             admin_address,
             orders,
+            only_client,
         })
     }
 }
@@ -456,11 +455,6 @@ impl Server {
         Session::new(Arc::clone(&self.shared), phase, peer, local).of_local_user(user)
     }
 
-    /// Begins a session on a connection that another program has accepted, unless there are too many.
-    pub(crate) fn welcome(&self, stream: TcpStream) -> Option<JoinHandle<()>> {
-        accept::welcome(stream, &self.shared, &self.shutdown.watch())
-    }
-
     /// A session of a client that has not logged in, between these addresses.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn stranger(&self, peer: SocketAddr, local: SocketAddr) -> Session {
@@ -492,6 +486,20 @@ impl Server {
             }
         };
         self.shutdown.leave(grace, cut_short, drain).await
+    }
+
+    /// In the front process: completes when the only client has gone; never if there may be others. A client that was handed over
+    /// has not gone.
+    pub(crate) fn only_client_gone(&mut self) -> impl Future<Output = ()> + use<> {
+        let (only_client, shared) = (self.only_client.take(), Arc::clone(&self.shared));
+        async move {
+            let Some(begun) = only_client else {
+                return std::future::pending().await;
+            };
+            // If it has failed, there is no client either.
+            let _ = begun.await;
+            shared.connections.empty().await;
+        }
     }
 
     /// In the front process: stops accepting, and lets sessions go on.

@@ -32,6 +32,9 @@ pub(super) const TO_PREDECESSOR: &str = "upgrade";
 /// The name of sockets for control connections.
 pub(crate) const CONTROL: &str = "gridftp";
 
+/// The name of the socket that inetd passes. xinetd cannot separate the families, so it may accept both.
+pub(crate) const INETD: &str = "inetd";
+
 /// Before the names of sockets that the version before opened, as opposed to the service manager.
 pub(crate) const BOUND: &str = "bound-";
 

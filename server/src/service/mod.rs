@@ -23,6 +23,6 @@ mod trial;
 mod wait;
 
 pub use environment::EnvironmentError;
-pub(crate) use environment::{BOUND, CONTROL, Environment, Passed};
+pub(crate) use environment::{BOUND, CONTROL, Environment, INETD, Passed};
 pub(crate) use launcher::{Launcher, Upgraded};
 pub(crate) use notify::Notifier;

@@ -10,6 +10,7 @@ mod front;
 mod grid;
 mod grid_client;
 mod group_limits;
+mod inetd;
 mod journal;
 mod logs;
 mod passphrase;

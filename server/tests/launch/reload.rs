@@ -319,3 +319,27 @@ fn a_server_that_listens_at_localhost_survives_a_reload_with_another_port() {
     assert!(server.address.ip().is_loopback());
     assert!(lets_in(&server, "anonymous", "x"));
 }
+
+#[test]
+fn a_changed_file_of_globus_gridftp_server_is_not_passed_over() {
+    if !has_root() {
+        return;
+    }
+    let site = public_directory();
+    let (file, more) = (site.path().join("gridftp.conf"), site.path().join("more"));
+    fs::write(&file, "banner \"first\"\n").expect("written");
+    fs::create_dir(&more).expect("made");
+    let mut command = program();
+    command.args(["gct", "-p", "0", "-control-interface", "127.0.0.1"]);
+    command.args(["-aa", "-anonymous-user", "nobody", "-c", text(&file)]);
+    command.args(["-C", text(&more)]);
+    let mut server = Running::of(&mut command);
+    server.signal(Signal::HUP);
+    assert_eq!(server.dialogue(&[])[0], "220 first");
+    fs::write(more.join("other"), "banner \"second\"\n").expect("written");
+    server.signal(Signal::HUP);
+    let log = server.log_until("restart the server");
+    assert_eq!(log.lines().count(), 1, "{log}");
+    assert!(log.contains("ERROR") && log.contains(text(&more)), "{log}");
+    assert_eq!(server.dialogue(&[])[0], "220 first");
+}

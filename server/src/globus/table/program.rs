@@ -39,7 +39,7 @@ pub(super) const MODES: &[GlobusOption] = &[
         &["inetd", "i"],
         Switch(false),
         Mode,
-        "the server listens itself: remove the entry of inetd or xinetd. `gridhaul-server gct -i` serves one connection, with one account",
+        "the server listens itself: remove the entry of inetd or xinetd, or start `gridhaul-server gct -i` there",
     ),
     both(
         "daemon",
@@ -102,8 +102,8 @@ pub(super) const MODES: &[GlobusOption] = &[
         "single",
         &["single", "1"],
         Switch(false),
-        Missing,
-        "the server does not end after the first connection",
+        Mode,
+        "`gridhaul-server gct -1` ends after the first connection",
     ),
     both(
         "chroot_path",
