@@ -237,7 +237,12 @@ async fn conclude(
 /// until that one has finished its sessions as well, because a service manager kills what is left when the main process, which
 /// waits for this one, has ended.
 async fn end(server: Server, is_replaced: bool, signals: &mut Signals, launcher: &Arc<Launcher>) {
-    let deadline = Instant::now() + server.config().limits.grace;
+    let limits = &server.config().limits;
+    let grace = match is_replaced {
+        true => limits.upgrade_grace,
+        false => limits.grace,
+    };
+    let deadline = Instant::now() + grace;
     let is_cut_short = Cell::new(false);
     let cut_short = async {
         signals.end().await;

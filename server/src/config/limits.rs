@@ -35,6 +35,8 @@ pub struct Limits {
     pub data_timeout: Duration,
     /// The time for transfers to finish after SIGTERM.
     pub grace: Duration,
+    /// The time for transfers to finish after a new version has taken over.
+    pub upgrade_grace: Duration,
     /// Transfers at a time.
     pub transfers: usize,
     /// Threads that move data, in each direction.
@@ -59,6 +61,7 @@ pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &Settings) -> Lim
     let checksum_threads = settings.checksum_threads;
     let remembered = settings.remembered_checksums;
     let grace = settings.grace.map(u64::from);
+    let upgrade_grace = settings.upgrade_grace.map(u64::from);
     Limits {
         connections,
         connections_per_address: count(errors, "max-connections-per-address", per_address, 1000),
@@ -76,6 +79,15 @@ pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &Settings) -> Lim
         stall_bytes: settings.stall_bytes.map_or(64 << 10, |bytes| bytes.0),
         data_timeout: seconds(errors, "data-timeout", settings.data_timeout, 30),
         grace: Duration::from_secs(between(errors, "grace", grace, 60, 0, MOST_SECONDS)),
+        // Nothing else waits for these transfers, and those that hang end after `stall_timeout`.
+        upgrade_grace: Duration::from_secs(between(
+            errors,
+            "upgrade-grace",
+            upgrade_grace,
+            86_400,
+            0,
+            MOST_SECONDS,
+        )),
         transfers: count(errors, "max-transfers", settings.max_transfers, 500),
         movers: count(errors, "movers", settings.movers, 1024),
         file_threads: between(errors, "file-threads", settings.file_threads, 64, 2, 4096),

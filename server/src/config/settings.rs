@@ -411,6 +411,10 @@ settings! {
     #[arg(long, value_name = "TIME")]
     grace: Seconds => live,
 
+    /// The time that transfers have to finish after an upgrade, in the version before. Default: 1d
+    #[arg(long, value_name = "TIME")]
+    upgrade_grace: Seconds => live,
+
     ["Storing files"]
 
     /// The permission bits of new files; the umask applies. Default: 0644

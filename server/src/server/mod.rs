@@ -479,7 +479,7 @@ impl Server {
         if let Some(front) = &front {
             front.stop_accepting();
         }
-        let grace = self.shared.settings().config.limits.grace;
+        let grace = self.shared.settings().config.limits.upgrade_grace;
         let drain = || {
             if let Some(front) = &front {
                 front.drain();

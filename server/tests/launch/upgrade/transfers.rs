@@ -4,7 +4,10 @@ use super::*;
 
 #[test]
 fn transfers_end_in_the_version_that_began_them() {
-    let site = Site::new("[[limit]]\nname = 'slow'\nuser = 'anonymous'\nbandwidth = '16M'\n");
+    // `grace` is about the end of the service.
+    let site = Site::new(
+        "grace = '0s'\n[[limit]]\nname = 'slow'\nuser = 'anonymous'\nbandwidth = '16M'\n",
+    );
     let mut server = site.start();
     let mut getting = Client::log_in(&server);
     let (data, begun) = begin_to_receive(&mut getting);
@@ -46,7 +49,7 @@ fn transfers_end_in_the_version_that_began_them() {
 
 #[test]
 fn transfers_that_outlast_the_time_are_cancelled() {
-    let site = Site::new("grace = '1s'\n");
+    let site = Site::new("upgrade-grace = '1s'\n");
     let mut server = site.start();
     let mut client = Client::log_in(&server);
     let (_data, _) = begin_to_receive(&mut client);
