@@ -59,6 +59,7 @@ mod rules;
 mod session_value;
 mod sparse;
 mod stack;
+mod static_name;
 mod trace;
 mod transport;
 mod write;

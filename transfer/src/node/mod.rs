@@ -6,13 +6,15 @@
 //! process. Everything here can be sent over a network, so a node could run on another machine: the drivers of
 //! a session as values that only the drivers understand ([`gridhaul_stack::Driver::session_value`]), and the
 //! source of a listing ([`LineSource`]) as its lines. [`crate::BandwidthLimit`] is shared by the transfers of a
-//! process; other machines need their own.
+//! process; other machines need their own. Errors have values that can be sent, from which equal errors
+//! are made: [`SentTransferError`] and the like.
 
 mod account;
 mod events;
 mod load;
 mod plan;
 mod requests;
+mod sent;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -34,6 +36,10 @@ pub use plan::{
     UploadName,
 };
 pub use requests::{ChecksumRequest, ConnectRequest, ListenFailure, ListenRequest, Relabel};
+pub use sent::{
+    MAX_SENT_TEXT_BYTES, SentAttachError, SentChannelError, SentListenFailure, SentPeerError,
+    SentStorageError, SentSystemError, SentTransferError,
+};
 
 use crate::error::CancelReason;
 
