@@ -166,38 +166,15 @@ pub(crate) enum Reply {
 /// A failed call.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
-    /// The position of the call's name in [`CALLS`].
+    /// The position of the call's name in [`StorageError::CALLS`].
     call: u8,
     errno: i32,
     /// The position of the rule in [`Rule::ALL`], if one refused the call.
     rule: Option<u8>,
 }
 
-/// The names of calls in errors of `Storage`.
-const CALLS: [&str; 19] = [
-    "open",
-    "stat",
-    "scandir",
-    "mkdir",
-    "unlink",
-    "rmdir",
-    "rename",
-    "chmod",
-    "chgrp",
-    "utime",
-    "symlink",
-    "truncate",
-    "ftruncate",
-    "read",
-    "getxattr",
-    "setxattr",
-    "statfs",
-    "fsync",
-    "broker",
-];
-
-/// The name of other calls.
-pub(crate) const BROKER: &str = CALLS[CALLS.len() - 1];
+/// The name of calls that are not in [`StorageError::CALLS`].
+pub(crate) const BROKER: &str = "broker";
 
 pub(crate) fn path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
@@ -205,13 +182,13 @@ pub(crate) fn path(bytes: &[u8]) -> &Path {
 
 impl Failure {
     pub(crate) fn new(error: &StorageError) -> Self {
-        let call = CALLS.iter().position(|&call| call == error.call);
-        let call = call.unwrap_or(CALLS.len() - 1);
+        let place = |name| StorageError::CALLS.iter().position(|&call| call == name);
+        let call = place(error.call).or_else(|| place(BROKER));
         let rule = error
             .rule
             .and_then(|rule| Rule::ALL.iter().position(|&it| it == rule));
         Self {
-            call: u8::try_from(call).unwrap_or(u8::MAX),
+            call: call.map_or(u8::MAX, |place| u8::try_from(place).unwrap_or(u8::MAX)),
             errno: error.errno.raw_os_error(),
             rule: rule.and_then(|place| u8::try_from(place).ok()),
         }
@@ -220,7 +197,7 @@ impl Failure {
     pub(crate) fn into_error(self) -> StorageError {
         /// MAX_ERRNO of Linux.
         const MOST: i32 = 4095;
-        let call = CALLS.get(usize::from(self.call)).copied();
+        let call = StorageError::CALLS.get(usize::from(self.call)).copied();
         let errno = match self.errno {
             number @ 1..=MOST => Errno::from_raw_os_error(number),
             _ => Errno::IO,
@@ -254,7 +231,7 @@ mod tests {
 
     #[test]
     fn failures_keep_their_call_and_their_number() {
-        for call in CALLS {
+        for call in StorageError::CALLS {
             let error = StorageError::new(call, Errno::ACCESS);
             let received = Failure::new(&error).into_error();
             assert_eq!((received.call, received.errno), (call, Errno::ACCESS));
@@ -264,6 +241,8 @@ mod tests {
             let received = Failure::new(&error).into_error();
             assert_eq!(received.to_string(), error.to_string());
         }
+        let unknown = Failure::new(&StorageError::new("no call", Errno::IO)).into_error();
+        assert_eq!((unknown.call, unknown.errno), (BROKER, Errno::IO));
         let hostile = Failure {
             call: 200,
             errno: -1,

@@ -61,17 +61,34 @@ impl Credential {
         Ok(Self { chain, key })
     }
 
-    /// Parses certificates and key from one PEM text, as in proxy files and `DCSC P`.
+    /// Parses certificates and key from one PEM text, as in proxy files.
     ///
     /// # Errors
     ///
     /// When the text has no certificate or no key, or they cannot be used together.
     pub fn from_pem(pem: &[u8]) -> Result<Self, CredentialError> {
+        Self::parse(pem, PrivateKey::from_pem)
+    }
+
+    /// As [`Credential::from_pem`], for a credential that a client gives to its session (`DCSC P`): another machine that makes
+    /// data channels for the session may have its key ([`PrivateKey::exported`]).
+    ///
+    /// # Errors
+    ///
+    /// As for [`Credential::from_pem`].
+    pub fn of_session(pem: &[u8]) -> Result<Self, CredentialError> {
+        Self::parse(pem, PrivateKey::exportable_from_pem)
+    }
+
+    fn parse(
+        pem: &[u8],
+        read_key: impl FnOnce(&[u8]) -> Result<PrivateKey, KeyError>,
+    ) -> Result<Self, CredentialError> {
         let chain = Certificate::all_from_pem(pem)?;
         if chain.is_empty() {
             return Err(CredentialError::NoCertificate);
         }
-        Self::new(chain, PrivateKey::from_pem(pem)?)
+        Self::new(chain, read_key(pem)?)
     }
 
     /// The chain, leaf first.

@@ -22,6 +22,8 @@
 //!                  shared              the state of all sessions: settings, limits, the data node
 //!                  ┌─┴──────┐
 //!             handover    storages     clients between two processes; the roots of accounts
+//!                    │
+//!             drivers  session_drivers the drivers of data channels; those of sessions of other machines
 //!                  │
 //!               service                what a service manager passes and hears; upgrades
 //!                  │
@@ -103,6 +105,7 @@ pub mod serve;
 mod server;
 mod service;
 mod session;
+pub mod session_drivers;
 mod shared;
 mod shutdown;
 pub mod ssh;

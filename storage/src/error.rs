@@ -87,6 +87,10 @@ impl Rule {
     }
 }
 
+/// The call in the error of a kernel that is too old. No client can cause it.
+pub(crate) const OPENAT2: &str =
+    "openat2 (it needs Linux 5.6 or newer, and a sandbox that allows it)";
+
 /// The class of an error, which selects the reply code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageErrorKind {
@@ -109,6 +113,46 @@ pub enum StorageErrorKind {
 }
 
 impl StorageError {
+    /// The names of all calls in errors. Their positions identify them in messages to other processes of the same version; other
+    /// machines get the names.
+    pub const CALLS: [&'static str; 30] = [
+        "open",
+        "stat",
+        "scandir",
+        "mkdir",
+        "unlink",
+        "rmdir",
+        "rename",
+        "chmod",
+        "chgrp",
+        "utime",
+        "symlink",
+        "truncate",
+        "ftruncate",
+        "read",
+        "getxattr",
+        "setxattr",
+        "statfs",
+        "fsync",
+        "broker",
+        "write",
+        "close",
+        "dup",
+        "fallocate",
+        "fdatasync",
+        "sync_file_range",
+        "statvfs",
+        "getrandom",
+        "thread",
+        "chdir",
+        OPENAT2,
+    ];
+
+    /// The name of a call, as in [`StorageError::call`]. `None` if no error of this program has it.
+    pub fn call_named(name: &str) -> Option<&'static str> {
+        Self::CALLS.iter().find(|&&call| call == name).copied()
+    }
+
     /// An error of the kernel in this call.
     pub fn new(call: &'static str, errno: Errno) -> Self {
         Self {

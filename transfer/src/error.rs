@@ -166,6 +166,12 @@ pub enum PeerError {
         /// The missing ranges.
         missing: RangeSet,
     },
+    /// A violation that another machine found, in its words.
+    #[error("{0}")]
+    Violation(String),
+    /// The end of the data came too early on another machine, in its words.
+    #[error("{0}")]
+    Unfinished(String),
     /// The file does not have the checksum that was announced.
     #[error("the checksum is not the one that was announced")]
     WrongChecksum {

@@ -158,8 +158,10 @@ pub use local::{AccountFiles, LocalNode, NodeConfig, OpenStorage};
 pub use look_ahead::LOOK_AHEAD_FILES;
 pub use node::{
     AttachError, ChecksumRequest, ConnectRequest, DataNode, Demands, Event, EventSink, Handling,
-    LineIterator, LineSource, ListenFailure, ListenRequest, NodeAccount, NodeLoad, NodeSession,
-    OpenLines, Outcome, Placement, Plan, Progress, Refusal, Relabel, RunningTransfer, Survey,
-    SyncPolicy, Task, UploadName, WorkerLoad,
+    LineIterator, LineSource, ListenFailure, ListenRequest, MAX_SENT_TEXT_BYTES, NodeAccount,
+    NodeLoad, NodeSession, OpenLines, Outcome, Placement, Plan, Progress, Refusal, Relabel,
+    RunningTransfer, SentAttachError, SentChannelError, SentListenFailure, SentPeerError,
+    SentStorageError, SentSystemError, SentTransferError, Survey, SyncPolicy, Task, UploadName,
+    WorkerLoad,
 };
 pub use reach::{Reach, Unreachable, destinations};

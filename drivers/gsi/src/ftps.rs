@@ -7,16 +7,18 @@ use std::sync::Arc;
 
 use gridhaul_stack::options::OptionDoc;
 use gridhaul_stack::{
-    Built, Channel, ChannelError, Driver, Operation, Side, StackError, Transform,
+    Built, Channel, ChannelError, Driver, Operation, RestoreError, SessionValue, SessionValueError,
+    Side, StackError, Transform,
 };
 use rustls::{ServerConfig, ServerConnection};
+use zeroize::Zeroizing;
 
 use crate::channel::{End, TlsChannel};
 use crate::engine::Engine;
 use crate::handshake;
 use crate::record::protocol;
 
-const NAME: &str = "ftps";
+const NAME: &str = Ftps::NAME;
 
 /// The driver `ftps`: data is sent in TLS records, and this end is the TLS server with the server's certificate, whether it
 /// connected or accepted. It has no options. Clients are authenticated only on the control channel.
@@ -26,6 +28,9 @@ pub struct Ftps {
 }
 
 impl Ftps {
+    /// The name in a stack and of a [`SessionValue`].
+    pub const NAME: &'static str = "ftps";
+
     /// The driver of one session, with the TLS configuration of its control channel.
     pub fn new(config: Arc<ServerConfig>) -> Self {
         let mut config = Arc::unwrap_or_clone(config);
@@ -35,6 +40,22 @@ impl Ftps {
         Self {
             config: Arc::new(config),
         }
+    }
+
+    /// The driver of a session of another machine, from the bytes of its [`SessionValue`], which are none: the channels present
+    /// the certificate of this machine, in `config`.
+    ///
+    /// # Errors
+    ///
+    /// When there are bytes.
+    pub fn restore(bytes: &[u8], config: Arc<ServerConfig>) -> Result<Self, RestoreError> {
+        if bytes.is_empty() {
+            return Ok(Self::new(config));
+        }
+        Err(RestoreError::Malformed {
+            driver: NAME,
+            reason: format!("it has {} bytes, where none are expected", bytes.len()),
+        })
     }
 }
 
@@ -50,6 +71,10 @@ impl Driver for Ftps {
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
         self.read_options(options)?;
         Ok(Built::Transform(Arc::new(self.clone())))
+    }
+
+    fn session_value(&self) -> Result<SessionValue, SessionValueError> {
+        SessionValue::new(NAME, Zeroizing::default())
     }
 }
 

@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gridhaul_security::context::Context;
-use gridhaul_security::credential::Credential;
-use gridhaul_security::tls::{Direction, RecordKeys, TlsEngine, TlsSettings, TlsVersions};
+use gridhaul_security::tls::{Direction, RecordKeys, TlsEngine, TlsSettings};
 use gridhaul_security::trust::{Peer, TrustStore};
 use gridhaul_stack::options::OptionDoc;
 use gridhaul_stack::{
-    Built, Channel, ChannelError, Driver, Finding, Operation, Side, StackError, Transform,
+    Built, Channel, ChannelError, Driver, Finding, Operation, RestoreError, SessionValue,
+    SessionValueError, Side, StackError, Transform,
 };
 
 use crate::channel::{End, TlsChannel};
@@ -18,8 +18,10 @@ use crate::handshake::{self, Verdict};
 use crate::identity::is_expected;
 use crate::kernel::{self, KtlsMode};
 use crate::record::protocol;
+use crate::security::{ChannelSecurity, Protection};
+use crate::value;
 
-const NAME: &str = "gsi";
+const NAME: &str = Gsi::NAME;
 
 /// The driver `gsi`: both ends authenticate (`DCAU`), and the data is sent in TLS records or in cleartext (`PROT`).
 ///
@@ -28,49 +30,50 @@ const NAME: &str = "gsi";
 /// | `ktls=auto` | the kernel protects records in directions in which that takes less CPU time, as measured once per process, if the driver below is over TCP. `on` requires it, `off` never uses it. For the administrator |
 #[derive(Debug, Clone)]
 pub struct Gsi {
-    security: Option<Arc<ChannelSecurity>>,
+    session: Option<Arc<Session>>,
     kernel: KtlsMode,
 }
 
-/// How the data channels of a session are authenticated and protected.
-#[derive(Debug, Clone)]
-pub struct ChannelSecurity {
-    /// Our own credential.
-    pub credential: Arc<Credential>,
-    /// The trust anchors and rules for peers.
-    pub trust: Arc<TrustStore>,
-    /// The identity that the peer must have (one-line form).
-    pub expected: String,
-    /// Whether data is protected after the handshake.
-    pub protection: Protection,
-    /// The TLS versions that we accept.
-    pub versions: TlsVersions,
-}
-
-/// Whether the data of an authenticated channel is protected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protection {
-    /// `PROT C`: cleartext after the handshake.
-    Clear,
-    /// `PROT S` and `PROT P`: TLS records.
-    Private,
+/// What the channels of a session are made with.
+#[derive(Debug)]
+struct Session {
+    security: ChannelSecurity,
+    /// All trust anchors: those of the machine and those of the session.
+    trust: Arc<TrustStore>,
 }
 
 impl Gsi {
+    /// The name in stack strings and of a [`SessionValue`].
+    pub const NAME: &'static str = "gsi";
+
     /// The driver that a program registers: it has a name and options, but cannot make channels, because it has no credential.
     pub fn without_session() -> Self {
         Self {
-            security: None,
+            session: None,
             kernel: KtlsMode::default(),
         }
     }
 
     /// The driver of one session.
     pub fn new(security: ChannelSecurity) -> Self {
+        let trust = if security.anchors.is_empty() {
+            Arc::clone(&security.trust)
+        } else {
+            Arc::new(security.trust.with_anchors(&security.anchors))
+        };
         Self {
-            security: Some(Arc::new(security)),
+            session: Some(Arc::new(Session { security, trust })),
             kernel: KtlsMode::default(),
         }
+    }
+
+    /// The driver of a session of another machine, from the bytes of its [`SessionValue`]. `trust` is that of this machine.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes have another format, are malformed, or have a credential that cannot be used.
+    pub fn restore(bytes: &[u8], trust: Arc<TrustStore>) -> Result<Self, RestoreError> {
+        value::restore(bytes, trust).map(Self::new)
     }
 }
 
@@ -86,9 +89,15 @@ impl Driver for Gsi {
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
         let options = self.read_options(options)?;
         Ok(Built::Transform(Arc::new(Self {
-            security: self.security.clone(),
+            session: self.session.clone(),
             kernel: KtlsMode::parse(&options)?,
         })))
+    }
+
+    fn session_value(&self) -> Result<SessionValue, SessionValueError> {
+        let session = self.session.as_deref();
+        let session = session.ok_or_else(|| SessionValueError::without_session(NAME))?;
+        value::describe(&session.security)
     }
 
     fn check_kernel(&self) -> Vec<Finding> {
@@ -108,19 +117,19 @@ impl Transform for Gsi {
         side: Side,
         operation: &Operation<'_>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
-        let security = self.security.as_deref().ok_or_else(|| {
+        let session = self.session.as_deref().ok_or_else(|| {
             let reason = "data channels are authenticated only in sessions that logged in with a \
                           certificate (AUTH GSSAPI)";
             protocol(NAME, reason)
         })?;
-        match security.protection {
-            Protection::Clear => security.authenticate(channel, side, operation),
-            Protection::Private => security.protect(channel, side, self.kernel, operation),
+        match session.security.protection {
+            Protection::Clear => session.authenticate(channel, side, operation),
+            Protection::Private => session.protect(channel, side, self.kernel, operation),
         }
     }
 }
 
-impl ChannelSecurity {
+impl Session {
     fn authenticate(
         &self,
         mut channel: Box<dyn Channel>,
@@ -165,8 +174,9 @@ impl ChannelSecurity {
     }
 
     fn check_peer(&self, peer: Option<&Peer>) -> Verdict {
+        let security = &self.security;
         let peer = peer.ok_or_else(|| protocol(NAME, "the peer did not say who it is"))?;
-        if is_expected(peer, &self.expected, &self.credential) {
+        if is_expected(peer, &security.expected, &security.credential) {
             return Ok(());
         }
         // The text of globus-gridftp-server 13.24.
@@ -175,16 +185,16 @@ impl ChannelSecurity {
             reason: format!(
                 "The peer authenticated as {}. Expected the peer to authenticate as {}",
                 peer.identity.one_line(),
-                self.expected
+                security.expected
             ),
         })
     }
 
     fn tls(&self) -> TlsSettings {
         TlsSettings {
-            credential: Arc::clone(&self.credential),
+            credential: Arc::clone(&self.security.credential),
             trust: Arc::clone(&self.trust),
-            versions: self.versions,
+            versions: self.security.versions,
         }
     }
 }

@@ -9,6 +9,7 @@
 //!
 //! ```text
 //!   gsi, ftps ──> handshake, identity      before data
+//!       ├──> value                         the driver of a session for another machine
 //!       └──> channel                       TLS records over the channel below
 //!              ├──> engine                 rustls (ftps) or gridhaul_security::tls (gsi), without I/O
 //!              ├──> incoming, outgoing, pieces, record
@@ -40,8 +41,11 @@ mod kernel;
 mod outgoing;
 mod pieces;
 mod record;
+mod security;
 #[cfg(test)]
 mod tests;
+mod value;
 
 pub use ftps::Ftps;
-pub use gsi::{ChannelSecurity, Gsi, Protection};
+pub use gsi::Gsi;
+pub use security::{ChannelSecurity, Protection};

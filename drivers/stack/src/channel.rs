@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use crate::static_name::static_name;
 use crate::{ChannelError, Detail, FileRange, Operation};
 
 /// An established data connection.
@@ -160,6 +161,17 @@ pub struct Movement {
     pub way: &'static str,
     /// The reason for the choice, in words for an administrator.
     pub reason: Cow<'static, str>,
+}
+
+impl Movement {
+    /// The method that a driver on another machine chose. `None` if it has no valid name, or if the process has seen too many
+    /// names.
+    pub fn received(way: &str, reason: String) -> Option<Self> {
+        Some(Self {
+            way: static_name(way)?,
+            reason: reason.into(),
+        })
+    }
 }
 
 /// The default of [`Channel::receive_into`]. Each piece is written when it arrives, so that the bytes of a slow peer are visible

@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::static_name::static_name;
+
 /// A named value of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detail {
@@ -31,6 +33,12 @@ pub enum DetailValue {
 }
 
 impl Detail {
+    /// A detail that another machine reported. `None` if it has no valid name, or if the process has seen too many names.
+    pub fn received(name: &str, value: DetailValue) -> Option<Self> {
+        let name = static_name(name)?;
+        Some(Self { name, value })
+    }
+
     /// A [`DetailValue::Text`].
     pub fn text(name: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
         let value = DetailValue::Text(text.into());
@@ -96,6 +104,15 @@ impl Details {
             let place = others.map_or(self.0.len(), |last| last + 1);
             self.0.insert(place, detail);
         }
+    }
+
+    /// The combined details of a transfer on another machine.
+    pub fn received(details: impl IntoIterator<Item = Detail>) -> Self {
+        let mut all = Self::default();
+        for detail in details {
+            all.add(&[detail], &[]);
+        }
+        all
     }
 
     /// The details.
@@ -190,6 +207,27 @@ mod tests {
                 "retries=20"
             ]
         );
+    }
+
+    #[test]
+    fn details_of_another_machine_are_the_same() {
+        let mut details = Details::default();
+        let of = |device: &'static str| {
+            [
+                Detail::text("device", device),
+                Detail::setting("ring-bytes", 7),
+                Detail::holding("pinned-bytes", 8),
+                Detail::count("stalls", 9),
+                Detail::shared("retries", 10),
+            ]
+        };
+        details.add(&of("siw0"), &[]);
+        details.add(&of("rxe0"), &[]);
+        let sent = details.as_slice().iter();
+        let sent = sent.map(|detail| (detail.name.to_owned(), detail.value.clone()));
+        let received = sent.filter_map(|(name, value)| Detail::received(&name, value));
+        assert_eq!(Details::received(received), details);
+        assert_eq!(Detail::received("two words", DetailValue::Count(1)), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::options::{OptionDoc, Options};
-use crate::{Finding, Gauge, StackError, Transform, Transport};
+use crate::{Finding, Gauge, SessionValue, SessionValueError, StackError, Transform, Transport};
 
 /// A kind of transport or transform that can be named in a stack string.
 pub trait Driver: Send + Sync + fmt::Debug {
@@ -28,6 +28,16 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// [`StackError::UnknownOption`] and [`StackError::RepeatedOption`].
     fn read_options<'a>(&self, given: &'a [(String, String)]) -> Result<Options<'a>, StackError> {
         Options::new(self.name(), self.options(), given)
+    }
+
+    /// Describes the driver of a session as bytes, from which another machine can restore it. A driver that belongs to no
+    /// session is on that machine already.
+    ///
+    /// # Errors
+    ///
+    /// When the driver belongs to no session, or has something that must not leave this machine.
+    fn session_value(&self) -> Result<SessionValue, SessionValueError> {
+        Err(SessionValueError::without_session(self.name()))
     }
 
     /// Bounds the memory that the driver keeps for the channels of the process, in bytes. Drivers without memory of their

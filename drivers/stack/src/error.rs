@@ -81,6 +81,9 @@ pub enum StackError {
     /// A driver that is not the first makes connections.
     #[error("the driver {0} is a transport and must come first; there is one transport in a stack")]
     TransportAboveBottom(&'static str),
+    /// An error on another machine, in its words.
+    #[error("{0}")]
+    Remote(String),
 }
 
 /// Why a call on a channel failed.
@@ -126,6 +129,9 @@ pub enum ChannelError {
         /// The peer's identity and the expected one.
         reason: String,
     },
+    /// An error on another machine that is none of its files, in its words.
+    #[error("{0}")]
+    Remote(String),
 }
 
 impl ChannelError {
@@ -162,6 +168,9 @@ pub enum ListenError {
         /// The operating system's error.
         error: io::Error,
     },
+    /// An error on another machine, in its words.
+    #[error("{0}")]
+    Remote(String),
 }
 
 /// Why a connection could not be made.

@@ -9,7 +9,7 @@
 //!   stack string ──> registry ──> stack ──> channel          send, receive, file ranges
 //!                    options,     transport,   file_range, sparse, write
 //!                    rules,       transforms   operation       deadline and cancellation
-//!                    driver
+//!                    driver <── session_value                  drivers of a session for another machine
 //! ```
 //!
 //! Drivers do not depend on an async runtime: every call blocks, on a thread of the caller. Drivers do not depend on GridFTP, and
@@ -56,8 +56,10 @@ mod random;
 mod registry;
 mod report;
 mod rules;
+mod session_value;
 mod sparse;
 mod stack;
+mod static_name;
 mod trace;
 mod transport;
 mod write;
@@ -76,6 +78,10 @@ pub use random::random_bytes;
 pub use registry::Registry;
 pub use report::{Finding, Gauge, GaugeValues};
 pub use rules::{OptionRules, OptionRulesError};
+pub use session_value::{
+    MAX_SESSION_VALUE_BYTES, MAX_SESSION_VALUE_NAME_BYTES, RestoreError, SessionValue,
+    SessionValueError,
+};
 pub use sparse::Sparse;
 pub use stack::{Incoming, Outgoing, Stack, StackListener};
 pub use trace::{Account, Tally, Trace};

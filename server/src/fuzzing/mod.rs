@@ -6,7 +6,9 @@
 mod client;
 mod lines;
 mod session;
+mod session_values;
 
 pub use crate::login::fuzzing::questions;
 pub use crate::session::fuzzing::pattern;
 pub use session::session;
+pub use session_values::session_values;

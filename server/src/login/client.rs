@@ -380,7 +380,7 @@ fn credential(delegated: &Delegated) -> Result<Credential, String> {
         .iter()
         .map(|der| Certificate::from_der(der))
         .collect();
-    let key = PrivateKey::from_pkcs8(&delegated.key).map_err(|error| error.to_string())?;
+    let key = PrivateKey::from_exported(&delegated.key).map_err(|error| error.to_string())?;
     Credential::new(chain.map_err(|error| error.to_string())?, key)
         .map_err(|error| error.to_string())
 }

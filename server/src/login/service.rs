@@ -419,7 +419,7 @@ pub(super) fn most_exchanges(config: &Config) -> usize {
 
 /// A delegated credential as a message. Its key was generated in this process, for this delegation.
 fn to_send(credential: &Credential) -> Result<Delegated, String> {
-    let key = credential.key().made_pkcs8();
+    let key = credential.key().exported();
     let chain = credential.chain().iter();
     Ok(Delegated {
         chain: chain

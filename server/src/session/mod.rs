@@ -46,6 +46,8 @@ mod query;
 mod replies;
 mod run;
 mod security;
+#[cfg(test)]
+mod sent_errors;
 mod transfer;
 mod unfinished;
 mod user;

@@ -250,7 +250,8 @@ fn transfer_code(error: &TransferError) -> u16 {
             PeerError::EndedBeforeEod
             | PeerError::MissingEods { .. }
             | PeerError::MissingEof { .. }
-            | PeerError::Incomplete { .. },
+            | PeerError::Incomplete { .. }
+            | PeerError::Unfinished(_),
         )
         | TransferError::Cancelled(
             CancelReason::Abort

@@ -46,6 +46,7 @@ impl Data {
         registry.register(Gsi::new(ChannelSecurity {
             credential,
             trust,
+            anchors: Vec::new(),
             expected: expected.to_owned(),
             protection,
             versions: TlsVersions::default(),

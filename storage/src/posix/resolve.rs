@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use super::place::Place;
 use super::rules;
 use crate::StorageError;
+use crate::error::OPENAT2;
 
 /// How often a resolution that failed because of a concurrent rename is repeated. Resolving `..` fails if any file of the
 /// machine is renamed at that moment (openat2(2), `EAGAIN`).
@@ -53,10 +54,7 @@ impl Root {
         match root.resolve(Path::new("."), flags, Mode::empty()) {
             Ok(_) => Ok(root),
             // A sandbox answers an unlisted call with EPERM, which the call itself does not return here.
-            Err(errno @ (Errno::NOSYS | Errno::PERM)) => Err(StorageError::new(
-                "openat2 (it needs Linux 5.6 or newer, and a sandbox that allows it)",
-                errno,
-            )),
+            Err(errno @ (Errno::NOSYS | Errno::PERM)) => Err(StorageError::new(OPENAT2, errno)),
             Err(errno) => Err(StorageError::new("open", errno)),
         }
     }

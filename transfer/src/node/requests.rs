@@ -17,7 +17,8 @@ pub struct ListenRequest {
     pub local: Vec<IpAddr>,
     /// The session's socket options.
     pub sockets: SocketOptions,
-    /// Drivers with the identity of this session; each replaces the node's driver of the same name.
+    /// Drivers with the identity of this session; each replaces the node's driver of the same name. A node on another machine
+    /// gets them as values ([`Driver::session_value`]).
     pub session_drivers: Vec<Arc<dyn Driver>>,
 }
 

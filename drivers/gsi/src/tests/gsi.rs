@@ -15,15 +15,15 @@ use super::pki::{ALICE, ALICE_NAME, BOB, BOB_NAME, OTHER_PKI, PKI, alice};
 use super::{accept, content, listen, receive_all, send, stack, with_operation};
 use crate::{Gsi, Protection};
 
-const PROTECTIONS: [Protection; 2] = [Protection::Clear, Protection::Private];
+pub(super) const PROTECTIONS: [Protection; 2] = [Protection::Clear, Protection::Private];
 
-type Ends = (
+pub(super) type Ends = (
     Result<Box<dyn Channel>, ConnectError>,
     Result<Box<dyn Channel>, ChannelError>,
 );
 
 /// Connects one stack to another; the connector's end first.
-fn meet(connector: &Stack, acceptor: &Stack) -> Ends {
+pub(super) fn meet(connector: &Stack, acceptor: &Stack) -> Ends {
     let mut listener = listen(acceptor);
     let address = listener.address();
     thread::scope(|scope| {
@@ -37,7 +37,7 @@ fn meet(connector: &Stack, acceptor: &Stack) -> Ends {
     })
 }
 
-fn tcp(driver: Gsi) -> Stack {
+pub(super) fn tcp(driver: Gsi) -> Stack {
     stack("tcp,gsi", driver)
 }
 

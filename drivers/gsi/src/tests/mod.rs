@@ -6,6 +6,7 @@ mod gsi;
 mod kernel;
 mod openssl;
 mod pki;
+mod value;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

@@ -89,9 +89,24 @@ impl Pki {
             &extensions,
             &["-CA", "ca.pem", "-CAkey", "ca.key"],
         );
+        self.load(file)
+    }
+
+    fn load(&self, file: &str) -> Arc<Credential> {
+        Arc::new(Credential::of_session(&self.both(file)).expect("a credential"))
+    }
+
+    /// The certificate and the key in PEM.
+    pub(super) fn both(&self, file: &str) -> Vec<u8> {
         let mut pem = self.pem(file);
         pem.extend(std::fs::read(self.path(&format!("{file}.key"))).expect("a key"));
-        Arc::new(Credential::from_pem(&pem).expect("a credential"))
+        pem
+    }
+
+    /// A self-signed credential, as clients make them for `DCSC P`.
+    pub(super) fn self_signed(&self, file: &str, subject: &str) -> Arc<Credential> {
+        self.request(file, subject, &["keyUsage=critical,digitalSignature"], &[]);
+        self.load(file)
     }
 
     /// The driver of a session that presents `credential` and expects `expected`.
@@ -104,7 +119,7 @@ impl Pki {
         Gsi::new(self.security(credential, expected, protection))
     }
 
-    fn security(
+    pub(super) fn security(
         &self,
         credential: &Arc<Credential>,
         expected: &str,
@@ -113,6 +128,7 @@ impl Pki {
         ChannelSecurity {
             credential: Arc::clone(credential),
             trust: Arc::clone(&self.trust),
+            anchors: Vec::new(),
             expected: expected.to_owned(),
             protection,
             versions: TlsVersions::default(),

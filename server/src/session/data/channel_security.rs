@@ -94,7 +94,11 @@ async fn gsi(
         Protection::Clear
     };
     Ok(Gsi::new(ChannelSecurity {
-        trust: trust(context, credentials.own).await?,
+        trust: trust(context).await?,
+        // With `DCSC` the certificates of that credential are trusted, so that a self-signed one will do.
+        anchors: credentials
+            .own
+            .map_or_else(Vec::new, |own| own.chain().to_vec()),
         versions: tls_versions(context),
         credential,
         expected,
@@ -128,20 +132,14 @@ fn presented(credentials: Credentials<'_>) -> Result<Arc<Credential>, String> {
     Ok(credential)
 }
 
-/// The trust anchors of data channels. With `DCSC` the certificates of that credential are among them, so that a
-/// self-signed one will do.
-async fn trust(context: &Context, own: Option<&Arc<Credential>>) -> Result<Arc<TrustStore>, Reply> {
+/// The trust of this machine's data channels.
+async fn trust(context: &Context) -> Result<Arc<TrustStore>, Reply> {
     let security = context.settings.security.clone();
-    let own = own.cloned();
     let (threads, source) = (&context.shared.threads, context.source());
     let trust = threads.log_in(&source, move || {
-        let trust = security
+        security
             .map(|security| security.trust())
-            .unwrap_or_default();
-        match own {
-            Some(own) => Arc::new(trust.with_anchors(own.chain())),
-            None => trust,
-        }
+            .unwrap_or_default()
     });
     trust.await.ok_or_else(replies::server_failed)
 }

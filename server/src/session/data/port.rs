@@ -210,7 +210,7 @@ impl DataPort {
                 let pem = text.decode().ok_or_else(|| {
                     Reply::new(501, "Invalid base64 input for credential type P.")
                 })?;
-                let credential = Credential::from_pem(&pem).map_err(|error| {
+                let credential = Credential::of_session(&pem).map_err(|error| {
                     let reason = error.to_string();
                     Reply::coded(500, "Credential import failed.", [reason], "End.")
                 })?;
