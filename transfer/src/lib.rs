@@ -104,6 +104,7 @@
 //!     parallelism: 1,
 //!     layout: StripeLayout::Partitioned,
 //!     handling: Handling::default(),
+//!     share: None,
 //! };
 //! let receive = plan(Task::ReceiveFile {
 //!     path: "to".into(),
@@ -157,9 +158,9 @@ pub use error::{CancelReason, PeerError, SequenceError, TransferError};
 pub use local::{AccountFiles, LocalNode, NodeConfig, OpenStorage};
 pub use look_ahead::LOOK_AHEAD_FILES;
 pub use node::{
-    AttachError, ChecksumRequest, ConnectRequest, DataNode, Demands, Event, EventSink, Handling,
-    LineIterator, LineSource, ListenFailure, ListenRequest, NodeAccount, NodeLoad, NodeSession,
-    OpenLines, Outcome, Placement, Plan, Progress, Refusal, Relabel, RunningTransfer, Survey,
-    SyncPolicy, Task, UploadName, WorkerLoad,
+    AttachError, ChecksumRequest, Companions, ConnectRequest, DataNode, Demands, Event, EventSink,
+    Handling, LineIterator, LineSource, ListenFailure, ListenRequest, NodeAccount, NodeLoad,
+    NodeSession, OpenLines, Outcome, Placement, Plan, Progress, Refusal, Relabel, Role,
+    RunningTransfer, Share, Survey, SyncPolicy, Task, UploadName, WorkerLoad,
 };
 pub use reach::{Reach, Unreachable, destinations};

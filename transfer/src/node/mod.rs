@@ -11,6 +11,7 @@ mod events;
 mod load;
 mod plan;
 mod requests;
+mod share;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -32,6 +33,7 @@ pub use plan::{
     UploadName,
 };
 pub use requests::{ChecksumRequest, ConnectRequest, ListenFailure, ListenRequest, Relabel};
+pub use share::{Companions, Role, Share};
 
 use crate::error::CancelReason;
 

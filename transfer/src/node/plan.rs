@@ -9,6 +9,7 @@ use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::{ChecksumAlgorithm, Storage, StorageError};
 
+use super::share::Share;
 use crate::bandwidth::BandwidthLimit;
 
 /// One transfer. It is complete: the node needs no other state of the session.
@@ -26,6 +27,8 @@ pub struct Plan {
     pub layout: StripeLayout,
     /// How files are read and written.
     pub handling: Handling,
+    /// The stripes of this node, if other nodes serve further ones; MODE E only.
+    pub share: Option<Share>,
 }
 
 /// How a transfer reads or writes its file, as configured by the administrator and the client.

@@ -182,6 +182,7 @@ pub(crate) fn image(task: Task, mode: TransferMode, parallelism: u8) -> Plan {
             block_bytes: 1 << 20,
         },
         handling: Handling::default(),
+        share: None,
     }
 }
 

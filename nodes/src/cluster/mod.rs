@@ -1,0 +1,1 @@
+//! A data node that consists of several nodes.
