@@ -48,7 +48,7 @@
 //! use gridhaul_storage::{PosixOptions, PosixStorage};
 //! use gridhaul_transfer::{
 //!     AccountFiles, Admission, ConnectRequest, DataNode, Event, Handling, ListenRequest, LocalNode,
-//!     NodeAccount, NodeConfig, Placement, Plan, Task,
+//!     NodeAccount, NodeConfig, Placement, Plan, Stripes, Task,
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -85,7 +85,8 @@
 //! let stack = StackSpec::parse("tcp")?;
 //! let peers = receiver.listen(&ListenRequest {
 //!     stack: stack.clone(),
-//!     local: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+//!     local: IpAddr::V4(Ipv4Addr::LOCALHOST),
+//!     stripes: Stripes::One,
 //!     sockets: SocketOptions::default(),
 //!     session_drivers: Vec::new(),
 //! })?;
@@ -161,6 +162,6 @@ pub use node::{
     AttachError, ChecksumRequest, Companions, ConnectRequest, DataNode, Demands, Event, EventSink,
     Handling, LineIterator, LineSource, ListenFailure, ListenRequest, NodeAccount, NodeLoad,
     NodeSession, OpenLines, Outcome, Placement, Plan, Progress, Refusal, Relabel, Role,
-    RunningTransfer, Share, Survey, SyncPolicy, Task, UploadName, WorkerLoad,
+    RunningTransfer, Share, Stripes, Survey, SyncPolicy, Task, UploadName, WorkerLoad,
 };
 pub use reach::{Reach, Unreachable, destinations};

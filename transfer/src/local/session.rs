@@ -184,10 +184,10 @@ impl NodeSession for LocalSession {
         // The old listeners are closed first: the configured port range may have no other free ports.
         self.channels.clear();
         let stack = self.stack(&request.stack, &request.session_drivers)?;
-        let mut listeners = Vec::with_capacity(request.local.len());
-        for &local in &request.local {
-            listeners.push(stack.listen(local, &request.sockets)?);
-        }
+        let listen = || stack.listen(request.local, &request.sockets);
+        let listeners = (0..request.stripes.most())
+            .map(|_| listen())
+            .collect::<Result<Vec<_>, _>>()?;
         let addresses: Vec<_> = listeners
             .iter()
             .map(|listener| listener.address())

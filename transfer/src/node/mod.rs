@@ -32,7 +32,9 @@ pub use plan::{
     Demands, Handling, LineIterator, LineSource, OpenLines, Placement, Plan, SyncPolicy, Task,
     UploadName,
 };
-pub use requests::{ChecksumRequest, ConnectRequest, ListenFailure, ListenRequest, Relabel};
+pub use requests::{
+    ChecksumRequest, ConnectRequest, ListenFailure, ListenRequest, Relabel, Stripes,
+};
 pub use share::{Companions, Role, Share};
 
 use crate::error::CancelReason;
@@ -96,7 +98,7 @@ pub trait NodeSession: Send + Sync + fmt::Debug {
     fn relabel(&self, path: &Path, change: Relabel<'_>) -> Result<(), StorageError>;
 
     /// Closes all channels and listeners, and listens for new channels: `PASV`, `EPSV`, `SPAS`. Returns the
-    /// addresses to advertise, one for each stripe.
+    /// addresses to advertise, one for each stripe, at least one.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ use gridhaul_storage::{PosixOptions, PosixStorage};
 use gridhaul_transfer::{
     AccountFiles, Admission, ConnectRequest, DataNode, Event, EventSink, Handling, ListenRequest,
     LocalNode, NodeAccount, NodeConfig, NodeSession, Outcome, Placement, Plan, RunningTransfer,
-    Task,
+    Stripes, Task,
 };
 use tempfile::TempDir;
 
@@ -95,7 +95,8 @@ impl Site {
     pub(crate) fn listen(&self, stripes: usize) -> Vec<SocketAddr> {
         let request = ListenRequest {
             stack: stack(),
-            local: vec![IpAddr::V4(Ipv4Addr::LOCALHOST); stripes],
+            local: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            stripes: Stripes::Many { at_most: stripes },
             sockets: SocketOptions::default(),
             session_drivers: Vec::new(),
         };
