@@ -1,0 +1,9 @@
+//! Clusters of nodes in the test process, over one directory.
+
+mod choice;
+mod failover;
+mod fake;
+mod random;
+mod simulation;
+mod site;
+mod stripes;
