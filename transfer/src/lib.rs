@@ -25,6 +25,9 @@
 //!   running   workers   buffers   ledger   look_ahead
 //! ```
 //!
+//! A transfer may be divided among several nodes: each serves some stripes ([`Share`]), and when they receive, one of them
+//! opens and completes the file ([`Role`]).
+//!
 //! `admission` and `reach` decide which hosts may use data channels and which addresses the server connects to.
 //!
 //! The crate has no GridFTP commands or replies, no async runtime, and no log: [`Outcome`] has the values
@@ -155,7 +158,7 @@ mod workers;
 
 pub use admission::{AddressBlock, AddressBlockError, Admission};
 pub use bandwidth::BandwidthLimit;
-pub use error::{CancelReason, PeerError, SequenceError, TransferError};
+pub use error::{CancelReason, PeerError, SequenceError, ShareError, TransferError};
 pub use local::{AccountFiles, LocalNode, NodeConfig, OpenStorage};
 pub use look_ahead::LOOK_AHEAD_FILES;
 pub use node::{

@@ -73,8 +73,12 @@ impl LocalSession {
         Ok(stack.serving(party(&self.account.source)))
     }
 
-    /// Adds the checksums that clients have recently requested, if configured.
+    /// Adds the checksums that clients have recently requested, if configured. Not for a file that arrives at several nodes:
+    /// it would be read for them, which is as much work later, when a client requests them.
     fn add_requested_checksums(&self, plan: &mut Plan) {
+        if plan.is_divided() {
+            return;
+        }
         let Handling {
             checksums,
             requested_checksums: true,

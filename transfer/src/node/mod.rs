@@ -5,6 +5,8 @@
 //! cancellation; and gets [`Event`]s and [`Progress`] back. [`crate::LocalNode`] is the node in the same
 //! process. Everything here except [`ListenRequest::session_drivers`] can be sent over a network, so a
 //! node could run on another machine.
+//!
+//! Several nodes can take part in one transfer, each with some of its stripes: [`Share`].
 
 mod account;
 mod events;
