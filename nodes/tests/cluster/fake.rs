@@ -1,6 +1,6 @@
 //! A node that moves no bytes over a network: it writes what it should receive.
 //!
-//! The content of a file follows from its name. A transfer with a share writes the blocks of its stripes; the file is complete if
+//! The content of a file follows from its name. An upload keeps its temporary name. A transfer with a share writes the blocks of its stripes; the file is complete if
 //! every node has written its own ones. A node fails with a given probability.
 
 use std::fs::{File, OpenOptions};
@@ -17,12 +17,13 @@ use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Cancel, Details, StackError};
 use gridhaul_storage::{
-    ChecksumSource, FoundChecksum, PosixOptions, PosixStorage, Storage, StorageError,
+    ChecksumSource, FoundChecksum, PosixOptions, PosixStorage, Storage, StorageError, UploadForm,
 };
 use gridhaul_transfer::{
     AttachError, CancelReason, ChecksumRequest, ConnectRequest, DataNode, Event, EventSink,
     ListenFailure, ListenRequest, NodeAccount, NodeLoad, NodeSession, Outcome, Plan, Progress,
-    Relabel, Role, RunningTransfer, SequenceError, Survey, Task, TransferError, WorkerLoad,
+    Relabel, Role, RunningTransfer, SequenceError, Survey, Task, TransferError, UploadName,
+    WorkerLoad,
 };
 use rustix::io::Errno;
 
@@ -46,6 +47,8 @@ pub(crate) struct Fake(Arc<Node>);
 pub(crate) struct Node {
     /// One call or block in so many fails; 0 is none.
     pub(crate) fails_once_in: AtomicUsize,
+    /// A transfer of a member loses what it has written.
+    pub(crate) loses: AtomicBool,
     /// A transfer writes no block while this holds.
     pub(crate) hangs: AtomicBool,
     /// Attaching waits for it.
@@ -106,9 +109,12 @@ impl Fake {
     }
 }
 
-/// What a complete file contains.
+/// What a complete file contains, by its path or that of its upload.
 pub(crate) fn expected(path: &Path) -> Vec<u8> {
     let name = path.to_string_lossy();
+    let name = name
+        .trim_start_matches('.')
+        .trim_end_matches(UploadForm::Blocks.suffix());
     let seed = name
         .bytes()
         .fold(7, |seed, byte| seed * 31 + u64::from(byte));
@@ -327,9 +333,13 @@ impl Work {
             Some(share) => (share.stripes, share.total, Some(share.role)),
             None => (vec![0], 1, None),
         };
+        let is_member = matches!(role, Some(Role::Member));
+        let unfinished = UploadForm::Blocks.unfinished(path);
+        let is_temporary = self.plan.handling.upload == UploadName::Temporary;
+        let unfinished = unfinished.filter(|_| is_temporary && !is_member);
+        let path = unfinished.as_deref().unwrap_or(path);
         let blocks = (0..BLOCKS).filter(|block| stripes.contains(&(block % total)));
         let blocks: Vec<_> = blocks.collect();
-        let is_member = matches!(role, Some(Role::Member));
         let real = self.root.join(path);
         let mut options = OpenOptions::new();
         options.write(true).create(!is_member).truncate(!is_member);
@@ -347,10 +357,20 @@ impl Work {
         events(Event::Started { reused: false });
         let written = self.write(Some((path, &file)), &blocks);
         let Some(companions) = companions else {
+            if is_member && self.node.loses.load(Ordering::Relaxed) {
+                return Err(TransferError::Lost(StorageError::new("close", Errno::IO)));
+            }
             return written;
         };
         written?;
-        let others = companions.wait()?;
+        let others = match companions.wait() {
+            Err(error @ TransferError::Lost(_)) => {
+                std::fs::remove_file(&real)
+                    .map_err(|error| StorageError::from_io("unlink", &error))?;
+                return Err(error);
+            }
+            others => others?,
+        };
         self.running.check()?;
         let own = blocks.len() as u64 * BLOCK as u64;
         let all = (BLOCKS * BLOCK) as u64;

@@ -1,6 +1,7 @@
 //! Clusters of nodes in the test process, over one directory.
 
 mod choice;
+mod copies;
 mod failover;
 mod fake;
 mod random;

@@ -10,6 +10,7 @@ use gridhaul_nodes::cluster::ClusterConfig;
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_transfer::{
     CancelReason, Event, NodeSession, Placement, Plan, Role, Stripes, Task, TransferError,
+    UploadName,
 };
 
 use crate::fake::{Fake, expected};
@@ -214,6 +215,28 @@ fn when_a_member_fails_the_others_are_cancelled_and_what_they_stored_is_known() 
         // The port cannot be used again.
         let next = start(&session, extended(receive("file"))).finish();
         assert!(matches!(next.result, Err(TransferError::Sequence(_))));
+    }
+}
+
+#[test]
+fn an_upload_with_lost_bytes_is_not_continued() {
+    // The lead waits for the others, or is cancelled before.
+    for lead_hangs in [false, true] {
+        let fakes = fakes(3);
+        let site = site(&fakes);
+        let session = site.attach();
+        session.listen(&listening(stripes(3))).expect("ports");
+        for fake in &fakes {
+            fake.loses.store(true, Ordering::Relaxed);
+        }
+        let mut plan = extended(receive("file"));
+        plan.handling.upload = UploadName::Temporary;
+        fakes[0].hangs.store(lead_hangs, Ordering::Relaxed);
+        let received = start(&session, plan);
+        let error = received.finish().result.expect_err("lost");
+        assert!(matches!(error, TransferError::Lost(_)), "{error}");
+        assert!(!site.path(".file.gridhaul-blocks").exists());
+        assert!(is_lead(&fakes[0]));
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_storage::is_unfinished_upload;
 use gridhaul_transfer::{Companions, Plan, Role, Task, TransferError};
 
 use super::super::port::Part;
@@ -29,6 +30,10 @@ impl Others {
 
 impl Companions for Others {
     fn opened(&self, opened: &Path) {
+        if is_unfinished_upload(opened) {
+            let session = Arc::clone(&self.parts[LEAD].attached.session);
+            *lock(&self.joint.upload) = Some((session, opened.to_owned()));
+        }
         let mut plan = self.plan.clone();
         if let Task::ReceiveFile { path, .. } = &mut plan.task {
             opened.clone_into(path);
@@ -40,8 +45,7 @@ impl Companions for Others {
         }
     }
 
-    /// Also after a cancellation, until the others have ended: they write to the file until then, and the lead holds its lock. A
-    /// cancellation reaches them at the same time as the lead.
+    /// Also after a cancellation, which reaches the others at the same time as the lead.
     fn wait(&self) -> Result<RangeSet, TransferError> {
         let mut state = lock(&self.joint.state);
         state.lead_waits = true;
@@ -49,7 +53,7 @@ impl Companions for Others {
             state = ignore_poison(self.joint.changed.wait(state));
         }
         state.lead_waits = false;
-        match state.failure() {
+        match state.failure_for_lead() {
             Some(error) => Err(error),
             None => Ok(state.stored()),
         }

@@ -13,10 +13,23 @@ const MAX_PEERS: usize = 64;
 /// A transfer that has ended, for the outcome of the whole one.
 #[derive(Default)]
 pub(super) struct Concluded {
+    /// Bytes of the upload are lost, and the lead ended before it knew.
+    pub(super) is_upload_wrong: bool,
     pub(super) failure: Option<(TransferError, Option<String>)>,
     pub(super) stripes: usize,
     /// Of the members that have started, with their names; whether it is the lead.
     pub(super) outcomes: Vec<(String, bool, Box<Outcome>)>,
+}
+
+impl Concluded {
+    /// A transfer of which only the failure is known.
+    pub(super) fn failed(error: TransferError) -> Self {
+        Self {
+            failure: Some((error, None)),
+            stripes: 1,
+            ..Self::default()
+        }
+    }
 }
 
 /// The outcome of the whole transfer.
@@ -25,6 +38,7 @@ pub(super) fn merge(concluded: Concluded) -> Outcome {
         failure,
         stripes,
         outcomes,
+        is_upload_wrong: _,
     } = concluded;
     let (result, failed) = match failure {
         Some((error, node)) => (Err(error), node),

@@ -9,7 +9,9 @@ mod merge;
 mod state;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use gridhaul_protocol::ranges::RangeSet;
@@ -19,7 +21,7 @@ use gridhaul_transfer::{
 };
 
 use self::companions::Others;
-use self::merge::merge;
+use self::merge::{Concluded, merge};
 use self::state::State;
 use super::member::Counted;
 use super::port::Part;
@@ -37,6 +39,8 @@ pub(super) struct Joint {
     /// A member has ended, or the transfer has failed.
     changed: Condvar,
     reports: Mutex<Reports>,
+    /// The path of an upload that is not complete, and the session of the lead.
+    upload: Mutex<Option<(Arc<dyn NodeSession>, PathBuf)>>,
 }
 
 /// Called with whether the transfer succeeded, before its end is reported.
@@ -63,6 +67,7 @@ impl Joint {
             state: Mutex::default(),
             changed: Condvar::new(),
             reports: Mutex::new(reports),
+            upload: Mutex::default(),
         })
     }
 
@@ -118,7 +123,7 @@ impl Joint {
         self.end_if_done(index);
     }
 
-    fn on_event(&self, index: usize, event: Event) {
+    fn on_event(self: &Arc<Self>, index: usize, event: Event) {
         match event {
             Event::Queued { ahead } => self.report_queue(ahead),
             Event::Started { reused } => self.report_start(reused),
@@ -130,20 +135,47 @@ impl Joint {
     }
 
     /// Ends the part of a member whose transfer is known and has ended.
-    fn end_if_done(&self, index: usize) {
-        let (outcome, others) = {
+    fn end_if_done(self: &Arc<Self>, index: usize) {
+        let (concluded, others) = {
             let mut state = lock(&self.state);
             if !state.end(index) {
                 return;
             }
             let others = state.must_stop().map(|reason| (reason, state.running()));
-            (state.conclude().map(merge), others)
+            (state.conclude(), others)
         };
         self.changed.notify_all();
         if let Some((reason, others)) = others {
             others.iter().for_each(|other| other.cancel(reason));
         }
-        self.report_end(outcome);
+        if let Some(concluded) = concluded {
+            self.conclude(concluded);
+        }
+    }
+
+    /// Removes an upload that a restart must not continue, on a thread because the storage may block this one's caller.
+    fn conclude(self: &Arc<Self>, concluded: Concluded) {
+        let upload = lock(&self.upload).take();
+        let wrong = upload.filter(|_| concluded.is_upload_wrong);
+        let outcome = Some(merge(concluded));
+        let Some((session, path)) = wrong else {
+            self.report_end(outcome);
+            return;
+        };
+        let joint = Arc::clone(self);
+        let remove = move || {
+            if let Err(error) = session.storage().remove_file(&path) {
+                tracing::warn!(path = %path.display(), %error, "an upload with lost bytes cannot be removed");
+            }
+            joint.report_end(outcome);
+        };
+        let thread = thread::Builder::new().name("cluster".to_owned());
+        if let Err(error) = thread.spawn(remove) {
+            tracing::warn!(%error, "an upload with lost bytes cannot be removed");
+            let reason = format!("cannot start a thread: {error}");
+            let error = TransferError::Local(reason);
+            self.report_end(Some(merge(Concluded::failed(error))));
+        }
     }
 
     fn report_queue(&self, ahead: usize) {

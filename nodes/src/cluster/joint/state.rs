@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_storage::StorageError;
 use gridhaul_transfer::{CancelReason, Outcome, Progress, RunningTransfer, Survey, TransferError};
 use rustix::io::Errno;
 
@@ -32,6 +33,8 @@ pub(super) struct State {
     pub(super) lead_waits: bool,
     /// The lead starts the others.
     has_lead: bool,
+    /// The lead knows that bytes are lost, and removes the upload.
+    lead_removes: bool,
 }
 
 /// The part of a member.
@@ -161,7 +164,8 @@ impl State {
     }
 
     /// Records the first failure. One of the storage also replaces the loss of the client: a client that sees its data connection end
-    /// closes the control connection before the error that ended it is known.
+    /// closes the control connection before the error that ended it is known. And the loss of stored bytes replaces all others,
+    /// because it decides whether the upload can be continued.
     pub(super) fn fail(&mut self, error: TransferError, node: Option<String>) {
         let is_lost = matches!(
             self.failure,
@@ -170,7 +174,8 @@ impl State {
                 _
             ))
         );
-        if self.failure.is_none() || is_lost && is_cause(&error) {
+        let are_bytes_lost = matches!(error, TransferError::Lost(_)) && !self.are_bytes_lost();
+        if self.failure.is_none() || is_lost && is_cause(&error) || are_bytes_lost {
             self.failure = Some((error, node));
         }
         self.members.iter_mut().for_each(MemberPart::give_up);
@@ -182,11 +187,22 @@ impl State {
         has_failed.then(|| self.cancelled.unwrap_or(OTHER_FAILED))
     }
 
-    /// The failure in words, for the lead.
-    pub(super) fn failure(&self) -> Option<TransferError> {
+    /// A member has lost bytes that it had reported as received.
+    fn are_bytes_lost(&self) -> bool {
+        matches!(self.failure, Some((TransferError::Lost(_), _)))
+    }
+
+    /// The failure as the lead gets it.
+    pub(super) fn failure_for_lead(&mut self) -> Option<TransferError> {
+        self.lead_removes = self.are_bytes_lost();
         let (error, node) = self.failure.as_ref()?;
         Some(match (error, node) {
             (TransferError::Cancelled(reason), _) => TransferError::Cancelled(*reason),
+            (TransferError::Lost(error), _) => TransferError::Lost(StorageError {
+                call: error.call,
+                errno: error.errno,
+                rule: error.rule,
+            }),
             (error, Some(node)) => {
                 TransferError::Local(format!("the data node {node} failed: {error}"))
             }
@@ -283,6 +299,7 @@ impl State {
         });
         let outcomes = outcomes.collect();
         Concluded {
+            is_upload_wrong: self.are_bytes_lost() && !self.lead_removes,
             failure: self.failure.take(),
             stripes,
             outcomes,
