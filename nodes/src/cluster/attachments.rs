@@ -81,10 +81,11 @@ impl Attachments {
         Ok(self.keep(attached))
     }
 
-    /// Keeps an attachment. Returns it, or the one that another thread has made meanwhile.
+    /// Keeps an attachment. Returns it, or the one that another thread has made meanwhile. Those to members that are lost or
+    /// drain are dropped, so that a draining member loses its sessions; what runs there has references of its own.
     pub(super) fn keep(&self, attached: Attached) -> Attached {
         let mut all = lock(&self.all);
-        all.retain(Attached::is_alive);
+        all.retain(|one| one.is_alive() && one.record.is_usable());
         let same = |one: &&Attached| Arc::ptr_eq(&one.record, &attached.record);
         if let Some(known) = all.iter().find(same) {
             return known.clone();
@@ -93,7 +94,7 @@ impl Attachments {
         attached
     }
 
-    /// Closes the data ports on all members.
+    /// Closes the data ports on all members that the session is attached to.
     pub(super) fn release(&self) {
         let all = lock(&self.all).clone();
         all.iter().for_each(|attached| attached.session.release());

@@ -47,6 +47,15 @@ impl Port {
         }
     }
 
+    /// Closes channels and listeners.
+    pub(super) fn release(&self) {
+        if let Self::Placed { parts, .. } = self {
+            parts
+                .iter()
+                .for_each(|part| part.attached.session.release());
+        }
+    }
+
     /// The member that has channels of earlier transfers.
     pub(super) fn holder(&self) -> Option<Arc<Record>> {
         match self {

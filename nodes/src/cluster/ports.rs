@@ -74,15 +74,21 @@ impl Ports {
 
     /// Closes all channels and listeners.
     pub(super) fn release(&self) {
-        lock(&self.slot).replace(Port::None);
+        self.take();
+    }
+
+    /// As [`Self::release`]; returns the port.
+    fn take(&self) -> Port {
+        let before = lock(&self.slot).replace(Port::None);
+        before.release();
         self.attachments.release();
+        before
     }
 
     /// Listens on the best members. Blocks.
     pub(super) fn listen(&self, request: &ListenRequest) -> Result<Vec<SocketAddr>, ListenFailure> {
         // The old listeners are closed first: the port range of a member may have no other free ports.
-        let holder = lock(&self.slot).replace(Port::None).holder();
-        self.attachments.release();
+        let holder = self.take().holder();
         let (wanted, stripes) = match request.stripes {
             Stripes::Many { at_most } if self.shared.config.spread_stripes => {
                 (at_most, Stripes::One)

@@ -45,6 +45,19 @@ fn a_burst_of_logins_spreads() {
 }
 
 #[test]
+fn logins_one_after_the_other_alternate() {
+    let fakes = [Fake::new(1), Fake::new(2), Fake::new(3)];
+    let site = Site::new(fakes.iter().map(Fake::node));
+    for _ in 0..6 {
+        drop(site.attach());
+    }
+    let attached = fakes
+        .each_ref()
+        .map(|fake| fake.attached.load(Ordering::Relaxed));
+    assert_eq!(attached, [2, 2, 2]);
+}
+
+#[test]
 fn small_transfers_spread_and_each_byte_arrives() {
     const SESSIONS: usize = 12;
     const FILES: usize = 20;

@@ -1,7 +1,8 @@
 //! Members that are lost, drain, or refuse.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Instant, SystemTime};
 
 use gridhaul_nodes::cluster::MemberState;
 use gridhaul_protocol::command::TransferMode;
@@ -12,7 +13,9 @@ use rustix::io::Errno;
 
 use crate::fake::Fake;
 use crate::random::content;
-use crate::site::{Site, connecting, detail, down, listening, plan, receive, send, start};
+use crate::site::{
+    Site, TIME_LIMIT, connecting, detail, down, listening, plan, receive, send, start,
+};
 
 #[test]
 fn storage_calls_move_when_a_member_is_lost_or_drains() {
@@ -201,6 +204,29 @@ fn a_member_that_drains_finishes_its_transfers() {
         sender.listen(&listening(Stripes::One)).is_err(),
         "no new ones"
     );
+}
+
+#[test]
+fn a_member_that_drains_loses_its_sessions() {
+    let fakes = [Fake::new(1), Fake::new(2)];
+    let site = Site::new(fakes.iter().map(Fake::node));
+    let session = site.attach();
+    let before = usize::from(fakes[1].sessions() == 1);
+    session.listen(&listening(Stripes::One)).expect("a port");
+    site.members[before].state.set(MemberState::Draining);
+    assert!(session.storage().stat("/".as_ref()).is_ok());
+    assert_eq!(fakes[before].sessions(), 1, "it has the data port");
+    start(&session, plan(receive("to"), TransferMode::Extended)).succeed();
+    session
+        .listen(&listening(Stripes::One))
+        .expect("another one");
+    let deadline = Instant::now() + TIME_LIMIT;
+    // The thread of the transfer may not have ended.
+    while fakes[before].sessions() > 0 && Instant::now() < deadline {
+        thread::yield_now();
+    }
+    let sessions = fakes.each_ref().map(Fake::sessions);
+    assert_eq!((sessions[before], sessions[1 - before]), (0, 1));
 }
 
 #[test]

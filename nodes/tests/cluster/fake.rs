@@ -57,7 +57,10 @@ pub(crate) struct Node {
     pub(crate) refuses: AtomicBool,
     /// The next call of a session, not of its storage, fails with this error. The state becomes down before.
     pub(crate) next_call: Mutex<Option<(Errno, Option<StateHandle>)>>,
+    /// Sessions, also those that have ended.
     pub(crate) attached: AtomicUsize,
+    /// Sessions that have ended.
+    pub(crate) detached: AtomicUsize,
     pub(crate) running: AtomicUsize,
     /// The plans of all transfers.
     pub(crate) plans: Mutex<Vec<Plan>>,
@@ -98,6 +101,11 @@ impl Node {
 }
 
 impl Fake {
+    /// The present sessions.
+    pub(crate) fn sessions(&self) -> usize {
+        self.attached.load(Ordering::Relaxed) - self.detached.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn new(seed: u64) -> Self {
         let fake = Self::default();
         fake.seed.store(seed << 20, Ordering::Relaxed);
@@ -175,6 +183,12 @@ struct Session {
     storage: Arc<dyn Storage>,
     /// The number of listeners or peers.
     stripes: Mutex<usize>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.node.detached.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl NodeSession for Session {
