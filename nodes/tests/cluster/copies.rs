@@ -6,7 +6,8 @@ use gridhaul_protocol::command::{StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::{Checksum, ChecksumAlgorithm};
 use gridhaul_transfer::{
-    CancelReason, Event, NodeSession, Outcome, Plan, Stripes, Task, TransferError, UploadName,
+    BandwidthLimit, CancelReason, Event, NodeSession, Outcome, Plan, Stripes, Task, TransferError,
+    UploadName,
 };
 use proptest::prelude::*;
 
@@ -189,7 +190,10 @@ fn an_interrupted_copy_continues_on_other_members() {
     let bytes = content(10, 24 * 1024 * 1024);
     copy.from.write("file", &bytes);
     let order = blocked();
-    let received = start(&copy.receiver, order.plan(receive("file")));
+    // Slow enough to be interrupted.
+    let mut slow = order.plan(receive("file"));
+    slow.handling.bandwidth = vec![BandwidthLimit::new(Some(4 << 20))];
+    let received = start(&copy.receiver, slow);
     let sent = start(&copy.sender, order.plan(send("file")));
     let stored = interrupt(&received);
     assert!(sent.finish().result.is_err());
