@@ -85,6 +85,8 @@ pub(crate) enum Request<'a> {
     OpenWrite {
         path: &'a [u8],
         truncate: bool,
+        /// Make a missing file.
+        create: bool,
         direct: bool,
     },
     /// Check whether the root's path still leads to the open directory. Fails with `ESTALE` if not.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::SystemTime;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 
 use crate::{FileIdentity, Metadata, StorageError};
@@ -19,7 +19,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Opens a regular file for reading. FIFOs, devices and sockets are refused without waiting.
     fn open_read(&self, path: &Path) -> Result<OpenedFile, StorageError>;
 
-    /// Opens or creates a regular file for writing.
+    /// Opens a regular file for writing, or creates one unless `mode` is [`WriteMode::Existing`].
     fn open_write(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError>;
 
     /// As [`Storage::open_read`], with a second descriptor past the page cache if the file system supports it
@@ -150,6 +150,8 @@ pub enum WriteMode {
     Truncate,
     /// It is kept, for partial writes and restarts (`ESTO`, `REST`).
     Keep,
+    /// It is kept, and a missing file is an error (`ENOENT`): another process has made the file.
+    Existing,
 }
 
 /// How the file of an unfinished upload is opened.
@@ -232,11 +234,18 @@ impl OpenedFile {
     /// system supports it. Returns false if it is locked. The lock ends with the last descriptor. Has no effect on file
     /// systems without locks.
     pub fn try_lock(&self) -> bool {
-        let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
-        !matches!(
-            rustix::fs::flock(&self.descriptor, lock),
-            Err(Errno::WOULDBLOCK)
-        )
+        self.locked(FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// As [`Self::try_lock`], with a lock that several open file descriptions may have. It replaces an exclusive one of this
+    /// description. NFS grants no shared lock on a file that is open for writing only (flock(2)): then this has no effect.
+    pub fn try_lock_shared(&self) -> bool {
+        self.locked(FlockOperation::NonBlockingLockShared)
+    }
+
+    fn locked(&self, lock: FlockOperation) -> bool {
+        let locked = rustix::fs::flock(&self.descriptor, lock);
+        !matches!(locked, Err(Errno::WOULDBLOCK))
     }
 
     /// A second descriptor of the open file description.

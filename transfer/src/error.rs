@@ -25,6 +25,10 @@ pub enum TransferError {
     /// The file failed while data moved, or when it was closed.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// The file failed when it was synced or closed, after all bytes had arrived: some of them may be lost, although they were
+    /// reported as received. Of a member of a transfer of several nodes ([`crate::Role::Member`]).
+    #[error("{0}; received bytes may be lost")]
+    Lost(StorageError),
     /// No data connection could be made.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -109,6 +113,38 @@ pub enum SequenceError {
     /// Another transfer is running in this session.
     #[error("another transfer is running in this session")]
     Busy,
+    /// The transfer cannot be divided among nodes in this way.
+    #[error(transparent)]
+    Share(#[from] ShareError),
+}
+
+/// Why a node refuses its share of a transfer of several nodes ([`crate::Share`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ShareError {
+    /// A stream has one channel, and the lines of a listing come from one place.
+    #[error("only files in MODE E can be divided among data nodes: use one node")]
+    NotBlocks,
+    /// The stripes of the share are not those of the session's data port, or not different ones of the transfer.
+    #[error(
+        "the share has {stripes} stripes of {total}, and the data port {peers}: they must be as many, and different ones \
+         of the transfer"
+    )]
+    Stripes {
+        /// The stripes in the share.
+        stripes: usize,
+        /// The stripes of the transfer.
+        total: usize,
+        /// The peers or listeners of the session.
+        peers: usize,
+    },
+    /// No node knows which bytes the others have written.
+    #[error(
+        "several data nodes cannot write a file in its order (ordered=1): use one node to receive it"
+    )]
+    Ordered,
+    /// The end of the file moves while other nodes open it.
+    #[error("several data nodes cannot append to a file: use one node, or name the offset")]
+    Append,
 }
 
 /// How a peer violated the protocol.

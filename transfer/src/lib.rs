@@ -25,6 +25,9 @@
 //!   running   workers   buffers   ledger   look_ahead
 //! ```
 //!
+//! A transfer may be divided among several nodes: each serves some stripes ([`Share`]), and when they receive, one of them
+//! opens and completes the file ([`Role`]).
+//!
 //! `admission` and `reach` decide which hosts may use data channels and which addresses the server connects to.
 //!
 //! The crate has no GridFTP commands or replies, no async runtime, and no log: [`Outcome`] has the values
@@ -48,7 +51,7 @@
 //! use gridhaul_storage::{PosixOptions, PosixStorage};
 //! use gridhaul_transfer::{
 //!     AccountFiles, Admission, ConnectRequest, DataNode, Event, Handling, ListenRequest, LocalNode,
-//!     NodeAccount, NodeConfig, Placement, Plan, Task,
+//!     NodeAccount, NodeConfig, Placement, Plan, Stripes, Task,
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -85,7 +88,8 @@
 //! let stack = StackSpec::parse("tcp")?;
 //! let peers = receiver.listen(&ListenRequest {
 //!     stack: stack.clone(),
-//!     local: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+//!     local: IpAddr::V4(Ipv4Addr::LOCALHOST),
+//!     stripes: Stripes::One,
 //!     sockets: SocketOptions::default(),
 //!     session_drivers: Vec::new(),
 //! })?;
@@ -104,6 +108,7 @@
 //!     parallelism: 1,
 //!     layout: StripeLayout::Partitioned,
 //!     handling: Handling::default(),
+//!     share: None,
 //! };
 //! let receive = plan(Task::ReceiveFile {
 //!     path: "to".into(),
@@ -153,15 +158,13 @@ mod workers;
 
 pub use admission::{AddressBlock, AddressBlockError, Admission};
 pub use bandwidth::BandwidthLimit;
-pub use error::{CancelReason, PeerError, SequenceError, TransferError};
+pub use error::{CancelReason, PeerError, SequenceError, ShareError, TransferError};
 pub use local::{AccountFiles, LocalNode, NodeConfig, OpenStorage};
 pub use look_ahead::LOOK_AHEAD_FILES;
 pub use node::{
-    AttachError, ChecksumRequest, ConnectRequest, DataNode, Demands, Event, EventSink, Handling,
-    LineIterator, LineSource, ListenFailure, ListenRequest, MAX_SENT_TEXT_BYTES, NodeAccount,
-    NodeLoad, NodeSession, OpenLines, Outcome, Placement, Plan, Progress, Refusal, Relabel,
-    RunningTransfer, SentAttachError, SentChannelError, SentListenFailure, SentPeerError,
-    SentStorageError, SentSystemError, SentTransferError, Survey, SyncPolicy, Task, UploadName,
-    WorkerLoad,
+    AttachError, ChecksumRequest, Companions, ConnectRequest, DataNode, Demands, Event, EventSink,
+    Handling, LineIterator, LineSource, ListenFailure, ListenRequest, NodeAccount, NodeLoad,
+    NodeSession, OpenLines, Outcome, Placement, Plan, Progress, Refusal, Relabel, Role,
+    RunningTransfer, Share, Stripes, Survey, SyncPolicy, Task, UploadName, WorkerLoad,
 };
 pub use reach::{Reach, Unreachable, destinations};

@@ -39,6 +39,8 @@ struct Writer {
 pub(crate) struct Claim {
     uploads: Arc<Uploads>,
     file: FileIdentity,
+    /// The claim of another upload was ended for this one.
+    has_replaced: bool,
 }
 
 impl Uploads {
@@ -50,6 +52,7 @@ impl Uploads {
     ) -> Option<Claim> {
         let deadline = Instant::now() + PATIENCE;
         let mut running = lock(&self.running);
+        let has_replaced = running.contains_key(&file);
         while let Some(writer) = running.get(&file) {
             if !writer.completing {
                 writer.transfer.cancel(CancelReason::Replaced);
@@ -70,11 +73,17 @@ impl Uploads {
         Some(Claim {
             uploads: self.clone(),
             file,
+            has_replaced,
         })
     }
 }
 
 impl Claim {
+    /// Whether another upload of the file has ended for this one.
+    pub(crate) fn has_replaced(&self) -> bool {
+        self.has_replaced
+    }
+
     /// From now on the upload is not replaced. Returns false if it has failed or was replaced before.
     pub(crate) fn begin_completing(&self) -> bool {
         let mut running = lock(&self.uploads.running);

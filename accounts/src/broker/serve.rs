@@ -96,13 +96,14 @@ impl Handler {
             Request::OpenWrite {
                 path: file,
                 truncate,
+                create,
                 direct,
             } => {
                 let file = path(file);
-                let mode = if truncate {
-                    WriteMode::Truncate
-                } else {
-                    WriteMode::Keep
+                let mode = match (truncate, create) {
+                    (true, _) => WriteMode::Truncate,
+                    (false, true) => WriteMode::Keep,
+                    (false, false) => WriteMode::Existing,
                 };
                 let result = if direct {
                     storage.open_write_direct(file, mode)

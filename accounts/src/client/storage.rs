@@ -80,6 +80,7 @@ impl AccountStorage {
         self.open(Request::OpenWrite {
             path: bytes("open", path)?,
             truncate: mode == WriteMode::Truncate,
+            create: mode != WriteMode::Existing,
             direct,
         })
     }

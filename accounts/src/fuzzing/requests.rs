@@ -114,6 +114,7 @@ fn request(input: &mut Input<'_>, root: &Path) -> Vec<u8> {
         1 => Request::OpenWrite {
             path,
             truncate: number > 100,
+            create: number > 50,
             direct: number > 200,
         },
         2 => Request::Stat(path),

@@ -65,6 +65,16 @@ fn accounts_open_their_files_past_the_page_cache() {
 }
 
 #[test]
+fn a_missing_file_is_made_only_if_the_mode_says_so() {
+    let served = Served::new(ALICE);
+    let storage = &served.storage;
+    let open = |mode| storage.open_write(path("file"), mode);
+    assert_eq!(errno(open(WriteMode::Existing)), Some(Errno::NOENT));
+    open(WriteMode::Keep).unwrap();
+    open(WriteMode::Existing).unwrap();
+}
+
+#[test]
 fn attributes_are_read_and_set_with_the_permissions_of_the_account() {
     let place = directory_of(0, 0, 0o755);
     let file = place.path().join("file");

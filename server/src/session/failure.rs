@@ -55,7 +55,9 @@ impl From<&End> for Failure {
 
 fn of_transfer(error: &TransferError) -> FailureCause {
     match error {
-        TransferError::Open { error, .. } | TransferError::Storage(error) => of_storage(error),
+        TransferError::Open { error, .. }
+        | TransferError::Storage(error)
+        | TransferError::Lost(error) => of_storage(error),
         TransferError::Channel(ChannelError::File(error)) => {
             of_storage(&StorageError::from_io("", error))
         }

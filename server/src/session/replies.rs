@@ -114,7 +114,7 @@ pub(crate) fn transfer_error(error: &TransferError) -> Reply {
             "open failed.".to_owned(),
             opening(&path.to_string_lossy(), error),
         ),
-        TransferError::Storage(error) => (
+        TransferError::Storage(error) | TransferError::Lost(error) => (
             "the file failed.".to_owned(),
             system(error.call, &error.reason()),
         ),
@@ -232,9 +232,9 @@ pub(crate) fn is_internal(errno: Errno) -> bool {
 
 fn transfer_code(error: &TransferError) -> u16 {
     match error {
-        TransferError::Open { error, .. } | TransferError::Storage(error) => {
-            classify(error.errno).0
-        }
+        TransferError::Open { error, .. }
+        | TransferError::Storage(error)
+        | TransferError::Lost(error) => classify(error.errno).0,
         TransferError::Channel(ChannelError::File(error)) => {
             classify(Errno::from_io_error(error).unwrap_or(Errno::IO)).0
         }

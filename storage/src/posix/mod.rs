@@ -149,7 +149,12 @@ impl Storage for PosixStorage {
         let root = self.writable("open")?;
         let mut flags = OFlags::WRONLY;
         flags.set(OFlags::TRUNC, mode == WriteMode::Truncate);
-        let (file, size) = open::existing_or_new(root, path, flags, self.file_mode)?;
+        let (file, size) = match mode {
+            WriteMode::Truncate | WriteMode::Keep => {
+                open::existing_or_new(root, path, flags, self.file_mode)?
+            }
+            WriteMode::Existing => open::existing(root, path, flags)?,
+        };
         Ok(OpenedFile::new(file, size))
     }
 

@@ -18,7 +18,7 @@ fn directories_are_refused_in_the_systems_words() {
     storage.make_directory(path("d")).unwrap();
     let error = storage.open_read(path("d")).unwrap_err();
     assert_eq!(error.to_string(), "System error in open: Is a directory");
-    for mode in [WriteMode::Truncate, WriteMode::Keep] {
+    for mode in [WriteMode::Truncate, WriteMode::Keep, WriteMode::Existing] {
         assert_eq!(
             errno(storage.open_write(path("d"), mode)),
             Some(Errno::ISDIR)
@@ -26,6 +26,18 @@ fn directories_are_refused_in_the_systems_words() {
     }
     assert_eq!(errno(storage.truncate(path("d"), 0)), Some(Errno::ISDIR));
     assert_eq!(errno(storage.list(path("d"))), None);
+}
+
+#[test]
+fn only_an_existing_file_is_opened_if_the_mode_says_so() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    let open = |name| storage.open_write(path(name), WriteMode::Existing);
+    assert_eq!(errno(open("f")), Some(Errno::NOENT));
+    assert_eq!(errno(storage.stat(path("f"))), Some(Errno::NOENT));
+    write_mode(storage, path("f"), WriteMode::Keep, b"content").unwrap();
+    assert_eq!(open("f").unwrap().size_at_open(), 7);
+    assert_eq!(storage.stat(path("f")).unwrap().size, 7);
 }
 
 #[test]
@@ -37,7 +49,7 @@ fn fifos_and_sockets_are_refused_without_waiting() {
     let refused = Some(Errno::OPNOTSUPP);
     let everything = |name| {
         assert_eq!(errno(storage.open_read(path(name))), refused, "{name}");
-        for mode in [WriteMode::Truncate, WriteMode::Keep] {
+        for mode in [WriteMode::Truncate, WriteMode::Keep, WriteMode::Existing] {
             assert_eq!(
                 errno(storage.open_write(path(name), mode)),
                 refused,
@@ -103,7 +115,7 @@ fn fifos_and_devices_are_not_even_opened() {
         let refused = Some(Errno::OPNOTSUPP);
         assert_eq!(errno(storage.open_read(path(name))), refused);
         assert_eq!(errno(storage.open_read_direct(path(name))), refused);
-        for mode in [WriteMode::Truncate, WriteMode::Keep] {
+        for mode in [WriteMode::Truncate, WriteMode::Keep, WriteMode::Existing] {
             assert_eq!(errno(storage.open_write(path(name), mode)), refused);
             assert_eq!(errno(storage.open_write_direct(path(name), mode)), refused);
         }

@@ -163,6 +163,23 @@ fn uploads_exclude_each_other_by_a_lock() {
     assert!(second.try_lock());
 }
 
+#[test]
+fn several_writers_of_one_upload_share_a_lock() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    let open = || storage.open_upload(path(PART), shared(true)).unwrap();
+    let (lead, member, other) = (open(), open(), open());
+    assert!(lead.try_lock());
+    assert!(!member.try_lock_shared());
+    assert!(lead.try_lock_shared(), "in place of the exclusive one");
+    assert!(member.try_lock_shared());
+    assert!(!other.try_lock());
+    drop(member);
+    assert!(!other.try_lock());
+    drop(lead);
+    assert!(other.try_lock());
+}
+
 const ACCESS_LIST: &str = "system.posix_acl_access";
 const DEFAULT_LIST: &str = "system.posix_acl_default";
 

@@ -50,6 +50,8 @@ impl Job {
         };
         is_small
             && plan.mode == TransferMode::Extended
+            // The end of a file of several nodes depends on the others.
+            && plan.share.is_none()
             && plan.handling.sync == SyncPolicy::None
             // The thread of a session does not wait for bandwidth.
             && plan.handling.bandwidth.is_empty()
@@ -74,7 +76,9 @@ impl Job {
         match self.open() {
             Err(error) => self.finish(Err(error)),
             Ok(opened) if self.fits_socket_buffer(&opened) => self.finish(Ok(opened)),
-            Ok(opened @ Opened::Receive(_)) if self.has_free_worker() => {
+            Ok(opened @ Opened::Receive(_))
+                if self.plan.share.is_none() && self.has_free_worker() =>
+            {
                 self.context.running.report_start(true);
                 return Some(Held { job: self, opened });
             }

@@ -14,6 +14,7 @@ mod opened;
 mod pace;
 mod requested_checksums;
 mod session;
+mod share_check;
 mod shared;
 
 pub use config::{AccountFiles, NodeConfig, OpenStorage};

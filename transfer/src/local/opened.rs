@@ -1,8 +1,9 @@
 //! The two halves of a transfer: opening the file, and moving the data.
 
+use super::share_check;
 use crate::channels::DataChannels;
 use crate::context::Context;
-use crate::error::TransferError;
+use crate::error::{SequenceError, TransferError};
 use crate::node::{LineSource, Plan, Task};
 use crate::{receive, send};
 
@@ -21,6 +22,7 @@ impl Opened {
         plan: &Plan,
         channels: &DataChannels,
     ) -> Result<Self, TransferError> {
+        share_check::check(plan, channels.stripes()).map_err(SequenceError::from)?;
         Ok(match &plan.task {
             Task::SendFile {
                 path,

@@ -73,8 +73,12 @@ impl LocalSession {
         Ok(stack.serving(party(&self.account.source)))
     }
 
-    /// Adds the checksums that clients have recently requested, if configured.
+    /// Adds the checksums that clients have recently requested, if configured. Not for a file that arrives at several nodes:
+    /// it would be read for them, which is as much work later, when a client requests them.
     fn add_requested_checksums(&self, plan: &mut Plan) {
+        if plan.is_divided() {
+            return;
+        }
         let Handling {
             checksums,
             requested_checksums: true,
@@ -184,10 +188,10 @@ impl NodeSession for LocalSession {
         // The old listeners are closed first: the configured port range may have no other free ports.
         self.channels.clear();
         let stack = self.stack(&request.stack, &request.session_drivers)?;
-        let mut listeners = Vec::with_capacity(request.local.len());
-        for &local in &request.local {
-            listeners.push(stack.listen(local, &request.sockets)?);
-        }
+        let listen = || stack.listen(request.local, &request.sockets);
+        let listeners = (0..request.stripes.most())
+            .map(|_| listen())
+            .collect::<Result<Vec<_>, _>>()?;
         let addresses: Vec<_> = listeners
             .iter()
             .map(|listener| listener.address())

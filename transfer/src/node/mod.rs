@@ -3,18 +3,17 @@
 //! A session (a control channel) never touches a data socket or the content of a file. It attaches to a
 //! [`DataNode`] and exchanges plain values with it: requests to listen or connect, a [`Plan`], a
 //! cancellation; and gets [`Event`]s and [`Progress`] back. [`crate::LocalNode`] is the node in the same
-//! process. Everything here can be sent over a network, so a node could run on another machine: the drivers of
-//! a session as values that only the drivers understand ([`gridhaul_stack::Driver::session_value`]), and the
-//! source of a listing ([`LineSource`]) as its lines. [`crate::BandwidthLimit`] is shared by the transfers of a
-//! process; other machines need their own. Errors have values that can be sent, from which equal errors
-//! are made: [`SentTransferError`] and the like.
+//! process. Everything here except [`ListenRequest::session_drivers`] can be sent over a network, so a
+//! node could run on another machine.
+//!
+//! Several nodes can take part in one transfer, each with some of its stripes: [`Share`].
 
 mod account;
 mod events;
 mod load;
 mod plan;
 mod requests;
-mod sent;
+mod share;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -35,11 +34,10 @@ pub use plan::{
     Demands, Handling, LineIterator, LineSource, OpenLines, Placement, Plan, SyncPolicy, Task,
     UploadName,
 };
-pub use requests::{ChecksumRequest, ConnectRequest, ListenFailure, ListenRequest, Relabel};
-pub use sent::{
-    MAX_SENT_TEXT_BYTES, SentAttachError, SentChannelError, SentListenFailure, SentPeerError,
-    SentStorageError, SentSystemError, SentTransferError,
+pub use requests::{
+    ChecksumRequest, ConnectRequest, ListenFailure, ListenRequest, Relabel, Stripes,
 };
+pub use share::{Companions, Role, Share};
 
 use crate::error::CancelReason;
 
@@ -102,7 +100,7 @@ pub trait NodeSession: Send + Sync + fmt::Debug {
     fn relabel(&self, path: &Path, change: Relabel<'_>) -> Result<(), StorageError>;
 
     /// Closes all channels and listeners, and listens for new channels: `PASV`, `EPSV`, `SPAS`. Returns the
-    /// addresses to advertise, one for each stripe.
+    /// addresses to advertise, one for each stripe, at least one.
     ///
     /// # Errors
     ///

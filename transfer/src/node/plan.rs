@@ -9,6 +9,7 @@ use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::{ChecksumAlgorithm, Storage, StorageError};
 
+use super::share::{Companions, Role, Share};
 use crate::bandwidth::BandwidthLimit;
 
 /// One transfer. It is complete: the node needs no other state of the session.
@@ -26,6 +27,29 @@ pub struct Plan {
     pub layout: StripeLayout,
     /// How files are read and written.
     pub handling: Handling,
+    /// The stripes of this node, if other nodes serve further ones; files in MODE E only.
+    pub share: Option<Share>,
+}
+
+impl Plan {
+    /// Whether other nodes serve stripes of the transfer as well.
+    pub(crate) fn is_divided(&self) -> bool {
+        self.share.as_ref().is_some_and(|share| !share.is_whole())
+    }
+
+    /// Whether the node receives into a file that another one has opened, and will complete.
+    pub(crate) fn is_member(&self) -> bool {
+        let role = self.share.as_ref().map(|share| &share.role);
+        matches!(role, Some(Role::Member))
+    }
+
+    /// The other nodes, if this one opens and completes the file for them.
+    pub(crate) fn companions(&self) -> Option<&Arc<dyn Companions>> {
+        match &self.share.as_ref()?.role {
+            Role::Lead(companions) => Some(companions),
+            Role::Member => None,
+        }
+    }
 }
 
 /// How a transfer reads or writes its file, as configured by the administrator and the client.

@@ -13,13 +13,38 @@ use gridhaul_storage::ChecksumAlgorithm;
 pub struct ListenRequest {
     /// The driver stack.
     pub stack: StackSpec,
-    /// Local addresses, one listener each.
-    pub local: Vec<IpAddr>,
+    /// The local address. A node on another machine listens at its own one.
+    pub local: IpAddr,
+    /// How many listeners.
+    pub stripes: Stripes,
     /// The session's socket options.
     pub sockets: SocketOptions,
     /// Drivers with the identity of this session; each replaces the node's driver of the same name. A node on another machine
     /// gets them as values ([`Driver::session_value`]).
     pub session_drivers: Vec<Arc<dyn Driver>>,
+}
+
+/// How many listeners a data port has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stripes {
+    /// One, for one address in the reply.
+    One,
+    /// One for each stripe of a striped transfer. A single node has `at_most` of them; a cluster has one on each node that can
+    /// be used, up to `at_most`.
+    Many {
+        /// The number of stripes that the administrator allows.
+        at_most: usize,
+    },
+}
+
+impl Stripes {
+    /// The number of listeners of a single node.
+    pub fn most(self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Many { at_most } => at_most,
+        }
+    }
 }
 
 /// Where a session connects to.
@@ -44,6 +69,9 @@ pub enum ListenFailure {
     /// No port is free, or the address is not local.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// None of the nodes of a cluster listens; the text has the reason of each.
+    #[error("{0}")]
+    Nodes(String),
 }
 
 /// A change of a file's metadata that leaves its content as it is.

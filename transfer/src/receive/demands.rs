@@ -1,10 +1,10 @@
 //! What a client demands of a stored file besides its bytes.
 
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
 
-use gridhaul_storage::{ChecksumAlgorithm, ChecksumWatch, StorageError, StoredFile};
+use gridhaul_storage::{ChecksumAlgorithm, StoredFile};
 
+use super::read_back;
 use crate::context::Context;
 use crate::error::{PeerError, TransferError};
 use crate::node::Demands;
@@ -20,7 +20,7 @@ pub(super) fn check(
         let arrived = sums.iter().find(|(known, _)| known == algorithm);
         let computed = match arrived {
             Some((_, computed)) => computed.clone(),
-            None => compute(context, path, *algorithm)?,
+            None => read_back::checksum(context, path, *algorithm)?,
         };
         if computed != *expected {
             let expected = expected.clone();
@@ -40,24 +40,4 @@ pub(super) fn check(
         Err(_) => storage.set_modified(path, modified)?,
     }
     Ok(())
-}
-
-fn compute(
-    context: &Context,
-    path: &Path,
-    algorithm: ChecksumAlgorithm,
-) -> Result<String, StorageError> {
-    let running = &context.running;
-    // No byte moves meanwhile.
-    running.settle();
-    let storage = &*context.storage;
-    let file = storage.open_read(path)?;
-    let watch = ChecksumWatch {
-        done: &AtomicU64::new(0),
-        cancelled: &|| running.cancel.is_cancelled(),
-    };
-    let file = (&file, &StoredFile { storage, path });
-    let checksums = &context.resources.checksums;
-    let found = checksums.of(file, algorithm, (0, None), &watch)?;
-    Ok(found.value)
 }

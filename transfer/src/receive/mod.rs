@@ -7,6 +7,7 @@
 //!                      └─> gatherer    restores the order of the file, if configured
 //!   all of them write to part (the file), which reserves its blocks with reserve
 //!   upload: the temporary name of the file, if configured
+//!   others: further nodes that receive the same file
 //! ```
 
 mod blocks;
@@ -15,7 +16,9 @@ mod completeness;
 mod copy;
 mod demands;
 mod gatherer;
+mod others;
 mod part;
+mod read_back;
 mod request;
 mod reserve;
 mod stream;
@@ -50,8 +53,12 @@ pub(crate) fn file(
     let released = opened.part.release_reserve();
     let arrived = received.and_then(|arrived| released.map(|()| arrived));
     let stored = arrived
+        .and_then(|arrived| with_others(context, plan, arrived))
         .map_err(Interrupted::from)
-        .and_then(|arrived| finish(context, plan, opened, &arrived));
+        .and_then(|arrived| match plan.is_member() {
+            true => leave(context, opened, &arrived),
+            false => finish(context, plan, opened, &arrived),
+        });
     match (stored, upload) {
         (Ok(Stored::Complete), Some(upload)) => upload.complete(context, plan.handling.sync),
         (Ok(Stored::Failed), Some(upload)) => {
@@ -88,7 +95,12 @@ struct Interrupted {
 impl From<TransferError> for Interrupted {
     fn from(error: TransferError) -> Self {
         Self {
-            is_wrong: matches!(error, TransferError::Peer(PeerError::WrongChecksum { .. })),
+            is_wrong: matches!(
+                error,
+                // Blocks that overlap on one node are refused before they are written; those of several nodes are not.
+                TransferError::Peer(PeerError::WrongChecksum { .. } | PeerError::Overlap(_))
+                    | TransferError::Lost(_)
+            ),
             error,
         }
     }
@@ -121,6 +133,40 @@ fn receive(
     }
 }
 
+/// What has arrived at all nodes, if this one leads the others.
+fn with_others(context: &Context, plan: &Plan, own: RangeSet) -> Result<RangeSet, TransferError> {
+    match plan.companions() {
+        Some(companions) if !context.running.has_failed() => others::join(context, companions, own),
+        _ => Ok(own),
+    }
+}
+
+/// Closes a file that another node completes.
+fn leave(
+    context: &Context,
+    opened: OpenedTarget,
+    arrived: &RangeSet,
+) -> Result<Stored, Interrupted> {
+    let OpenedTarget { part, writing, .. } = opened;
+    part.reach(arrived)?;
+    drop(writing);
+    if context.running.has_failed() {
+        return Ok(Stored::Failed);
+    }
+    let closed = into_inner(part)?.close(arrived, &context.running);
+    closed.map_err(|error| match error {
+        TransferError::Storage(error) => TransferError::Lost(error),
+        error => error,
+    })?;
+    Ok(Stored::Complete)
+}
+
+/// The file after the workers have finished and dropped their references to it.
+fn into_inner(part: Arc<Part>) -> Result<Part, TransferError> {
+    Arc::into_inner(part)
+        .ok_or_else(|| TransferError::Local("a worker still holds the file".to_owned()))
+}
+
 /// Checks that the file is complete, computes its checksums, and closes it.
 fn finish(
     context: &Context,
@@ -134,11 +180,17 @@ fn finish(
         writing,
         restart,
         promised,
+        read_back,
         ..
     } = opened;
     let mut present = restart.clone();
     present.extend_from(arrived);
-    part.lengthen(&present)?;
+    if plan.is_divided() && context.running.has_failed() {
+        // The others may not have ended.
+        part.reach(arrived)?;
+    } else {
+        part.lengthen(&present)?;
+    }
     if context.running.has_failed() {
         // The received bytes stay in the file; the worker that failed has recorded the error.
         return Ok(Stored::Failed);
@@ -150,14 +202,18 @@ fn finish(
         storage: &*context.storage,
         path: &path,
     };
-    let sums = part.finish_checksums(arrived, writing, &stored);
+    let sums = if read_back && arrived.covered() == arrived.end() {
+        let file = (&*part, path.as_path());
+        let algorithms = &plan.handling.checksums;
+        read_back::checksums(context, algorithms, file, arrived.end(), writing)
+    } else {
+        part.finish_checksums(arrived, writing, &stored)
+    };
     context.running.note_checksums(sums.clone());
     if context.running.has_failed() {
         return Ok(Stored::Failed);
     }
-    // The workers have finished and dropped their references to the file.
-    let part = Arc::into_inner(part)
-        .ok_or_else(|| TransferError::Local("a worker still holds the file".to_owned()))?;
+    let part = into_inner(part)?;
     // After an error of `close` or `fdatasync`, some of the bytes may be lost.
     part.close(arrived, &context.running)
         .map_err(|error| Interrupted {

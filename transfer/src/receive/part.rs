@@ -79,8 +79,19 @@ impl Part {
             return Vec::new();
         };
         let sums = arrival.finish(length);
-        writing.remember(&self.file, stored, length, sums.clone());
+        self.remember(writing, stored, length, sums.clone());
         sums
+    }
+
+    /// Caches the checksums of a file that is complete with `length` bytes.
+    pub(super) fn remember(
+        &self,
+        writing: Writing,
+        stored: &StoredFile<'_>,
+        length: u64,
+        sums: Vec<(ChecksumAlgorithm, String)>,
+    ) {
+        writing.remember(&self.file, stored, length, sums);
     }
 
     /// A range of the file to receive into.
@@ -125,11 +136,17 @@ impl Part {
     }
 
     /// Checks that the announced bytes fit on the disk, and reserves blocks as bytes arrive. Not for sparse
-    /// files, whose disk usage is unknown.
-    pub(super) fn reserve(&mut self, promised: Option<u64>) -> Result<(), TransferError> {
+    /// files, whose disk usage is unknown. For a file that is `divided` among nodes only the check: unused blocks are freed by
+    /// cutting the file to its size, which another node may be changing.
+    pub(super) fn reserve(
+        &mut self,
+        promised: Option<u64>,
+        divided: bool,
+    ) -> Result<(), TransferError> {
         if let Some(bytes) = promised.filter(|_| self.sparse.is_none()) {
             self.place(&(0..bytes))?;
-            self.reserve = Reserve::new(&self.file, self.base, bytes)?;
+            let reserve = Reserve::new(&self.file, self.base, bytes)?;
+            self.reserve = reserve.filter(|_| !divided);
         }
         Ok(())
     }
@@ -167,6 +184,18 @@ impl Part {
         let needed = self.base.saturating_add(present.end());
         if self.sparse.is_some() && self.file.size()? < needed {
             self.file.truncate(needed)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Self::lengthen`], while other nodes may be lengthening the file: it is never cut. `arrived` was received by this
+    /// node.
+    pub(super) fn reach(&self, arrived: &RangeSet) -> Result<(), TransferError> {
+        let needed = self.base.saturating_add(arrived.end());
+        if self.sparse.is_some() && !arrived.is_empty() && self.file.size()? < needed {
+            // The last byte is one of the zeros that were not written, and belongs to no other node.
+            rustix::io::retry_on_intr(|| rustix::io::pwrite(&self.file, &[0], needed - 1))
+                .map_err(|errno| StorageError::new("write", errno))?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use gridhaul_protocol::command::{Representation, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::{OpenedFile, WriteMode, Writing};
 
+use super::others;
 use super::part::Part;
 use super::request::Target;
 use super::upload::Upload;
@@ -34,6 +35,8 @@ pub(crate) struct OpenedTarget {
     /// Where a stream starts, as an offset of the transfer.
     pub(super) start: u64,
     pub(super) ascii: bool,
+    /// The checksums are computed from the complete file: not all of it arrives here.
+    pub(super) read_back: bool,
     /// The ranges that arrived earlier.
     pub(super) restart: RangeSet,
     /// The expected size of the file, where the client announced it.
@@ -56,6 +59,10 @@ pub(crate) fn open(
         }
     };
     let direct = channels.wants_direct();
+    if plan.is_member() {
+        let file = others::open(context, &target, direct)?;
+        return prepare(context, plan, &target, file, (target.path, start));
+    }
     let upload = match plan.handling.upload {
         UploadName::Temporary => Upload::open(context, plan, &target, direct)?,
         UploadName::Final => None,
@@ -66,7 +73,8 @@ pub(crate) fn open(
     };
     let path = upload.as_ref().map_or(target.path, Upload::path).to_owned();
     let place = (path.as_path(), start);
-    match prepare(context, plan, &target, file, place) {
+    let prepared = prepare(context, plan, &target, file, place);
+    match prepared.and_then(|opened| admit_others(plan, opened, upload.as_ref())) {
         Ok(opened) => Ok(OpenedTarget { upload, ..opened }),
         Err(error) => {
             if let Some(upload) = upload {
@@ -75,6 +83,19 @@ pub(crate) fn open(
             Err(error)
         }
     }
+}
+
+/// Lets the other nodes of the transfer open the file as well, if this one leads them.
+fn admit_others(
+    plan: &Plan,
+    opened: OpenedTarget,
+    upload: Option<&Upload>,
+) -> Result<OpenedTarget, TransferError> {
+    if let Some(companions) = plan.companions() {
+        upload.map_or(Ok(()), Upload::share)?;
+        companions.opened(&opened.path);
+    }
+    Ok(opened)
 }
 
 /// Prepares checksums and disk space for an open file.
@@ -86,11 +107,12 @@ fn prepare(
     (path, start): (&Path, u64),
 ) -> Result<OpenedTarget, TransferError> {
     let (fresh, ascii) = (target.is_fresh(), is_ascii(plan));
+    let divided = plan.is_divided();
     // Writing to a file invalidates its cached checksums.
     let writing = context.resources.checksums.memory().begin_writing(&file)?;
     let arrival = match plan.handling.checksums.as_slice() {
         [] => None,
-        algorithms if fresh && !ascii => {
+        algorithms if fresh && !ascii && !divided => {
             let open = || open_again(context, path, &writing);
             Some(Arrival::new(context, algorithms, open)?)
         }
@@ -99,7 +121,9 @@ fn prepare(
     let mut part = Part::new(file, target.placement, &plan.handling).with_checksums(arrival);
     // TYPE A changes the number of bytes, so ALLO does not give the size of the file.
     let promised = target.promised.filter(|&bytes| bytes > 0 && !ascii);
-    part.reserve(promised)?;
+    // The lead checks it for all.
+    let promised = promised.filter(|_| !plan.is_member());
+    part.reserve(promised, divided)?;
     // After a restart ALLO may count the whole file or the rest.
     if let Some(promised) = promised.filter(|_| target.restart.is_empty()) {
         context.running.note_total(promised);
@@ -111,6 +135,7 @@ fn prepare(
         writing,
         start,
         ascii,
+        read_back: divided && fresh && !plan.is_member(),
         restart: target.restart.clone(),
         // A client that stores a part announces the length that its user requested, and sends less if its file is
         // shorter (observed from globus-url-copy 10.12): ALLO is reliable only for a whole file.

@@ -11,6 +11,8 @@
 //! is complete; a restart of a file that exists only under its final name continues a copy.
 
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_storage::{
@@ -28,6 +30,13 @@ use crate::uploads::Claim;
 
 /// How often opening is repeated because an earlier upload completes meanwhile.
 const ATTEMPTS: usize = 16;
+
+/// How long an upload waits for the other nodes of the one that it has replaced. The calls of a cancelled transfer end within
+/// 100 ms.
+const OTHERS_END: Duration = Duration::from_secs(2);
+
+/// How often it tries. Closing a file wakes no process that waits for its lock on another host.
+const LOCK_CHECK: Duration = Duration::from_millis(20);
 
 /// A running upload under a temporary name.
 #[derive(Debug)]
@@ -95,6 +104,16 @@ impl Upload {
         &self.temporary
     }
 
+    /// Lets other nodes open the file. Later uploads stay excluded until all of them have closed it.
+    pub(super) fn share(&self) -> Result<(), TransferError> {
+        if self.file.try_lock_shared() {
+            return Ok(());
+        }
+        // The lock is free for a moment before it is shared.
+        let busy = StorageError::refused("open", Rule::UploadRuns);
+        Err(TransferError::open(&self.name, busy))
+    }
+
     /// Gives the file its final name. It is complete.
     pub(super) fn complete(self, context: &Context, sync: SyncPolicy) -> Result<(), TransferError> {
         if !self.claim.begin_completing() {
@@ -121,9 +140,9 @@ impl Upload {
         Ok(())
     }
 
-    /// Ends an upload that failed: its file stays for a restart, unless it is empty.
+    /// Ends an upload that failed: its file stays for a restart, unless it is empty, and no other node has it open.
     pub(super) fn suspend(self, context: &Context) {
-        if matches!(self.file.size(), Ok(0)) {
+        if matches!(self.file.size(), Ok(0)) && self.file.try_lock() {
             self.remove(context);
         }
     }
@@ -163,7 +182,7 @@ impl Place<'_> {
             let claim = uploads.claim(identity, &self.context.running);
             let busy = || StorageError::refused("open", Rule::UploadRuns);
             let claim = claim.ok_or_else(busy)?;
-            if !file.try_lock() {
+            if !self.lock(&file, &claim) {
                 return Err(busy());
             }
             // The upload that was just replaced may have been complete, and the file have its final name.
@@ -183,6 +202,19 @@ impl Place<'_> {
             }
         }
         Err(StorageError::new("open", Errno::AGAIN))
+    }
+
+    /// Locks the file. The other nodes of an upload that was replaced by this one are about to close it.
+    fn lock(&self, file: &OpenedFile, claim: &Claim) -> bool {
+        let deadline = Instant::now() + OTHERS_END;
+        while !file.try_lock() {
+            let has_ended = self.context.running.has_failed() || Instant::now() >= deadline;
+            if !claim.has_replaced() || has_ended {
+                return false;
+            }
+            thread::sleep(LOCK_CHECK);
+        }
+        true
     }
 
     /// Opens the file that a restart at `offset` continues: the temporary one, else a copy of the one at the final name.

@@ -25,7 +25,7 @@ pub(super) fn send_file(
     part: FilePart,
     channels: &mut DataChannels,
 ) -> Result<(), TransferError> {
-    let dispenser = Dispenser::new(part.length, channels.stripes(), plan.layout);
+    let dispenser = Dispenser::of_plan(plan, part.length, channels.stripes());
     send(context, plan, Payload::File { part, dispenser }, channels)
 }
 
@@ -54,6 +54,8 @@ struct Sending {
     payload: Payload,
     /// The number of channels of each stripe, which is the number of EODs in its EOF.
     channels: Vec<usize>,
+    /// The number of channels of the whole transfer, if all nodes have as many for a stripe.
+    all_channels: usize,
     /// An earlier transfer left the channels open.
     reused: bool,
     /// The channels of finished workers, by stripe.
@@ -75,9 +77,14 @@ fn send(
     } else {
         permits(context, stripes, usize::from(plan.parallelism))?
     };
+    let mut all_channels = per_stripe.iter().sum();
+    if let Some(share) = &plan.share {
+        all_channels = all_channels * share.total / share.stripes.len().max(1);
+    }
     let sending = Arc::new(Sending {
         context: context.clone(),
         payload,
+        all_channels,
         channels: per_stripe,
         reused,
         done: Mutex::new((0..stripes).map(|_| Vec::new()).collect()),
@@ -267,8 +274,7 @@ impl Sending {
     /// The block size of a channel of a stripe: at least the size of a buffer.
     fn portion(&self, stripe: usize) -> Portion {
         let least_bytes = self.context.resources.buffers.buffer_bytes() as u64;
-        let total = self.channels.iter().sum();
-        let portion = Portion::new(least_bytes, self.channels[stripe], total);
+        let portion = Portion::new(least_bytes, self.channels[stripe], self.all_channels);
         portion.at_most(self.context.piece_bytes(u64::MAX))
     }
 

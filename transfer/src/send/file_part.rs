@@ -20,6 +20,8 @@ pub(crate) struct FilePart {
     pub(super) offset: u64,
     pub(super) length: u64,
     pub(super) restart: RangeSet,
+    /// Other nodes send parts of it as well.
+    pub(super) divided: bool,
     /// The holes of the file, if they are not read.
     pub(super) extents: Option<Extents>,
 }
@@ -33,7 +35,9 @@ impl FilePart {
 
     /// Whether the whole part fits into one buffer, between a header and an end of data.
     pub(super) fn fits(&self, buffer_bytes: usize) -> bool {
-        self.restart.is_empty() && self.length + 2 * HEADER_BYTES as u64 <= buffer_bytes as u64
+        !self.divided
+            && self.restart.is_empty()
+            && self.length + 2 * HEADER_BYTES as u64 <= buffer_bytes as u64
     }
 
     /// Reads a small file in its wire format: one block and the end of data, in one buffer. Thousands of

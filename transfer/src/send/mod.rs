@@ -5,7 +5,9 @@
 //! ```text
 //!   file, lines ──┬─> stream    stream mode: one channel
 //!                 └─> blocks    MODE E: many channels
-//!                       ├─> dispenser ─> portion    which block is next, and its size
+//!                       ├─> dispenser               which block is next
+//!                       │     ├─> layout            which bytes belong to which stripe
+//!                       │     └─> portion           the size of a block
 //!                       └─> file_part ─> extents    reads it, without the holes
 //! ```
 
@@ -13,6 +15,7 @@ mod blocks;
 mod dispenser;
 mod extents;
 mod file_part;
+mod layout;
 mod portion;
 mod stream;
 mod text;
@@ -22,6 +25,7 @@ use std::path::Path;
 use gridhaul_protocol::command::{Representation, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 
+use self::dispenser::Dispenser;
 use self::extents::Extents;
 pub(crate) use self::file_part::FilePart;
 use crate::channels::{DataChannels, Role};
@@ -72,14 +76,19 @@ pub(crate) fn open(
     // Converted text has another length.
     if plan.representation == Representation::Image {
         let left = part.restart.missing_in(0..length);
-        let left = left.map(|range| range.end - range.start).sum();
-        context.running.note_total(left);
+        let bytes = if plan.is_divided() {
+            Dispenser::of_plan(plan, length, channels.stripes()).bytes_of(left)
+        } else {
+            left.map(|range| range.end - range.start).sum()
+        };
+        context.running.note_total(bytes);
     }
     Ok(FilePart {
         file,
         offset,
         length,
         restart: part.restart.clone(),
+        divided: plan.is_divided(),
         extents: plan.handling.sparse.then(Extents::default),
     })
 }

@@ -13,7 +13,7 @@ use gridhaul_stack::{
     Body, Built, Cancel, Channel, ChannelError, ConnectError, Driver, Operation, Received,
     Registry, Side, SocketOptions, Stack, StackError, Transform,
 };
-use gridhaul_transfer::{ConnectRequest, ListenRequest, Outcome, TransferError};
+use gridhaul_transfer::{ConnectRequest, ListenRequest, Outcome, Stripes, TransferError};
 
 use crate::site::{Settings, Site, TIME_LIMIT, image, receive, send};
 
@@ -85,7 +85,8 @@ fn stack(stack: &str, password: Password) -> Stack {
 fn listen(site: &Site) -> SocketAddr {
     let request = ListenRequest {
         stack: spec("tcp,password"),
-        local: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+        local: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        stripes: Stripes::One,
         sockets: SocketOptions::default(),
         session_drivers: vec![Arc::new(RIGHT)],
     };

@@ -15,13 +15,13 @@ use gridhaul_transfer::{
 };
 
 /// A peer that sends arbitrary bytes.
-struct Peer {
+pub(crate) struct Peer {
     channel: Box<dyn Channel>,
     cancel: Cancel,
 }
 
 impl Peer {
-    fn connect(address: SocketAddr) -> Self {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
         let mut registry = Registry::new();
         crate::site::register(&mut registry);
         let cancel = Cancel::new();
@@ -37,7 +37,7 @@ impl Peer {
         Self { channel, cancel }
     }
 
-    fn send(&mut self, bytes: &[u8]) -> &mut Self {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> &mut Self {
         let operation = Operation {
             deadline: None,
             cancel: &self.cancel,
@@ -48,7 +48,7 @@ impl Peer {
         self
     }
 
-    fn header(&mut self, descriptor: Descriptor, count: u64, offset: u64) -> &mut Self {
+    pub(crate) fn header(&mut self, descriptor: Descriptor, count: u64, offset: u64) -> &mut Self {
         self.send(
             &Header {
                 descriptor,
@@ -59,12 +59,12 @@ impl Peer {
         )
     }
 
-    fn block(&mut self, offset: u64, bytes: &[u8]) -> &mut Self {
+    pub(crate) fn block(&mut self, offset: u64, bytes: &[u8]) -> &mut Self {
         self.header(Descriptor::default(), bytes.len() as u64, offset)
             .send(bytes)
     }
 
-    fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         let operation = Operation {
             deadline: None,
             cancel: &self.cancel,

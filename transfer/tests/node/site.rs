@@ -14,7 +14,7 @@ use gridhaul_storage::{PosixOptions, PosixStorage};
 use gridhaul_transfer::{
     AccountFiles, Admission, ConnectRequest, DataNode, Event, EventSink, Handling, ListenRequest,
     LocalNode, NodeAccount, NodeConfig, NodeSession, Outcome, Placement, Plan, RunningTransfer,
-    Task,
+    Stripes, Task,
 };
 use tempfile::TempDir;
 
@@ -23,8 +23,9 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A node with one session.
 pub(crate) struct Site {
-    pub(crate) directory: TempDir,
+    pub(crate) directory: Arc<TempDir>,
     pub(crate) session: Arc<dyn NodeSession>,
+    node: Arc<LocalNode>,
 }
 
 /// The parameters of a node.
@@ -48,6 +49,16 @@ impl Default for Settings {
 
 impl Site {
     pub(crate) fn new(settings: Settings) -> Self {
+        let directory = TempDir::new().expect("a temporary directory");
+        Self::of(Arc::new(directory), settings)
+    }
+
+    /// Another node over the same directory.
+    pub(crate) fn beside(&self, settings: Settings) -> Self {
+        Self::of(self.directory.clone(), settings)
+    }
+
+    fn of(directory: Arc<TempDir>, settings: Settings) -> Self {
         let mut registry = Registry::new();
         register(&mut registry);
         let node = LocalNode::new(NodeConfig {
@@ -67,17 +78,29 @@ impl Site {
             checksum_key: None,
             data_timeout: settings.data_timeout,
         });
-        let directory = TempDir::new().expect("a temporary directory");
+        Self::attached(Arc::new(node), directory, settings.admission)
+    }
+
+    /// Another session on the same node.
+    pub(crate) fn again(&self) -> Self {
+        Self::attached(self.node.clone(), self.directory.clone(), Admission::Anyone)
+    }
+
+    fn attached(node: Arc<LocalNode>, directory: Arc<TempDir>, admission: Admission) -> Self {
         let account = NodeAccount {
             source: gridhaul_shares::Source::at(Ipv4Addr::LOCALHOST.into()),
             name: "test".to_owned(),
             account: None,
             root: directory.path().to_owned(),
             read_only: false,
-            admission: settings.admission,
+            admission,
         };
         let session = node.attach(&account).expect("the root is there");
-        Self { directory, session }
+        Self {
+            directory,
+            session,
+            node,
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -95,7 +118,8 @@ impl Site {
     pub(crate) fn listen(&self, stripes: usize) -> Vec<SocketAddr> {
         let request = ListenRequest {
             stack: stack(),
-            local: vec![IpAddr::V4(Ipv4Addr::LOCALHOST); stripes],
+            local: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            stripes: Stripes::Many { at_most: stripes },
             sockets: SocketOptions::default(),
             session_drivers: Vec::new(),
         };
@@ -115,9 +139,7 @@ impl Site {
     }
 
     pub(crate) fn start(&self, plan: Plan) -> Started {
-        let (sink, events) = events();
-        let transfer = self.session.transfer(plan, sink);
-        Started { transfer, events }
+        Started::on(&*self.session, plan)
     }
 
     pub(crate) fn start_here(&self, plan: Plan) -> Started {
@@ -143,6 +165,12 @@ pub(crate) struct Started {
 }
 
 impl Started {
+    pub(crate) fn on(session: &dyn NodeSession, plan: Plan) -> Self {
+        let (sink, events) = events();
+        let transfer = session.transfer(plan, sink);
+        Self { transfer, events }
+    }
+
     /// Waits for [`Event::Started`] and returns whether channels were reused.
     pub(crate) fn wait_started(&self) -> bool {
         loop {
@@ -182,6 +210,7 @@ pub(crate) fn image(task: Task, mode: TransferMode, parallelism: u8) -> Plan {
             block_bytes: 1 << 20,
         },
         handling: Handling::default(),
+        share: None,
     }
 }
 

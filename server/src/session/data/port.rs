@@ -10,7 +10,7 @@ use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_security::credential::Credential;
 use gridhaul_stack::{BufferSize, ListenError, SocketOptions};
-use gridhaul_transfer::{ConnectRequest, ListenFailure, ListenRequest};
+use gridhaul_transfer::{ConnectRequest, ListenFailure, ListenRequest, Stripes};
 
 use super::addresses::{advertised, check_family, local_address};
 use super::channel_security::{ChannelStack, Credentials, secured};
@@ -113,17 +113,18 @@ impl DataPort {
         request: PassiveRequest,
         striped: bool,
     ) -> Result<PassiveAddress, Reply> {
-        let stripes = if striped {
-            call.context.config().data.stripes
-        } else {
-            1
-        };
+        let at_most = call.context.config().data.stripes;
         let stack = self.stack_of(call, request)?;
         let ChannelStack { stack, drivers } = self.secured(call, stack).await?;
         let wanted = ListenRequest {
             stack,
             session_drivers: drivers,
-            local: vec![local_address(call.context); stripes],
+            local: local_address(call.context),
+            stripes: if striped {
+                Stripes::Many { at_most }
+            } else {
+                Stripes::One
+            },
             sockets: sockets(call.negotiated.settings()),
         };
         let node = Arc::clone(&call.user.node);
@@ -131,8 +132,12 @@ impl DataPort {
         let listening = threads
             .log_in(&call.user.source, move || node.listen(&wanted))
             .await;
+        let mut stripes = 0;
         let address = match listening {
-            Some(Ok(addresses)) => advertised(call.context, request, addresses),
+            Some(Ok(addresses)) => {
+                stripes = addresses.len();
+                advertised(call.context, request, addresses)
+            }
             Some(Err(error)) => {
                 tell_exhaustion(call, &error);
                 Err(replies::listen_error(&error))

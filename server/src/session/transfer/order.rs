@@ -103,6 +103,7 @@ impl Order {
             parallelism: settings.parallelism,
             layout: settings.layout,
             handling,
+            share: None,
         };
         Ok(Self {
             verb,

@@ -1,0 +1,10 @@
+//! Clusters of nodes in the test process, over one directory.
+
+mod choice;
+mod copies;
+mod failover;
+mod fake;
+mod random;
+mod simulation;
+mod site;
+mod stripes;
