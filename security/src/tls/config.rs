@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::server::NoServerSessionStorage;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
@@ -19,12 +21,22 @@ pub(super) fn server(
     settings: &TlsSettings,
     records: Records,
 ) -> Result<(ServerConfig, Arc<PeerVerifier>), TlsError> {
-    let provider = provider(records);
     let verifier = verifier(settings);
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let mut config = server_with(settings, records, verifier.clone())?;
+    config.enable_secret_extraction = true;
+    Ok((config, verifier))
+}
+
+/// The configuration for one connection of a server, whose client this verifier accepts.
+pub(super) fn server_with(
+    settings: &TlsSettings,
+    records: Records,
+    verifier: Arc<dyn ClientCertVerifier>,
+) -> Result<ServerConfig, TlsError> {
+    let mut config = ServerConfig::builder_with_provider(provider(records))
         .with_protocol_versions(versions(settings.versions))
         .map_err(|error| TlsError::protocol(error.to_string()))?
-        .with_client_cert_verifier(verifier.clone())
+        .with_client_cert_verifier(verifier)
         .with_cert_resolver(identity(&settings.credential));
     // A client that sends data does not read. If it has not read tickets, its kernel resets the connection when it closes,
     // and the end of the data is lost (observed from globus-url-copy 10.12).
@@ -32,8 +44,7 @@ pub(super) fn server(
     config.session_storage = Arc::new(NoServerSessionStorage {});
     // For bulk data the client's preference decides, so that the server's preference for speed cannot weaken its choice.
     config.ignore_client_order = records == Records::Tokens;
-    config.enable_secret_extraction = true;
-    Ok((config, verifier))
+    Ok(config)
 }
 
 /// As [`server`], for a client.
@@ -41,18 +52,27 @@ pub(super) fn client(
     settings: &TlsSettings,
     records: Records,
 ) -> Result<(Arc<ClientConfig>, Arc<PeerVerifier>), TlsError> {
-    let provider = provider(records);
     let verifier = verifier(settings);
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let mut config = client_with(settings, records, verifier.clone())?;
+    config.enable_secret_extraction = true;
+    Ok((Arc::new(config), verifier))
+}
+
+/// As [`server_with`], for a client.
+pub(super) fn client_with(
+    settings: &TlsSettings,
+    records: Records,
+    verifier: Arc<dyn ServerCertVerifier>,
+) -> Result<ClientConfig, TlsError> {
+    let mut config = ClientConfig::builder_with_provider(provider(records))
         .with_protocol_versions(versions(settings.versions))
         .map_err(|error| TlsError::protocol(error.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(verifier.clone())
+        .with_custom_certificate_verifier(verifier)
         .with_client_cert_resolver(identity(&settings.credential));
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
-    config.enable_secret_extraction = true;
-    Ok((Arc::new(config), verifier))
+    Ok(config)
 }
 
 /// rustls requires a server name. It is neither sent nor compared.
@@ -60,7 +80,8 @@ pub(super) fn no_name() -> ServerName<'static> {
     ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into())
 }
 
-fn verifier(settings: &TlsSettings) -> Arc<PeerVerifier> {
+/// Validates the peer of one connection.
+pub(super) fn verifier(settings: &TlsSettings) -> Arc<PeerVerifier> {
     Arc::new(PeerVerifier::new(
         Arc::clone(&settings.trust),
         provider(Records::Tokens),
