@@ -47,7 +47,10 @@ pub use connection::HandedConnection;
 pub use engine::TlsEngine;
 pub use handover::ConnectionKeys;
 pub use keys::{Direction, RecordCipher, RecordKeys, RecordVersion};
-pub use mutual::{HostAcceptor, HostConnector, HostVerifier, PeerIdentity, Principal};
+pub use mutual::{
+    HostAcceptor, HostCertificate, HostCertificateError, HostConnector, HostSettings, HostVerifier,
+    PeerIdentity, Principal,
+};
 pub use peer_fault::PeerFault;
 use protection::MAX_OVERHEAD;
 

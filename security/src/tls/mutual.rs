@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::{SigningKey, SingleCertAndKey};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, ServerConfig,
     SignatureScheme,
@@ -23,7 +24,7 @@ use super::{TlsError, TlsSettings, TlsVersions, config};
 use crate::certificate::Certificate;
 use crate::host_name::{HostName, HostNameError, hosts_of};
 use crate::name::Name;
-use crate::trust::Peer;
+use crate::trust::{Peer, TrustStore};
 
 /// The protocol inside: HTTP/2 (RFC 9113 3.2).
 const ALPN: &[u8] = b"h2";
@@ -44,6 +45,37 @@ pub struct PeerIdentity {
     pub subject: Name,
     /// The hosts that its certificate is for; at most four, for the log.
     pub hosts: Vec<String>,
+}
+
+/// What one end of a connection between hosts presents and trusts.
+#[derive(Clone, Debug)]
+pub struct HostSettings {
+    /// The certificate of this host.
+    pub certificate: HostCertificate,
+    /// Validates the chain of the peer.
+    pub trust: Arc<TrustStore>,
+    /// The versions that may be negotiated.
+    pub versions: TlsVersions,
+}
+
+/// A host certificate with its key, which may be in another process.
+#[derive(Clone, Debug)]
+pub struct HostCertificate {
+    leaf: Certificate,
+    identity: Arc<SingleCertAndKey>,
+}
+
+/// A certificate that no peer would accept as that of a host.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostCertificateError {
+    /// There is none.
+    #[error("there is no certificate")]
+    Missing,
+    /// It is a proxy.
+    #[error(
+        "{0} is a proxy, which is refused between hosts: name a host certificate and its key with --cert and --key"
+    )]
+    Proxy(Name),
 }
 
 /// The accepting end of one handshake.
@@ -79,6 +111,46 @@ pub struct HostVerifier {
 enum Expected {
     Host(HostName),
     OneOf(Arc<[Principal]>),
+}
+
+impl HostCertificate {
+    /// A chain, leaf first, with the key of its first certificate.
+    ///
+    /// # Errors
+    ///
+    /// When there is no certificate, or it is a proxy.
+    pub fn new(
+        chain: &[Certificate],
+        key: Arc<dyn SigningKey>,
+    ) -> Result<Self, HostCertificateError> {
+        let leaf = chain.first().ok_or(HostCertificateError::Missing)?;
+        if leaf.proxy().is_some() {
+            return Err(HostCertificateError::Proxy(leaf.subject().clone()));
+        }
+        Ok(Self {
+            leaf: leaf.clone(),
+            identity: config::identity(chain, key),
+        })
+    }
+
+    /// The certificate.
+    pub fn certificate(&self) -> &Certificate {
+        &self.leaf
+    }
+}
+
+impl TryFrom<&TlsSettings> for HostSettings {
+    type Error = HostCertificateError;
+
+    fn try_from(settings: &TlsSettings) -> Result<Self, Self::Error> {
+        let credential = &settings.credential;
+        let key = credential.key().signing_key();
+        Ok(Self {
+            certificate: HostCertificate::new(credential.chain(), key)?,
+            trust: Arc::clone(&settings.trust),
+            versions: settings.versions,
+        })
+    }
 }
 
 impl Principal {
@@ -119,13 +191,14 @@ impl HostAcceptor {
     ///
     /// When the settings are invalid.
     pub fn new(
-        settings: &TlsSettings,
+        settings: &HostSettings,
         control_servers: &Arc<[Principal]>,
     ) -> Result<Self, TlsError> {
         let expected = Expected::OneOf(Arc::clone(control_servers));
         let verifier = Arc::new(HostVerifier::new(settings, expected));
         let client = Arc::clone(&verifier) as Arc<dyn ClientCertVerifier>;
-        let mut config = config::server_with(settings, Records::Bulk, client)?;
+        let identity = Arc::clone(&settings.certificate.identity);
+        let mut config = config::server_with(identity, settings.versions, Records::Bulk, client)?;
         config.alpn_protocols = vec![ALPN.to_vec()];
         Ok(Self {
             config: Arc::new(config),
@@ -140,10 +213,11 @@ impl HostConnector {
     /// # Errors
     ///
     /// When the settings are invalid.
-    pub fn new(settings: &TlsSettings, host: HostName) -> Result<Self, TlsError> {
+    pub fn new(settings: &HostSettings, host: HostName) -> Result<Self, TlsError> {
         let verifier = Arc::new(HostVerifier::new(settings, Expected::Host(host)));
         let server = Arc::clone(&verifier) as Arc<dyn ServerCertVerifier>;
-        let mut config = config::client_with(settings, Records::Bulk, server)?;
+        let identity = Arc::clone(&settings.certificate.identity);
+        let mut config = config::client_with(identity, settings.versions, Records::Bulk, server)?;
         config.alpn_protocols = vec![ALPN.to_vec()];
         Ok(Self {
             config: Arc::new(config),
@@ -158,11 +232,11 @@ impl HostConnector {
 }
 
 impl HostVerifier {
-    fn new(settings: &TlsSettings, expected: Expected) -> Self {
+    fn new(settings: &HostSettings, expected: Expected) -> Self {
         Self {
-            chain: config::verifier(settings),
+            chain: config::verifier(&settings.trust),
             expected,
-            own: settings.credential.leaf().subject().clone(),
+            own: settings.certificate.leaf.subject().clone(),
             versions: settings.versions,
             fault: OnceLock::new(),
         }

@@ -71,8 +71,21 @@ impl Site {
         }
     }
 
-    fn settings(&self, credential: &Arc<Credential>) -> TlsSettings {
-        TlsSettings::new(Arc::clone(credential), Arc::clone(&self.trust))
+    fn settings(&self, credential: &Arc<Credential>) -> HostSettings {
+        let settings = TlsSettings::new(Arc::clone(credential), Arc::clone(&self.trust));
+        HostSettings::try_from(&settings).expect("a host's")
+    }
+
+    /// Settings with a certificate that this end refuses to present by itself.
+    fn of_proxy(&self, proxy: &Arc<Credential>) -> HostSettings {
+        let key = proxy.key().signing_key();
+        HostSettings {
+            certificate: HostCertificate {
+                leaf: proxy.leaf().clone(),
+                identity: config::identity(proxy.chain(), key),
+            },
+            ..self.settings(&self.node)
+        }
     }
 
     fn acceptor(&self, credential: &Arc<Credential>) -> HostAcceptor {
@@ -194,13 +207,20 @@ fn proxies_are_refused_at_both_ends() {
     let both = site.pki.issue(&site.root, "/DC=test/CN=both", &extensions);
     for kind in [FULL, LIMITED] {
         let proxy = credential(&[&site.pki.proxy(&both, kind), &both]);
-        let text = site.node_meets(&proxy).node_refuses();
+        let settings = TlsSettings::new(Arc::clone(&proxy), Arc::clone(&site.trust));
+        let own = HostSettings::try_from(&settings).expect_err("a proxy");
+        assert!(own.to_string().contains("--cert"), "{own}");
+        let settings = site.of_proxy(&proxy);
+        let host = "dtn1.example.org".parse().expect("a name");
+        let control = HostConnector::new(&settings, host).expect("sound settings");
+        let text = handshake(control, site.acceptor(&site.node)).node_refuses();
         assert!(
             text.starts_with("presents the proxy /DC=test/CN=both/CN="),
             "{text}"
         );
         assert!(text.contains("of /DC=test/CN=both:"), "{text}");
-        let outcome = handshake(site.connector(&site.control), site.acceptor(&proxy));
+        let node = HostAcceptor::new(&settings, &Arc::default()).expect("sound settings");
+        let outcome = handshake(site.connector(&site.control), node);
         assert!(outcome.control_refuses().contains("the proxy"));
     }
     assert!(site.node_meets(&credential(&[&both])).node.is_ok());
@@ -285,7 +305,7 @@ fn a_peer_without_a_certificate_or_with_another_version_or_protocol_is_told_apar
         Err(PeerFault::OtherProtocol)
     );
 
-    let only = |versions, credential| TlsSettings {
+    let only = |versions, credential| HostSettings {
         versions,
         ..site.settings(credential)
     };
