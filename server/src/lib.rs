@@ -91,6 +91,7 @@ mod locks;
 mod log_process;
 mod login;
 mod machine;
+pub mod node;
 mod one_session;
 mod own_addresses;
 pub mod passwords;

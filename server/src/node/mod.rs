@@ -1,0 +1,3 @@
+//! Connections between control servers and data nodes.
+
+pub mod tls;
