@@ -192,8 +192,11 @@ impl Storages {
 /// The server's root, read-only and writable, for users without a local account.
 fn own_keys(config: &Config) -> Vec<Key> {
     let anonymous = config.anonymous.as_ref();
-    let reads = anonymous.is_some_and(|anonymous| !anonymous.write);
-    let writes = config.passwords.is_some() || anonymous.is_some_and(|anonymous| anonymous.write);
+    // A control server tells which of its users a session of a node is for.
+    let is_node = config.node.is_some();
+    let reads = is_node || anonymous.is_some_and(|anonymous| !anonymous.write);
+    let writes =
+        is_node || config.passwords.is_some() || anonymous.is_some_and(|anonymous| anonymous.write);
     [(reads, true), (writes, false)]
         .into_iter()
         .filter(|(wanted, _)| *wanted)

@@ -12,6 +12,7 @@ mod grid_client;
 mod group_limits;
 mod journal;
 mod logs;
+mod node;
 mod passphrase;
 mod processes;
 mod program;
