@@ -21,6 +21,15 @@ use crate::program::{Running, fails, has_root, program, public_directory, text, 
 const POLICY: &str = "access_id_CA X509 '/DC=test/CN=Authority'\npos_rights globus CA:sign\n\
                       cond_subjects globus '\"/DC=test/*\"'\n";
 
+/// Arguments for a new key.
+const NEW: &[&str] = &[
+    "-nodes",
+    "-newkey",
+    "ec",
+    "-pkeyopt",
+    "ec_paramgen_curve:P-256",
+];
+
 /// An authority with the certificates of a node and a control server.
 struct Nodes(TempDir);
 
@@ -39,30 +48,31 @@ impl Nodes {
         let all = fs::Permissions::from_mode(0o777);
         fs::set_permissions(site.path("root"), all).expect("set");
         fs::write(site.path("certificates/ca.signing_policy"), POLICY).expect("written");
-        let days = ["-days", "30", "-nodes", "-newkey", "ec", "-pkeyopt"];
-        let new = [&days[..], &["ec_paramgen_curve:P-256"]].concat();
         let root = ["-subj", "/DC=test/CN=Authority", "-keyout", "ca.key"];
         let root = [&root[..], &["-out", "certificates/ca.pem"]].concat();
-        site.openssl(&[&["req", "-x509"], &new[..], &root].concat());
+        site.openssl(&[&["req", "-x509", "-days", "30"], NEW, &root].concat());
         for (name, host) in [("node", "localhost"), ("control", "ctl.example.org")] {
-            site.issue(name, host, &new);
+            let subject = format!("/DC=test/CN={host}");
+            let extension = format!("subjectAltName=DNS:{host}");
+            let by = ["-CA", "certificates/ca.pem", "-CAkey", "ca.key"];
+            site.issue(name, &subject, &extension, &by);
         }
+        // As a user makes one, with the certificate that it is of.
+        let proxy = "proxyCertInfo=critical,language:id-ppl-inheritAll";
+        let by = ["-CA", "node.pem", "-CAkey", "node.key"];
+        site.issue("proxy", "/DC=test/CN=localhost/CN=1000", proxy, &by);
+        let chain = ["proxy.pem", "node.pem"].map(|name| fs::read(site.path(name)).expect("read"));
+        fs::write(site.path("proxy.pem"), chain.concat()).expect("written");
         site
     }
 
-    fn issue(&self, name: &str, host: &str, new: &[&str]) {
-        let subject = format!("/DC=test/CN={host}");
+    fn issue(&self, name: &str, subject: &str, extension: &str, by: &[&str]) {
         let [key, request, out] = ["key", "csr", "pem"].map(|end| format!("{name}.{end}"));
-        let named = ["-subj", &subject, "-keyout", &key, "-out", &request];
-        self.openssl(&[&["req"], new, &named].concat());
-        fs::write(
-            self.path("extensions"),
-            format!("subjectAltName=DNS:{host}\n"),
-        )
-        .expect("written");
-        let by = ["-CA", "certificates/ca.pem", "-CAkey", "ca.key", "-days"];
-        let made = ["30", "-extfile", "extensions", "-in", &request, "-out"];
-        self.openssl(&[&["x509", "-req"], &by[..], &made, &[&out]].concat());
+        let named = ["-subj", subject, "-keyout", &key, "-out", &request];
+        self.openssl(&[&["req"], NEW, &named].concat());
+        fs::write(self.path("extensions"), extension).expect("written");
+        let made = ["-days", "30", "-extfile", "extensions", "-in", &request];
+        self.openssl(&[&["x509", "-req"], by, &made, &["-out", &out]].concat());
         fs::set_permissions(self.path(&key), fs::Permissions::from_mode(0o600)).expect("set");
     }
 
@@ -81,14 +91,19 @@ impl Nodes {
     }
 
     fn command(&self, flags: &[&str]) -> Command {
+        self.with_certificate("node", flags)
+    }
+
+    /// A node with another certificate.
+    fn with_certificate(&self, name: &str, flags: &[&str]) -> Command {
         let mut command = program();
         command
             .args(["node", "--listen", "127.0.0.1:0", "--root"])
             .arg(self.path("root"))
             .arg("--cert")
-            .arg(self.path("node.pem"))
+            .arg(self.path(&format!("{name}.pem")))
             .arg("--key")
-            .arg(self.path("node.key"))
+            .arg(self.path(&format!("{name}.key")))
             .arg("--trust")
             .arg(self.path("certificates"))
             .args(flags);
@@ -246,8 +261,14 @@ fn mistakes_of_a_node_are_named_with_their_remedy() {
     for words in ["--root DIR", "node needs --cert", "node needs --trust"] {
         assert!(errors.contains(words), "{words}: {errors}");
     }
-    let errors = fails(site.command(&[]).args(["--cert", "/nonexistent"]));
-    assert!(errors.contains("--cert: "), "{errors}");
+    let errors = fails(&mut site.with_certificate("nonexistent", &[]));
+    for words in ["--cert: ", "No such file"] {
+        assert!(errors.contains(words), "{words}: {errors}");
+    }
+    let errors = fails(&mut site.with_certificate("proxy", &[]));
+    for words in ["--cert: ", "/CN=1000 is a proxy", "name a host certificate"] {
+        assert!(errors.contains(words), "{words}: {errors}");
+    }
     let errors = fails(&mut site.command(&["--movers", "0", "--stack", "tpc"]));
     for words in ["--movers", "the drivers are"] {
         assert!(errors.contains(words), "{words}: {errors}");
@@ -260,6 +281,9 @@ fn a_node_of_root_gives_root_up_and_opens_its_log_again() {
         return;
     }
     let site = Nodes::new();
+    // Accounts of users may be allowed to enter it, where the account of the node is not.
+    let closed = fs::Permissions::from_mode(0o700);
+    fs::set_permissions(site.path("root"), closed).expect("set");
     // Only root may write there; the monitor opens the log again.
     let log = site.path("log");
     let mut node = Running::of(&mut site.command(&["--log-file", text(&log)]));
