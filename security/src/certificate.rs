@@ -8,6 +8,7 @@ mod parse;
 mod tests;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -33,6 +34,7 @@ pub(crate) const KEY_USAGE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5
 pub(crate) const SUBJECT_ALTERNATIVE_NAME: ObjectIdentifier =
     ObjectIdentifier::new_unwrap("2.5.29.17");
 pub(crate) const BASIC_CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.19");
+pub(crate) const NAME_CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.30");
 const AUTHORITY_KEY_IDENTIFIER: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.35");
 
 /// A well-formed certificate, whose signature is not verified. Cloning is cheap.
@@ -154,6 +156,14 @@ impl Certificate {
         &self.0.dns_names
     }
 
+    /// The `iPAddress`es among its alternative names.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let extension = self.find_extension(&SUBJECT_ALTERNATIVE_NAME);
+        extension.map_or(Vec::new(), |content| {
+            parse::addresses(content).unwrap_or_default()
+        })
+    }
+
     /// The content of the extension with this object identifier (dotted decimals).
     pub fn extension(&self, identifier: &str) -> Option<&[u8]> {
         self.find_extension(&ObjectIdentifier::new(identifier).ok()?)
@@ -219,6 +229,11 @@ impl Certificate {
 
     pub(crate) fn basic_constraints(&self) -> Option<BasicConstraints> {
         self.0.basic_constraints
+    }
+
+    /// Whether an authority limits the names that it certifies (RFC 5280 4.2.1.10).
+    pub(crate) fn has_name_constraints(&self) -> bool {
+        self.find_extension(&NAME_CONSTRAINTS).is_some()
     }
 
     /// `None` permits all uses.

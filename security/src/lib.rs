@@ -9,6 +9,7 @@
 //!  ├── delegation             certification requests, signing proxies
 //!  └── trust                  validation of chains
 //!       └── certificate, proxy, name, credential, key
+//! host_name                   whether a certificate is that of a host
 //! voms, gridmap, bans         attributes and accounts of an identity, and who is refused
 //! files                       loads credentials, trust directories, maps; reloads them when they change
 //! ```
@@ -54,6 +55,7 @@ pub mod delegation;
 mod encrypted_key;
 pub mod files;
 pub mod gridmap;
+pub mod host_name;
 pub mod key;
 mod malformed;
 pub mod name;

@@ -7,7 +7,7 @@
 //! ```text
 //! main ──▶ globus                      the configuration and the command line of globus-gridftp-server
 //!                      │
-//!          doctor, check   serve, ssh  the commands of the program
+//!          doctor, check   serve, ssh  the commands of the program; `node` is a data node
 //!                   └──┬──┘
 //!                   validate            whether a configuration can take effect
 //!                    │
@@ -93,6 +93,8 @@ mod locks;
 mod log_process;
 mod login;
 mod machine;
+pub mod node;
+mod one_session;
 mod own_addresses;
 pub mod passwords;
 pub mod privileges;

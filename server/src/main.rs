@@ -13,7 +13,7 @@ use gridhaul_server::config::{
 use gridhaul_server::globus::{self, Imported};
 use gridhaul_server::passwords::{self, Change, Grant, PasswordsError};
 use gridhaul_server::terminal::TerminalError;
-use gridhaul_server::{check, doctor, serve, ssh, terminal};
+use gridhaul_server::{check, doctor, node, serve, ssh, terminal};
 
 /// The exit status of wrong arguments, as clap has it.
 const USAGE: u8 = 2;
@@ -39,6 +39,9 @@ fn main() -> ExitCode {
         Some(Command::Check(arguments)) => check(&arguments),
         Some(Command::Doctor(arguments)) => doctor(&arguments),
         Some(Command::Ssh(arguments)) => ssh::serve(&arguments).map_err(|error| error.to_string()),
+        Some(Command::Node(arguments)) => {
+            node::serve(&arguments).map_err(|error| error.to_string())
+        }
         Some(Command::Status(arguments)) => told(terminal::status(&arguments)),
         Some(Command::Top(arguments)) => told(terminal::top(&arguments)),
         Some(Command::Kick(arguments)) => told(terminal::kick(&arguments)),

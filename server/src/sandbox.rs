@@ -215,8 +215,12 @@ fn named(config: &Config, process: &Process) -> Vec<Place> {
     }
     let anonymous = config.anonymous.iter();
     places.extend(anonymous.map(|anonymous| root(&config.root, !anonymous.write)));
-    if config.passwords.is_some() || process.local_files == LocalFiles::User {
+    let is_node = config.node.is_some();
+    if config.passwords.is_some() || process.local_files == LocalFiles::User || is_node {
         places.push(root(&config.root, false));
+    }
+    if is_node {
+        places.extend(own_files_of_node(config));
     }
     if process.local_files == LocalFiles::OwnAccount {
         places.extend(own_roots(config));
@@ -225,6 +229,18 @@ fn named(config: &Config, process: &Process) -> Vec<Place> {
         places.extend(directory.map(|path| Place::fixed(path, Access::Remove)));
     }
     places
+}
+
+/// A node has no login process, which reads a renewed certificate, and no log process, which opens logs again.
+fn own_files_of_node(config: &Config) -> impl Iterator<Item = Place> {
+    let host = config.security.host.iter();
+    let host = host.flat_map(|host| {
+        [&host.certificates, &host.key]
+            .into_iter()
+            .chain(&host.passphrase)
+    });
+    let host = host.map(|path| Place::new(path, Access::Read));
+    host.chain(config.logs().map(|path| Place::new(path, Access::Append)))
 }
 
 /// A directory whose files this process opens.

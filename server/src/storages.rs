@@ -47,7 +47,7 @@ impl Storages {
             opened: Mutex::default(),
             accounts: brokers.map(|brokers| Accounts::new(brokers, config.accounts.brokers)),
         };
-        for key in own_keys(config) {
+        for key in own_keys(config, storages.accounts.is_some()) {
             storages.open_key(key)?;
         }
         Ok(storages)
@@ -168,7 +168,7 @@ impl Storages {
         if let Some(accounts) = &self.accounts {
             accounts.renew();
         }
-        let own = own_keys(config);
+        let own = own_keys(config, self.accounts.is_some());
         lock(&self.opened).retain(|key, _| own.contains(key));
         for key in own {
             let root = key.root.clone();
@@ -190,10 +190,14 @@ impl Storages {
 }
 
 /// The server's root, read-only and writable, for users without a local account.
-fn own_keys(config: &Config) -> Vec<Key> {
+fn own_keys(config: &Config, with_brokers: bool) -> Vec<Key> {
     let anonymous = config.anonymous.as_ref();
-    let reads = anonymous.is_some_and(|anonymous| !anonymous.write);
-    let writes = config.passwords.is_some() || anonymous.is_some_and(|anonymous| anonymous.write);
+    // A node with brokers opens the root for other users when there are some: a network file system may admit local accounts
+    // only.
+    let is_node = config.node.is_some() && !with_brokers;
+    let reads = is_node || anonymous.is_some_and(|anonymous| !anonymous.write);
+    let writes =
+        is_node || config.passwords.is_some() || anonymous.is_some_and(|anonymous| anonymous.write);
     [(reads, true), (writes, false)]
         .into_iter()
         .filter(|(wanted, _)| *wanted)

@@ -156,7 +156,9 @@ fn every_link_leads_to_a_file_and_a_heading() {
 #[test]
 fn every_option_in_the_documentation_exists() {
     let mut known = BTreeSet::from(["version".to_owned()]);
-    for command in ["serve", "check", "doctor", "ssh", "passwd", "import"] {
+    for command in [
+        "serve", "check", "doctor", "ssh", "node", "passwd", "import",
+    ] {
         known.extend(options(command).into_keys());
     }
     // These talk to a running server.
@@ -218,7 +220,7 @@ fn every_option_of_other_commands_is_in_the_reference() {
     let mentioned: BTreeSet<&str> = page.spans().flat_map(long_options).collect();
     let settings = options("serve");
     for command in [
-        "check", "doctor", "ssh", "passwd", "status", "top", "kick", "drain", "reload",
+        "check", "doctor", "ssh", "node", "passwd", "status", "top", "kick", "drain", "reload",
     ] {
         let own = options(command).into_keys();
         for name in own.filter(|name| !settings.contains_key(name)) {

@@ -133,7 +133,9 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         write(directory.path()).expect("written");
         let program = text(commands().last().expect("the program"));
-        for name in ["serve", "check", "doctor", "ssh", "status", "passwd"] {
+        for name in [
+            "serve", "check", "doctor", "ssh", "node", "status", "passwd",
+        ] {
             let page = directory.path().join(format!("gridhaul-server-{name}.8"));
             assert!(page.is_file(), "{name}");
             assert!(

@@ -1,5 +1,6 @@
 //! Parses the DER encoding of certificates (RFC 5280 4.1).
 
+use std::net::IpAddr;
 use std::time::SystemTime;
 
 use der::Tag;
@@ -160,4 +161,19 @@ fn dns_names(content: &[u8]) -> der::Result<Vec<String>> {
         }
     }
     Ok(names)
+}
+
+/// The `iPAddress`es of a `GeneralNames`; those of another length are no addresses of hosts.
+pub(super) fn addresses(content: &[u8]) -> der::Result<Vec<IpAddr>> {
+    let mut addresses = Vec::new();
+    let mut elements = Elements::only(content, Tag::Sequence)?.children();
+    while !elements.is_empty() {
+        let element = elements.next()?;
+        if element.is_context(7) {
+            let v4 = <[u8; 4]>::try_from(element.content()).map(IpAddr::from);
+            let v6 = <[u8; 16]>::try_from(element.content()).map(IpAddr::from);
+            addresses.extend(v4.or(v6));
+        }
+    }
+    Ok(addresses)
 }

@@ -9,6 +9,7 @@
 //!    │                │       handover       keys for another process
 //!    └───> traffic <──┘                      connections after their handshake
 //!             └──> protection                records
+//! mutual, peer_fault                         connections between hosts, which rustls protects
 //! config, provider, verifier, hello          rustls
 //! ```
 
@@ -24,6 +25,8 @@ mod hello;
 #[cfg(test)]
 mod interop;
 mod keys;
+mod mutual;
+mod peer_fault;
 mod protection;
 mod provider;
 #[cfg(test)]
@@ -44,6 +47,11 @@ pub use connection::HandedConnection;
 pub use engine::TlsEngine;
 pub use handover::ConnectionKeys;
 pub use keys::{Direction, RecordCipher, RecordKeys, RecordVersion};
+pub use mutual::{
+    HostAcceptor, HostCertificate, HostCertificateError, HostConnector, HostSettings, HostVerifier,
+    PeerIdentity, Principal,
+};
+pub use peer_fault::PeerFault;
 use protection::MAX_OVERHEAD;
 
 /// The largest record: header, content, and what protection adds (RFC 5246 6.2.3; RFC 8446 5.2 allows

@@ -4,9 +4,9 @@ use std::time::SystemTime;
 
 use der::asn1::ObjectIdentifier;
 
-use super::constraints::{self, ConstraintError, NAME_CONSTRAINTS};
+use super::constraints::{self, ConstraintError};
 use super::{ChainError, RevocationList, TrustStore};
-use crate::certificate::{BASIC_CONSTRAINTS, Certificate, KEY_USAGE};
+use crate::certificate::{BASIC_CONSTRAINTS, Certificate, KEY_USAGE, NAME_CONSTRAINTS};
 use crate::name::dotted;
 use crate::proxy::ProxyFamily;
 use crate::signature;

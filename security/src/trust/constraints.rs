@@ -4,13 +4,10 @@
 //! begin with that of the user, are checked as well, as in OpenSSL and therefore globus-gridftp-server.
 
 use der::Tag;
-use der::asn1::ObjectIdentifier;
 
 use crate::asn1::{Element, Elements};
-use crate::certificate::{Certificate, SUBJECT_ALTERNATIVE_NAME};
+use crate::certificate::{Certificate, NAME_CONSTRAINTS, SUBJECT_ALTERNATIVE_NAME};
 use crate::name::Name;
-
-pub(super) const NAME_CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.30");
 
 /// PKCS #9: 1.2.840.113549.1.9.1
 const EMAIL_ADDRESS: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1];

@@ -8,10 +8,12 @@ use gridhaul_transfer::{Handling, UploadName};
 
 use super::accounts::LocalAccounts;
 use super::admin::Administration;
+use super::as_node::AsNode;
 use super::data::DataConnections;
 use super::group_limits::GroupLimit;
 use super::keys::Keys;
 use super::limits::Limits;
+use super::nodes::NodeAddress;
 use super::security::Security;
 use super::values::{AtomicRoot, Callout, LogFormat};
 
@@ -44,6 +46,10 @@ pub struct Config {
     pub limits: Limits,
     /// Data connections.
     pub data: DataConnections,
+    /// The data nodes, in order; without them this process is the only one.
+    pub nodes: Vec<NodeAddress>,
+    /// In `gridhaul-server node`: what only a data node has.
+    pub node: Option<AsNode>,
     /// The address of the page of metrics.
     pub metrics_listen: Option<SocketAddr>,
     /// The administration interface.

@@ -38,6 +38,32 @@ pub(super) enum ConfigError {
          machine as globus-gridftp-server gives it, or --root DIR"
     )]
     NoRoot,
+    /// A data node would show the current directory.
+    #[error(
+        "node without root: name the directory with the files of users, as control servers have it, with --root DIR"
+    )]
+    NoNodeRoot,
+    /// A data node is named twice.
+    #[error("nodes: {0} is named twice: delete one of them")]
+    NodeTwice(String),
+    /// There are too many data nodes.
+    #[error("nodes: there are {count}, and a server has at most {most}: delete some of them")]
+    TooManyNodes {
+        /// The number of entries.
+        count: usize,
+        /// The largest number.
+        most: usize,
+    },
+    /// A setting of data nodes, in a server.
+    #[error(
+        "{0} is a setting of `gridhaul-server node`, and of no effect in a server: delete it here"
+    )]
+    OfNode(&'static str),
+    /// A setting of servers, in a data node.
+    #[error(
+        "{0} is of no effect in a data node: control servers log users in and decide; delete it here, and set it there"
+    )]
+    OfServer(String),
     /// The server has no certificate, and this setting needs one.
     #[error(
         "{0} needs --cert, and there is no certificate of this server: give --cert FILE and --key FILE, set \
@@ -46,10 +72,10 @@ pub(super) enum ConfigError {
     NoCertificate(&'static str),
     /// Client certificates could not be verified.
     #[error(
-        "gsi needs --trust, and there are no certificate authorities to trust: give --trust DIR, set X509_CERT_DIR, or put \
+        "{0} needs --trust, and there are no certificate authorities to trust: give --trust DIR, set X509_CERT_DIR, or put \
          them into /etc/grid-security/certificates"
     )]
-    NoTrust,
+    NoTrust(&'static str),
     /// Identities could not be mapped to accounts.
     #[error(
         "gsi needs --gridmap, and there is no grid-mapfile: give --gridmap FILE, set GRIDMAP, write \
@@ -163,11 +189,18 @@ impl ConfigError {
     }
 
     /// The setting to which the error belongs, where there is one.
-    pub(super) fn key(&self) -> Option<&'static str> {
+    pub(super) fn key(&self) -> Option<&str> {
         match self {
-            Self::Needs(key, _) | Self::NoCertificate(key) | Self::Empty(key) => Some(key),
+            Self::Needs(key, _)
+            | Self::NoCertificate(key)
+            | Self::NoTrust(key)
+            | Self::OfNode(key)
+            | Self::Empty(key) => Some(key),
+            Self::OfServer(key) => Some(key),
+            Self::NodeTwice(_) | Self::TooManyNodes { .. } => Some("nodes"),
             Self::OutOfRange { name, .. } => Some(name),
-            Self::NoRoot | Self::NoTrust | Self::NoGridmap => Some("gsi"),
+            Self::NoRoot | Self::NoGridmap => Some("gsi"),
+            Self::NoNodeRoot => Some("root"),
             Self::NoVomsdir => Some("authorize"),
             Self::SshIsClear => Some("encrypt-data"),
             Self::AnonymousName => Some("anonymous-names"),

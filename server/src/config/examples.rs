@@ -95,6 +95,11 @@ fn of_kind(value_name: &str) -> Option<Example> {
         "OCTAL" => Example::own("a file mode in quotes", "\"0644\""),
         "ADDRESS:PORT" => Example::own("an address with a port in quotes", "\"0.0.0.0:2811\""),
         "HOSTS" | "BLOCKS" => Example::own("a list of addresses in quotes", "[\"192.0.2.0/24\"]"),
+        "NODES" => Example::own("a list of nodes in quotes", "[\"dtn1.example.org:7512\"]"),
+        "SERVERS" => Example::own(
+            "a list of hosts or subjects in quotes",
+            "[\"ctl.example.org\"]",
+        ),
         "RULES" => Example::own("a list of rules in quotes", "[\"tcp:buffer<=64M\"]"),
         "VERSIONS" => Example::own("versions of TLS in quotes", "\"1.2-1.3\""),
         "KIND" => Example::own("a kind of key in quotes", "\"ec\""),

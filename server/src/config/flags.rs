@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::as_node;
 use super::problem::WrongFlag;
 use super::settings::Settings;
 use super::source_file::SourceFile;
@@ -39,6 +40,11 @@ pub enum Command {
     /// Takes the flags of `serve`, and its file, and ignores those about listening and logging in. Without --root the user
     /// sees the whole machine and begins at home.
     Ssh(Box<ServeArguments>),
+    /// Serve data channels for control servers on other machines, as a data node
+    ///
+    /// Takes flags of `serve` that are about files and data channels, and its file. Control servers connect with mutual TLS.
+    #[command(mut_args = as_node::argument)]
+    Node(Box<ServeArguments>),
     /// Check what serving depends on: certificates, trust, maps, accounts, ports, limits
     ///
     /// Takes the flags of `serve`, and its file, and starts nothing. Each finding is a line that begins with ok, warning or

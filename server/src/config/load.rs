@@ -7,6 +7,7 @@ use clap::CommandFactory as _;
 use gridhaul_security::files::{OpenFiles, OwnRights};
 
 use super::admin::{AdminSocket, Administration};
+use super::as_node;
 use super::configuration::Config;
 use super::error::ConfigError;
 use super::file::{self, FromFile};
@@ -35,6 +36,12 @@ impl Loaded {
         if *arguments == ServeArguments::default() {
             given.settings.anonymous = Some(true);
         }
+        if given.settings.control_servers.take().is_some() {
+            let problem = given
+                .sources
+                .problem_of(&ConfigError::OfNode("control-servers"));
+            given.problems.push(problem);
+        }
         let mut loaded = given.resolve();
         // With other errors, a way in may only be misspelt.
         if loaded.problems.is_empty() && !loaded.config.admits_users() {
@@ -42,6 +49,17 @@ impl Loaded {
             loaded.problems.push(problem);
         }
         loaded
+    }
+
+    /// The configuration of the arguments of `node`, which has no users of its own. Settings of a server are problems.
+    pub(crate) fn of_node(arguments: &ServeArguments, opener: &dyn OpenFiles) -> Self {
+        let mut given = Given::new(arguments, opener);
+        let wrong = given.settings.given();
+        let wrong = wrong.into_iter().filter(|key| !as_node::has(key));
+        let wrong = wrong.map(|key| given.sources.problem_of(&ConfigError::OfServer(key)));
+        given.problems.extend(wrong);
+        given.settings = given.settings.only(as_node::has);
+        given.resolve_with(Config::resolve_node)
     }
 
     fn checked(self) -> Result<Config, ConfigErrors> {
@@ -145,6 +163,8 @@ impl Config {
             admin_clients: None,
             admin_subjects: None,
             admin_names: None,
+            nodes: None,
+            control_servers: None,
             // Each session has a process of its own.
             limit: None,
             ..settings
@@ -204,7 +224,11 @@ impl Given {
     }
 
     fn resolve(self) -> Loaded {
-        let (config, errors) = Config::resolve(self.settings);
+        self.resolve_with(Config::resolve)
+    }
+
+    fn resolve_with(self, resolve: fn(Settings) -> (Config, Vec<ConfigError>)) -> Loaded {
+        let (config, errors) = resolve(self.settings);
         let config = Config {
             keys: self.keys,
             ..config

@@ -12,7 +12,7 @@ use super::listen::{ListenAddress, has_ipv6};
 use super::ranges::{not_empty, seconds};
 use super::settings::Settings;
 use super::values::ArrivalChecksums;
-use super::{accounts, admin, data, group_limits, limits, security};
+use super::{accounts, admin, data, group_limits, limits, nodes, security};
 
 /// The address of a server without `--listen`.
 pub(super) const DEFAULT_LISTEN: SocketAddr =
@@ -25,6 +25,7 @@ impl Config {
         let mut found = Vec::new();
         let errors = &mut found;
         let anonymous = anonymous(errors, &mut settings);
+        let nodes = nodes::resolve(errors, &mut settings);
         let security = security::resolve(errors, &mut settings);
         let accounts = accounts::resolve(errors, &settings);
         let fits = |text: &String| text.len() <= 1000 && !text.chars().any(char::is_control);
@@ -73,6 +74,8 @@ impl Config {
             group_limits: group_limits::resolve(errors, settings.limit),
             atomic_uploads: settings.atomic_uploads.unwrap_or_default(),
             checksum_key: settings.checksum_key,
+            nodes,
+            node: None,
             metrics_listen: settings.metrics_listen.map(ListenAddress::on_this_machine),
             admin,
             transfer_log: settings.transfer_log,

@@ -46,7 +46,7 @@ pub struct Gsi {
     pub gsi_authz: PathBuf,
     /// Callouts that it names are ignored.
     pub ignore_gsi_authz: bool,
-    /// The rules for identities, in order; never empty.
+    /// The rules for identities, in order; empty only in a data node, which logs no users in.
     pub rules: Vec<Rule>,
     /// Independent proxies are admitted.
     pub allow_independent_proxies: bool,
@@ -63,7 +63,12 @@ pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &mut Settings) ->
 
 fn resolve_with(errors: &mut Vec<ConfigError>, settings: &mut Settings, found: &Found) -> Security {
     let wants_gsi = settings.gsi.unwrap_or(false);
-    let host = host(errors, settings, wants_gsi, found);
+    let wanted_by = match settings.tls {
+        _ if wants_gsi => Some("gsi"),
+        Some(true) => Some("tls"),
+        _ => None,
+    };
+    let host = host(errors, settings, wanted_by, found);
     let gsi = if wants_gsi {
         gsi(errors, settings, found)
     } else {
@@ -92,18 +97,53 @@ fn resolve_with(errors: &mut Vec<ConfigError>, settings: &mut Settings, found: &
     }
 }
 
-/// The certificate and the key: the configured files, or those in the default places if GSI or TLS needs them.
+/// The security of a data node: its certificate, and the authorities that it trusts. It logs no users in.
+pub(super) fn resolve_node(errors: &mut Vec<ConfigError>, settings: &mut Settings) -> Security {
+    let found = Found::once();
+    let host = host(errors, settings, Some("node"), found);
+    let trust = settings.trust.take().or_else(|| found.trust.clone());
+    if trust.is_none() {
+        errors.push(ConfigError::NoTrust("node"));
+    }
+    let tls_versions = tls_versions(errors, settings);
+    let gsi = trust.zip(tls_versions).map(|(trust, tls_versions)| Gsi {
+        trust,
+        gridmap: None,
+        vomsdir: None,
+        ban_lists: Vec::new(),
+        gsi_authz: PathBuf::new(),
+        ignore_gsi_authz: true,
+        rules: Vec::new(),
+        allow_independent_proxies: false,
+        delegation_keys: KeyKind::default(),
+        tls_versions,
+    });
+    Security {
+        host,
+        gsi,
+        tls: false,
+        encrypt_data: false,
+        require_dcau: false,
+        handshakes_per_address: 1,
+        failed_handshakes: 1,
+    }
+}
+
+fn tls_versions(errors: &mut Vec<ConfigError>, settings: &Settings) -> Option<TlsVersions> {
+    let versions = match settings.tls_versions {
+        Some(range) => Ok(range.0),
+        None => globus_tls::of_machine(),
+    };
+    versions.map_err(|error| errors.push(error)).ok()
+}
+
+/// The certificate and the key: the configured files, or those in the default places if a part of the server needs them.
 fn host(
     errors: &mut Vec<ConfigError>,
     settings: &mut Settings,
-    wants_gsi: bool,
+    wanted_by: Option<&'static str>,
     found: &Found,
 ) -> Option<HostFiles> {
-    let wanted_by = match settings.tls {
-        _ if wants_gsi => Some("gsi"),
-        Some(true) => Some("tls"),
-        _ => None,
-    };
     let passphrase = settings.key_passphrase.take();
     let is_named = passphrase.is_some();
     let passphrase = passphrase.or_else(|| found.passphrase.clone());
@@ -142,7 +182,7 @@ fn gsi(errors: &mut Vec<ConfigError>, settings: &mut Settings, found: &Found) ->
     }
     let trust = settings.trust.take().or_else(|| found.trust.clone());
     if trust.is_none() {
-        errors.push(ConfigError::NoTrust);
+        errors.push(ConfigError::NoTrust("gsi"));
     }
     let gridmap = settings.gridmap.take().or_else(|| found.gridmap.clone());
     let vomsdir = settings.vomsdir.take().or_else(|| found.vomsdir.clone());
@@ -160,11 +200,7 @@ fn gsi(errors: &mut Vec<ConfigError>, settings: &mut Settings, found: &Found) ->
     if rules.iter().any(Rule::asks_for_attributes) && vomsdir.is_none() {
         errors.push(ConfigError::NoVomsdir);
     }
-    let tls_versions = match settings.tls_versions {
-        Some(range) => Ok(range.0),
-        None => globus_tls::of_machine(),
-    };
-    let tls_versions = tls_versions.map_err(|error| errors.push(error)).ok();
+    let tls_versions = tls_versions(errors, settings);
     Some(Gsi {
         trust: trust?,
         gridmap,

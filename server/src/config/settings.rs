@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::as_node::ControlServer;
 use super::authorization::Rule;
 use super::configuration::Config;
 use super::group_limits::GroupLimit;
@@ -13,6 +14,7 @@ use super::keys::{KeyInForce, Keys, Reload, Source};
 use super::listen::ListenAddress;
 use super::log_level::LogLevel;
 use super::max_startups::MaxStartups;
+use super::nodes::NodeAddress;
 use super::reload::{is_gsi_switched, keep, reload};
 use super::seconds::Seconds;
 use super::shown::Shown;
@@ -48,6 +50,15 @@ macro_rules! settings {
                 Self {
                     $($file_name: self.$file_name.or(other.$file_name),)*
                     $($($name: self.$name.or(other.$name),)*)*
+                }
+            }
+
+            /// Only the settings whose keys `keeps` names.
+            #[must_use]
+            pub(super) fn only(self, keeps: impl Fn(&str) -> bool) -> Self {
+                Self {
+                    $($file_name: self.$file_name.filter(|_| keeps(&key_of(stringify!($file_name)))),)*
+                    $($($name: self.$name.filter(|_| keeps(&key_of(stringify!($name)))),)*)*
                 }
             }
 
@@ -329,6 +340,22 @@ settings! {
     #[arg(long, value_name = "RULES", value_delimiter = ',')]
     #[serde(deserialize_with = "list")]
     client_options: Vec<ClientOptions> => live,
+
+    ["Data nodes"]
+
+    /// The data nodes that store and send the files of this server. Default: none
+    ///
+    /// At most 256: hosts as their certificates name them, with a port other than 7512 after a colon, or dns+srv:NAME for the
+    /// SRV records of a name
+    #[arg(long, value_name = "NODES", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
+    nodes: Vec<NodeAddress> => restart(nodes),
+
+    /// In `gridhaul-server node` only: the control servers that the node obeys, as hosts or as subjects of their certificates.
+    /// Default: those with a certificate of the same subject or host as the node
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
+    control_servers: Vec<ControlServer> => restart(node),
 
     ["Limits on connections and logins"]
 

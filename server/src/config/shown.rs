@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use gridhaul_security::tls::TlsVersions;
+use gridhaul_security::tls::{Principal, TlsVersions};
 
+use super::as_node::ControlServer;
 use super::listen::ListenAddress;
 use super::log_level::LogLevel;
 use super::max_startups::MaxStartups;
+use super::nodes::NodeAddress;
 use super::seconds::Seconds;
 use super::tls_range::TlsRange;
 use super::values::{
@@ -34,6 +36,7 @@ shown_as_displayed!(
     String,
     IpAddr,
     ListenAddress,
+    NodeAddress,
     bool,
     u32,
     usize,
@@ -145,6 +148,15 @@ impl Shown for AtomicRoot {
         match self {
             Self::Any => "*".to_owned(),
             Self::Root(path) => path.shown(),
+        }
+    }
+}
+
+impl Shown for ControlServer {
+    fn shown(&self) -> String {
+        match &self.0 {
+            Principal::Subject(subject) => subject.clone(),
+            Principal::Host(host) => host.to_string(),
         }
     }
 }

@@ -68,7 +68,7 @@ impl CommandLine {
     fn note(&mut self, wrong: Vec<WrongFlag>) {
         let serve: &mut ServeArguments = match &mut self.command {
             None => &mut self.serve,
-            Some(Command::Serve(serve) | Command::Ssh(serve)) => serve,
+            Some(Command::Serve(serve) | Command::Ssh(serve) | Command::Node(serve)) => serve,
             Some(Command::Check(check)) => &mut check.serve,
             Some(Command::Doctor(doctor)) => &mut doctor.serve,
             Some(_) => return,
@@ -79,7 +79,7 @@ impl CommandLine {
 
 /// Whether the command of these arguments takes the flags of `serve`.
 fn takes_settings(arguments: &[&str]) -> bool {
-    const COMMANDS: [&str; 4] = ["serve", "ssh", "check", "doctor"];
+    const COMMANDS: [&str; 5] = ["serve", "ssh", "node", "check", "doctor"];
 
     let command = arguments.get(1).unwrap_or(&"serve");
     command.starts_with('-') || COMMANDS.contains(command)

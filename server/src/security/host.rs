@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The certificate and the key.
 #[derive(Debug)]
-pub(super) struct HostCredential {
+pub(crate) struct HostCredential {
     files: HostFiles,
     opener: Opener,
     passphrase: Passphrase,
@@ -74,7 +74,7 @@ struct FileStamp {
 impl HostCredential {
     /// Reads the files. `previous` is the credential that a running server has; without one the passphrase of the key may be
     /// asked for.
-    pub(super) fn open(
+    pub(crate) fn open(
         files: &HostFiles,
         opener: Opener,
         previous: Option<&Self>,
@@ -111,7 +111,7 @@ impl HostCredential {
     }
 
     /// The credential in use. Blocks on files, at most once a second.
-    pub(super) fn current(&self) -> Arc<Credential> {
+    pub(crate) fn current(&self) -> Arc<Credential> {
         self.current_at(Instant::now())
     }
 

@@ -36,7 +36,7 @@ pub use gsi_authz::GsiAuthzError;
 pub(crate) use gsi_authz::{GsiAuthz, read as read_gsi_authz};
 pub(crate) use handshakes::{HandshakePermit, HandshakeRefusal};
 pub use host::HostError;
-pub(crate) use host::{chain, server_config};
+pub(crate) use host::{HostCredential, chain, server_config};
 pub(crate) use identities::{AskCallout, Identities};
 pub(crate) use inventory::{DelegatedMark, Inventory};
 pub(crate) use opener::Opener;

@@ -79,7 +79,7 @@ fn poll(listeners: &[TcpListener], context: &mut Context<'_>) -> Poll<io::Result
 }
 
 /// Whether the process or the machine is out of descriptors or memory for sockets.
-fn is_shortage(error: &io::Error) -> bool {
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
         .iter()
@@ -122,13 +122,17 @@ pub(super) fn welcome(stream: TcpStream, shared: &Arc<Shared>, phase: &PhaseWatc
     }
 }
 
-/// Sets the options of a control connection: no delay for replies, keepalives that detect lost clients, and in-band delivery
-/// of the urgent byte that telnet clients send with ABOR (RFC 959 4.1.3).
+/// Sets the options of a control connection: also in-band delivery of the urgent byte that telnet clients send with ABOR
+/// (RFC 959 4.1.3).
 fn prepare(stream: &TcpStream) -> io::Result<()> {
+    keep_alive(stream)?;
+    SockRef::from(stream).set_out_of_band_inline(true)
+}
+
+/// No delay for replies, and keepalives that detect lost clients.
+pub(crate) fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
-    socket.set_out_of_band_inline(true)?;
-    socket.set_tcp_keepalive(
+    SockRef::from(stream).set_tcp_keepalive(
         &TcpKeepalive::new()
             .with_time(Duration::from_secs(60))
             .with_interval(Duration::from_secs(30))

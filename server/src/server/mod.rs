@@ -35,10 +35,12 @@ use crate::status::ProcessStatus;
 use crate::storages::Storages;
 use crate::telemetry::{FrontCounts, Journal, TransferLog, keep_history, watch_lateness};
 
+pub(crate) use accept::{is_shortage, keep_alive};
 pub use activation_error::ActivationError;
 pub(crate) use clients::{Clients, Mode};
 
 pub(crate) use listeners::{Listeners, PassedPlaces, kept_admin_socket, passed_places};
+pub(crate) use sockets::in_runtime;
 pub use start_error::StartError;
 
 use listeners::{Listening, Origin};

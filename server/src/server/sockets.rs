@@ -18,7 +18,7 @@ pub(super) fn listen_and_tell(
     }
 }
 
-pub(super) fn in_runtime(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
+pub(crate) fn in_runtime(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
     listener.set_nonblocking(true)?;
     tokio::net::TcpListener::from_std(listener)
 }

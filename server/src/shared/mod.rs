@@ -89,22 +89,7 @@ impl Shared {
         journal: Journal,
     ) -> Self {
         let limits = &settings.config.limits;
-        let buffer_bytes = machine::buffer_bytes(limits);
-        registry.limit_memory(machine::ring_bytes(limits));
-        let node = LocalNode::new(NodeConfig {
-            registry: registry.clone(),
-            open_storage: {
-                let storages = Arc::clone(&storages);
-                Box::new(move |account| storages.get(account))
-            },
-            workers: limits.movers,
-            block_bytes: BLOCK_BYTES,
-            buffer_memory_bytes: usize::try_from(buffer_bytes).unwrap_or(usize::MAX),
-            checksum_threads: limits.checksum_threads,
-            remembered_checksums: limits.remembered_checksums,
-            checksum_key,
-            data_timeout: limits.data_timeout,
-        });
+        let node = local_node(limits, &registry, &storages, checksum_key);
         Self {
             connections: Connections::new(room(limits)),
             transfers: TransferLimit::new(limits.transfers),
@@ -282,6 +267,29 @@ impl Shared {
             transfers,
         }
     }
+}
+
+/// The data node in this process.
+pub(crate) fn local_node(
+    limits: &Limits,
+    registry: &Registry,
+    storages: &Arc<Storages>,
+    checksum_key: Option<ChecksumKey>,
+) -> LocalNode {
+    let buffer_bytes = machine::buffer_bytes(limits);
+    registry.limit_memory(machine::ring_bytes(limits));
+    let storages = Arc::clone(storages);
+    LocalNode::new(NodeConfig {
+        registry: registry.clone(),
+        open_storage: Box::new(move |account| storages.get(account)),
+        workers: limits.movers,
+        block_bytes: BLOCK_BYTES,
+        buffer_memory_bytes: usize::try_from(buffer_bytes).unwrap_or(usize::MAX),
+        checksum_threads: limits.checksum_threads,
+        remembered_checksums: limits.remembered_checksums,
+        checksum_key,
+        data_timeout: limits.data_timeout,
+    })
 }
 
 fn room(limits: &Limits) -> Room {

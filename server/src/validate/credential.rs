@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::path::Path;
 
-use gridhaul_security::credential::CredentialError;
+use gridhaul_security::credential::{Credential, CredentialError};
 use gridhaul_security::files::{FileError, OwnRights, read_encrypted_credential};
 use gridhaul_security::key::KeyError;
+use gridhaul_security::tls::HostCertificate;
 
 use super::Validated;
 use crate::admin::{AdminError, examine};
@@ -28,8 +29,9 @@ pub(super) fn check_host(validated: &mut Validated, config: &Config) {
     let unlock = || passphrase.of(&host.key, &OwnRights, false);
     let open = |path: &Path| File::open(path);
     let read = read_encrypted_credential(&host.certificates, &host.key, open, unlock);
-    let Err(error) = read else {
-        return;
+    let error = match read {
+        Ok(credential) => return check_between_hosts(validated, config, &credential),
+        Err(error) => error,
     };
     let Some((key, remedy)) = remedy(host, &error) else {
         return;
@@ -40,6 +42,16 @@ pub(super) fn check_host(validated: &mut Validated, config: &Config) {
         false => "cert",
     };
     validated.error(key, format!("{key}: {error}{remedy}"));
+}
+
+/// Data nodes and control servers refuse each other's certificate if it is a proxy.
+fn check_between_hosts(validated: &mut Validated, config: &Config, credential: &Credential) {
+    if config.node.is_none() && config.nodes.is_empty() {
+        return;
+    }
+    if let Err(error) = HostCertificate::new(credential.chain(), credential.key().signing_key()) {
+        validated.error("cert", format!("cert: {error}"));
+    }
 }
 
 /// The setting that is wrong, and what to do, if the error does not tell. `None` for a passphrase that may be typed.

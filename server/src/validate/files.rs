@@ -121,7 +121,9 @@ fn check_root(validated: &mut Validated, config: &Config) {
     }
     let shown = root.display();
     // Users without a local account have the rights of the account that serves.
-    let is_own = config.anonymous.is_some() || config.passwords.is_some();
+    let is_own = config.anonymous.is_some()
+        || config.passwords.is_some()
+        || config.node.is_some() && !privileges::is_root();
     let options = PosixOptions {
         read_only: true,
         ..PosixOptions::default()

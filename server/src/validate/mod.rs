@@ -48,26 +48,35 @@ pub(crate) struct InUse {
 impl Validated {
     /// For the start of a server, which has the rights of the administrator, and sockets at the places `passed`.
     pub(crate) fn for_start(arguments: &ServeArguments, passed: &PassedPlaces) -> Self {
-        let mut validated = Self::settings(arguments, &OwnRights);
-        validated.passed = passed.clone();
-        addresses::check_listeners(&mut validated);
-        addresses::check_admin_socket(&mut validated);
-        apart::check_files(&mut validated);
-        validated.problems.sort_by_key(Problem::line);
-        validated
+        Self::of(Loaded::new(arguments, &OwnRights)).at(passed)
+    }
+
+    /// For the start of a data node, likewise.
+    pub(crate) fn for_node(arguments: &ServeArguments, passed: &PassedPlaces) -> Self {
+        Self::of(Loaded::of_node(arguments, &OwnRights)).at(passed)
     }
 
     /// For a reload: the files were opened with more rights than the server has now, and are read by those who need them.
     pub(crate) fn for_reload(arguments: &ServeArguments, opener: &dyn OpenFiles) -> Self {
-        Self::settings(arguments, opener)
+        Self::of(Loaded::new(arguments, opener))
     }
 
-    fn settings(arguments: &ServeArguments, opener: &dyn OpenFiles) -> Self {
+    /// Examines what needs other rights after the start, too.
+    fn at(mut self, passed: &PassedPlaces) -> Self {
+        self.passed = passed.clone();
+        addresses::check_listeners(&mut self);
+        addresses::check_admin_socket(&mut self);
+        apart::check_files(&mut self);
+        self.problems.sort_by_key(Problem::line);
+        self
+    }
+
+    fn of(loaded: Loaded) -> Self {
         let Loaded {
             config,
             problems,
             sources,
-        } = Loaded::new(arguments, opener);
+        } = loaded;
         let mut validated = Self {
             config,
             problems,

@@ -13,6 +13,7 @@ mod group_limits;
 mod inetd;
 mod journal;
 mod logs;
+mod node;
 mod passphrase;
 mod processes;
 mod program;

@@ -85,6 +85,7 @@ impl Running {
         stdout.read_line(&mut line).expect("a line");
         let address = line
             .strip_prefix("Server listening at ")
+            .or_else(|| line.strip_prefix("Node listening at "))
             .expect("the contract");
         let address = address.trim_end().parse().expect("an address");
         Self {

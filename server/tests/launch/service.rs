@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::program::{Running, clean, fails, program, public_directory};
+use crate::security::Site;
 use crate::upgrade::Successor;
 
 /// Messages that come later never come.
@@ -89,6 +90,29 @@ impl Manager {
         while self.socket.recv(&mut [0; 4096]).is_ok() {}
         self.socket.set_nonblocking(false).expect("set");
     }
+}
+
+#[test]
+fn the_manager_hears_of_a_data_node() {
+    let (site, manager) = (Site::new(), Manager::new());
+    let mut command = program();
+    command
+        .args(["node", "--listen", "127.0.0.1:0", "--root"])
+        .arg(site.path(""))
+        .args(["--cert", &site.text("host.pem")])
+        .args(["--key", &site.text("host.key")])
+        .args(["--trust", &site.text("certificates")])
+        .env("NOTIFY_SOCKET", manager.directory.path().join("notify"));
+    let server = Running::of(&mut command);
+    let ready = "READY=1\nSTATUS=connections of control servers: 0\n";
+    assert_eq!(manager.message(), ready);
+    server.signal(Signal::HUP);
+    manager.message_with("RELOADING=1");
+    manager.message_with("READY=1");
+    server.signal(Signal::TERM);
+    manager.message_with("STOPPING=1");
+    let (status, log) = server.ended();
+    assert_eq!(status, 0, "{log}");
 }
 
 #[test]

@@ -487,6 +487,28 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         "30s, 10m, 2h or 1d",
     ),
     in_flags(&["--stack", "tpc"], "stack", "the drivers are"),
+    in_file(
+        with_gsi!("nodes = ['dtn1', 'dtn2', 'DTN1:7512'] #!"),
+        "nodes",
+        "dtn1:7512 is named twice: delete one of them",
+    ),
+    in_file("nodes = ['dtn1:7512'] #!", "nodes", "needs --gsi"),
+    in_file(
+        with_gsi!("nodes = ['dtn1:7512:1'] #!"),
+        "nodes",
+        "dns+srv:_gridhaul._tcp.example.org",
+    ),
+    in_file(
+        "control-servers = ['ctl.example.org'] #!",
+        "control-servers",
+        "delete it here",
+    ),
+    in_flags(
+        &["--control-servers", "not a host"],
+        "control-servers",
+        "like dtn1.example.org",
+    ),
+    in_flags(&["--nodes", "dtn1:0"], "nodes", "like dtn1.example.org"),
     in_flags(
         &["--anonymous-drivers", "tcp,tpc"],
         "anonymous-drivers",

@@ -1,0 +1,23 @@
+//! `gridhaul-server node`: a data node, which serves data channels for control servers on other machines.
+//!
+//! ```text
+//! start        from the command line to the last connection
+//!   ├─ accept        connections within limits; handshakes
+//!   │    └─ tls            the two ends of a handshake
+//!   ├─ connection    what a control server asks for
+//!   └─ security      the certificate, the trusted authorities, the control servers
+//! ```
+//!
+//! There is one process, and with root's rights at the start a monitor with brokers for the accounts of users. Control servers
+//! have logged users in, and name the account of each session, and a node accepts that: so only hosts with a certificate that is
+//! listed are served.
+
+mod accept;
+mod connection;
+mod error;
+mod security;
+mod start;
+pub mod tls;
+
+pub use error::NodeError;
+pub use start::serve;
