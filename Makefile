@@ -12,7 +12,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: test-programs format lint doc book dependencies test-workspace check-packages test-loom ## Install what the tests need, then run every check and test
+test: test-programs format lint doc book dependencies check-protocol test-workspace check-packages test-loom ## Install what the tests need, then run every check and test
 
 .PHONY: test-programs
 test-programs: ## Install the clients and the peer server that the tests drive
@@ -40,6 +40,10 @@ book: ## Build the documentation for readers in target/book, with mdbook
 dependencies: ## Check licences, duplicates, sources and number of dependencies
 	scripts/check-dependency-budget
 	scripts/tool cargo-deny check --hide-inclusion-graph bans licenses sources
+
+.PHONY: check-protocol
+check-protocol: ## Check that nodes/src/generated.rs is made from nodes/proto/node.proto
+	cargo run --quiet --manifest-path nodes/generate/Cargo.toml -- --check
 
 .PHONY: advisories
 advisories: ## Check dependencies against the RustSec database (fetches it)

@@ -1,5 +1,32 @@
 //! Data nodes on other machines.
 //!
-//! `Cluster` is a [`gridhaul_transfer::DataNode`] that spreads sessions and transfers over several nodes.
+//! A data node has storage and data channels; a control server has the control connections of clients. Both are ends of
+//! [`gridhaul_transfer::DataNode`], which this crate carries over gRPC (`proto/node.proto`).
+//!
+//! ```text
+//!   control server                                node
+//!
+//!   cluster      several nodes as one
+//!     └─> remote      one node        ──gRPC──>   service ──> gridhaul_transfer::LocalNode
+//!            └────────── wire, generated ────────────┘
+//! ```
+//!
+//! The crate makes no connections and knows no certificates: the program gives it byte streams whose ends have authenticated
+//! each other.
 
 pub mod cluster;
+#[rustfmt::skip]
+mod generated;
+mod limits;
+mod load;
+mod remote;
+mod secret;
+mod service;
+mod sync;
+mod version;
+mod wire;
+
+pub use remote::{About, Dial, DialError, Dialled, RemoteConfig, RemoteNode};
+pub use service::{
+    Arrival, Connection, OwnStack, ReachRule, RestoreDriver, Service, ServiceConfig, ServiceError,
+};

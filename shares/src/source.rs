@@ -30,6 +30,14 @@ impl Network {
         })
     }
 
+    /// The first address of the network.
+    pub fn first_address(&self) -> IpAddr {
+        match self.0 {
+            Kind::V4(address) => address.into(),
+            Kind::V6(prefix) => Ipv6Addr::from(u128::from(prefix) << 64).into(),
+        }
+    }
+
     /// Whether it is a /64. One owner usually has thousands of those.
     pub fn is_ipv6(&self) -> bool {
         matches!(self.0, Kind::V6(_))

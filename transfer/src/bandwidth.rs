@@ -39,6 +39,11 @@ impl BandwidthLimit {
         lock(&self.bucket).rate = rate.map(|rate| rate.max(1));
     }
 
+    /// The present limit in bytes per second.
+    pub fn rate(&self) -> Option<u64> {
+        lock(&self.bucket).rate
+    }
+
     /// Takes `bytes`, and returns when they may move.
     pub(crate) fn take(&self, bytes: u64) -> Instant {
         self.began + lock(&self.bucket).take(self.began.elapsed(), bytes)

@@ -6,7 +6,7 @@ use std::thread;
 use gridhaul_transfer::{AttachError, NodeAccount, NodeSession};
 
 use super::member::Record;
-use super::sync::lock;
+use crate::sync::lock;
 
 /// A session on a member.
 #[derive(Debug, Clone)]
@@ -32,7 +32,9 @@ impl Attached {
 
     /// Whether the member has been there since. Its sessions end when it is lost.
     pub(super) fn is_alive(&self) -> bool {
-        !self.record.state.is_down() && self.record.state.losses() == self.losses
+        !self.record.state.is_down()
+            && self.record.state.losses() == self.losses
+            && !self.session.is_lost()
     }
 }
 

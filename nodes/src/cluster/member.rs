@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use gridhaul_transfer::{DataNode, NodeLoad};
 
 use super::meter::Meter;
-use super::sync::lock;
+use crate::sync::lock;
 
 /// A node of a cluster.
 #[derive(Debug, Clone)]
@@ -47,6 +47,14 @@ struct Shared {
 }
 
 impl StateHandle {
+    /// A member that has not answered yet.
+    pub fn unknown() -> Self {
+        Self::new(MemberState::Down {
+            since: SystemTime::now(),
+            reason: "it has not answered yet".to_owned(),
+        })
+    }
+
     /// A member in this state.
     pub fn new(state: MemberState) -> Self {
         Self(Arc::new(Shared {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gridhaul_transfer::RunningTransfer;
 
-use super::sync::lock;
+use crate::sync::lock;
 
 /// How often the transfers are asked at most.
 const INTERVAL: Duration = Duration::from_millis(500);

@@ -39,7 +39,6 @@ mod session;
 mod shared;
 mod single;
 mod storage;
-mod sync;
 
 pub use member::{Member, MemberReport, MemberState, StateHandle};
 pub use node::{Cluster, DuplicateMember};

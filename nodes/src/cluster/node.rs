@@ -13,7 +13,7 @@ use super::ports::Ports;
 use super::session::ClusterSession;
 use super::shared::{ClusterConfig, Shared};
 use super::storage::ClusterStorage;
-use super::sync::lock;
+use crate::sync::lock;
 
 /// Two members have the same name.
 #[derive(Debug, thiserror::Error)]

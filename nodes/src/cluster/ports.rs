@@ -21,7 +21,7 @@ use super::reasons::list;
 use super::shared::Shared;
 use super::single::{self, Start};
 use super::storage::ClusterStorage;
-use super::sync::lock;
+use crate::sync::lock;
 
 /// The data port of a session.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use super::attachments::Attached;
 use super::choice::{Purpose, Standing, rank};
 use super::member::Record;
 use super::reasons::{list, unavailable};
-use super::sync::lock;
+use crate::sync::lock;
 
 /// How many members are tried for one session or one storage call.
 pub(super) const ATTEMPTS: usize = 3;

@@ -7,7 +7,7 @@ use gridhaul_transfer::{Event, EventSink, Outcome, Plan, RunningTransfer, Transf
 
 use super::attachments::Attached;
 use super::member::Counted;
-use super::sync::lock;
+use crate::sync::lock;
 
 /// The name of the detail with the members of a transfer, for the log.
 pub(super) const NODE: &str = "node";

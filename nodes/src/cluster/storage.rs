@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::attachments::{Attached, Attachments};
 use super::member::Counted;
 use super::shared::{ATTEMPTS, Shared};
-use super::sync::lock;
+use crate::sync::lock;
 
 /// What a member that did not get a call answers.
 const NOT_SENT: Errno = Errno::HOSTDOWN;

@@ -15,10 +15,15 @@ use crate::site::{
 
 /// Asserts that the counts differ from their mean by at most a fifth.
 fn assert_even(counts: &[usize]) {
-    let sum = counts.iter().sum::<usize>();
-    let mean = sum.div_ceil(counts.len());
-    let is_even = |count: usize| count * 5 <= mean * 6 && count * 6 >= mean * 4;
-    assert!(counts.iter().all(|&count| is_even(count)), "{counts:?}");
+    assert_within(counts, 20);
+}
+
+/// Asserts that the counts differ from their mean by at most so many percent.
+fn assert_within(counts: &[usize], percent: usize) {
+    let mean = counts.iter().sum::<usize>().div_ceil(counts.len());
+    let most = (mean * percent).div_ceil(100);
+    let is_near = |count: usize| count.abs_diff(mean) <= most;
+    assert!(counts.iter().all(|&count| is_near(count)), "{counts:?}");
 }
 
 #[test]
@@ -80,7 +85,8 @@ fn small_transfers_spread_and_each_byte_arrives() {
         })
         .collect();
     assert_eq!(counts.iter().sum::<usize>(), SESSIONS * FILES);
-    assert_even(&counts);
+    // The choice follows the measured throughput, which varies on a busy machine.
+    assert_within(&counts, 50);
     assert_eq!(site.transfers(), [0; 4]);
 }
 

@@ -3,8 +3,11 @@
 //! A session (a control channel) never touches a data socket or the content of a file. It attaches to a
 //! [`DataNode`] and exchanges plain values with it: requests to listen or connect, a [`Plan`], a
 //! cancellation; and gets [`Event`]s and [`Progress`] back. [`crate::LocalNode`] is the node in the same
-//! process. Everything here except [`ListenRequest::session_drivers`] can be sent over a network, so a
-//! node could run on another machine.
+//! process. Everything here can be sent over a network, so a node could run on another machine: the drivers of
+//! a session as values that only the drivers understand ([`gridhaul_stack::Driver::session_value`]), and the
+//! source of a listing ([`LineSource`]) as its lines. [`crate::BandwidthLimit`] is shared by the transfers of a
+//! process; other machines need their own. Errors have values that can be sent, from which equal errors
+//! are made: [`SentTransferError`] and the like.
 //!
 //! Several nodes can take part in one transfer, each with some of its stripes: [`Share`].
 
@@ -13,6 +16,7 @@ mod events;
 mod load;
 mod plan;
 mod requests;
+mod sent;
 mod share;
 
 use std::fmt;
@@ -36,6 +40,10 @@ pub use plan::{
 };
 pub use requests::{
     ChecksumRequest, ConnectRequest, ListenFailure, ListenRequest, Relabel, Stripes,
+};
+pub use sent::{
+    MAX_SENT_TEXT_BYTES, SentAttachError, SentChannelError, SentListenFailure, SentPeerError,
+    SentStorageError, SentSystemError, SentTransferError,
 };
 pub use share::{Companions, Role, Share};
 
@@ -117,6 +125,11 @@ pub trait NodeSession: Send + Sync + fmt::Debug {
 
     /// Closes all channels and listeners: after `MODE`, `DCAU` and the like.
     fn release(&self);
+
+    /// Whether the node has lost the session: every call fails from now on.
+    fn is_lost(&self) -> bool {
+        false
+    }
 
     /// Whether [`Self::look_ahead`] is worth a call: files that were sent recently had to be read from disk.
     fn looks_ahead(&self) -> bool;

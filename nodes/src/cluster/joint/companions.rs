@@ -8,8 +8,8 @@ use gridhaul_storage::is_unfinished_upload;
 use gridhaul_transfer::{Companions, Plan, Role, Task, TransferError};
 
 use super::super::port::Part;
-use super::super::sync::{ignore_poison, lock};
 use super::{Joint, LEAD, shared};
+use crate::sync::{ignore_poison, lock};
 
 /// The members that start when the lead has opened the file.
 pub(super) struct Others {

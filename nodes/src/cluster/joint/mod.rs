@@ -25,7 +25,7 @@ use self::merge::{Concluded, merge};
 use self::state::State;
 use super::member::Counted;
 use super::port::Part;
-use super::sync::lock;
+use crate::sync::lock;
 
 /// The place of the lead among the members of a transfer.
 const LEAD: usize = 0;

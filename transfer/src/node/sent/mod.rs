@@ -153,6 +153,7 @@ impl From<&ListenFailure> for SentListenFailure {
             ListenFailure::Listen(
                 error @ (ListenError::Unsupported(_) | ListenError::Remote(_)),
             ) => Self::Other(error.to_string()),
+            ListenFailure::Nodes(text) => Self::Other(text.clone()),
         }
     }
 }

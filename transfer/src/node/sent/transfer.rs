@@ -23,6 +23,8 @@ pub enum SentTransferError {
     },
     /// [`TransferError::Storage`].
     Storage(SentStorageError),
+    /// [`TransferError::Lost`].
+    Lost(SentStorageError),
     /// [`ConnectError::Peer`].
     ConnectPeer {
         /// The peer's address.
@@ -90,6 +92,7 @@ impl From<&TransferError> for SentTransferError {
                 error: error.into(),
             },
             TransferError::Storage(error) => Self::Storage(error.into()),
+            TransferError::Lost(error) => Self::Lost(error.into()),
             TransferError::Connect(error) => error.into(),
             TransferError::NoConnection(waited) => Self::NoConnection(*waited),
             TransferError::Channel(error) => Self::Channel(error.into()),
@@ -109,6 +112,7 @@ impl From<SentTransferError> for TransferError {
                 error: error.into(),
             },
             SentTransferError::Storage(error) => Self::Storage(error.into()),
+            SentTransferError::Lost(error) => Self::Lost(error.into()),
             SentTransferError::ConnectPeer { peer, error } => Self::Connect(ConnectError::Peer {
                 peer,
                 error: error.into(),

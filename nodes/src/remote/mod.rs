@@ -1,0 +1,20 @@
+//! The side of the control server: a [`gridhaul_transfer::DataNode`] on another machine.
+//!
+//! ```text
+//!   RemoteNode     the connection to a node, its state and its load
+//!     └─> session     the files and channels of a client there
+//!           ├─> storage      calls that wait for their reply
+//!           ├─> transfer     a transfer and its events
+//!           └─> link         the stream of requests, and who waits for which reply
+//! ```
+
+mod addresses;
+mod dial;
+mod link;
+mod node;
+mod session;
+mod storage;
+mod transfer;
+
+pub use dial::{Dial, DialError, Dialled};
+pub use node::{About, RemoteConfig, RemoteNode};

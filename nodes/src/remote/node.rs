@@ -1,0 +1,382 @@
+//! A node on another machine.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_stack::{Registry, StackError};
+use gridhaul_transfer::{AttachError, DataNode, NodeAccount, NodeLoad, NodeSession, WorkerLoad};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tracing::{info, warn};
+
+use super::addresses::Listening;
+use super::dial::Dial;
+use super::link::{Link, reason_of};
+use super::session::RemoteSession;
+use crate::cluster::{MemberState, StateHandle};
+use crate::generated::data_node_client::DataNodeClient;
+use crate::generated::{self as message, session_reply::Body, session_request};
+use crate::limits::{ATTACH, MESSAGE_BYTES, REQUESTS, SILENCE};
+use crate::load;
+use crate::sync::lock;
+use crate::version::{MAJOR, MINOR};
+use crate::wire;
+
+/// How a node is reached and used.
+#[derive(Debug, Clone)]
+pub struct RemoteConfig {
+    /// The name of the node for messages, as the administrator writes it: `HOST:PORT`.
+    pub name: String,
+    /// Makes connections to it.
+    pub dial: Dial,
+    /// Runs what waits for the network.
+    pub runtime: Handle,
+    /// The root of the control server: sessions with this root get the node's own one.
+    pub root: PathBuf,
+    /// Whether the node can be used; the connection to it keeps this up to date.
+    pub state: StateHandle,
+    /// The drivers of the control server, which checks stacks before the node sees them.
+    pub registry: Registry,
+}
+
+/// What a node has told of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct About {
+    /// The version of its program.
+    pub program: String,
+    /// Differs between nodes, and is the same for two names of one node.
+    pub instance: Vec<u8>,
+    /// Its host name.
+    pub host: String,
+    /// How much its clock is ahead of this machine's, in milliseconds.
+    pub clock_ahead: i64,
+    /// Its driver stack.
+    pub stack: String,
+    /// Its sessions, of all control servers.
+    pub sessions: u64,
+}
+
+/// A node on another machine. It is watched, and connected to again when the connection is lost.
+pub struct RemoteNode {
+    config: RemoteConfig,
+    client: DataNodeClient<Channel>,
+    watched: Arc<Mutex<Watched>>,
+    watcher: AbortHandle,
+    /// Changes when the node is found to be lost: its sessions end.
+    losses: watch::Sender<u64>,
+    listening: Listening,
+}
+
+#[derive(Debug)]
+struct Watched {
+    load: NodeLoad,
+    about: About,
+}
+
+impl RemoteNode {
+    /// A node that is connected to from now on.
+    pub fn new(config: RemoteConfig) -> Self {
+        let entered = config.runtime.enter();
+        let client = DataNodeClient::new(config.dial.channel())
+            .max_decoding_message_size(MESSAGE_BYTES)
+            .max_encoding_message_size(MESSAGE_BYTES);
+        let watched = Arc::new(Mutex::new(Watched {
+            load: idle(),
+            about: About::default(),
+        }));
+        let (name, state) = (config.name.clone(), config.state.clone());
+        let losses = watch::Sender::new(0);
+        let watching = (state, losses.clone());
+        let watch = watch(name, watching, client.clone(), Arc::clone(&watched));
+        let watcher = config.runtime.spawn(watch).abort_handle();
+        drop(entered);
+        Self {
+            config,
+            client,
+            watched,
+            watcher,
+            losses,
+            listening: Listening::default(),
+        }
+    }
+
+    /// The name of the node.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// Whether it can be used.
+    pub fn state(&self) -> MemberState {
+        self.config.state.get()
+    }
+
+    /// What it has told of itself.
+    pub fn about(&self) -> About {
+        lock(&self.watched).about.clone()
+    }
+}
+
+impl Drop for RemoteNode {
+    fn drop(&mut self) {
+        self.watcher.abort();
+    }
+}
+
+impl DataNode for RemoteNode {
+    fn attach(&self, account: &NodeAccount) -> Result<Arc<dyn NodeSession>, AttachError> {
+        let (requests, outgoing) = mpsc::channel(REQUESTS);
+        let name: Arc<str> = self.config.name.as_str().into();
+        let link = Link::new(name, requests);
+        let (open, closed) = oneshot::channel();
+        let attach = wire::attach(account, &self.config.root);
+        let (call, replies) = link.call(session_request::Body::Attach(attach));
+        let (client, held) = (self.client.clone(), Arc::clone(&link));
+        let (state, lost) = (self.config.state.clone(), self.losses.subscribe());
+        self.config
+            .runtime
+            .spawn(hold(client, (held, state), outgoing, (closed, lost)));
+        let reply = replies.recv_timeout(ATTACH);
+        link.forget(call);
+        let home = match reply {
+            Ok(Body::Attached(attached)) => wire::to_path(&attached.home).ok(),
+            Ok(Body::Failure(failure)) => {
+                return Err(failure.restore().unwrap_or_else(|error: wire::WireError| {
+                    AttachError::Account(format!("data node {}: {error}", self.config.name))
+                }));
+            }
+            Ok(_) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(AttachError::Account(link.lost().to_string()));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(AttachError::Account(format!(
+                    "the data node {} did not open the files within {} s",
+                    self.config.name,
+                    ATTACH.as_secs()
+                )));
+            }
+        };
+        let home = home.ok_or_else(|| {
+            AttachError::Account(format!(
+                "the data node {} sent a wrong reply",
+                self.config.name
+            ))
+        })?;
+        Ok(Arc::new(RemoteSession {
+            link,
+            home,
+            runtime: self.config.runtime.clone(),
+            listening: Arc::clone(&self.listening),
+            open: Arc::new(open),
+        }))
+    }
+
+    fn check_stack(&self, stack: &StackSpec) -> Result<(), StackError> {
+        self.config.registry.build(stack).map(drop)
+    }
+
+    fn listens_at(&self, address: SocketAddr) -> bool {
+        lock(&self.listening).has(address)
+    }
+
+    fn load(&self) -> NodeLoad {
+        lock(&self.watched).load
+    }
+}
+
+impl fmt::Debug for RemoteNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteNode")
+            .field("name", &self.config.name)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a stream ends that this machine ends.
+const CLOSED: &str = "the session has ended";
+
+/// Why the streams of a lost node end.
+const LOST: &str = "it does not answer any more";
+
+/// Holds the stream of a session until the session is dropped or the stream ends.
+async fn hold(
+    mut client: DataNodeClient<Channel>,
+    (link, state): (Arc<Link>, StateHandle),
+    outgoing: mpsc::Receiver<message::SessionRequest>,
+    (mut closed, mut lost): (oneshot::Receiver<()>, watch::Receiver<u64>),
+) {
+    let opening = client.session(ReceiverStream::new(outgoing));
+    let opened = tokio::select! {
+        opened = opening => opened,
+        _ = &mut closed => return link.end(CLOSED.into()),
+        _ = lost.changed() => return link.end(LOST.into()),
+    };
+    let received = async {
+        match opened {
+            Ok(replies) => link.receive(replies.into_inner()).await,
+            Err(status) => reason_of(&status),
+        }
+    };
+    tokio::select! {
+        reason = received => {
+            // Before the calls end, so that the cluster does not try them here again. A node that answers has lost this session
+            // only; those of others stay.
+            if !answers(&mut client).await {
+                state.set(MemberState::Down {
+                    since: SystemTime::now(),
+                    reason: reason.to_string(),
+                });
+            }
+            link.end(reason);
+        }
+        _ = closed => link.end(CLOSED.into()),
+        _ = lost.changed() => link.end(LOST.into()),
+    }
+}
+
+/// Whether a node answers a short question at once.
+async fn answers(client: &mut DataNodeClient<Channel>) -> bool {
+    /// The calls of the session wait meanwhile.
+    const LIMIT: Duration = Duration::from_secs(2);
+    let request = message::DescribeRequest {
+        major: MAJOR,
+        minor: MINOR,
+    };
+    let answer = timeout(LIMIT, client.describe(request)).await;
+    matches!(answer, Ok(Ok(_)))
+}
+
+/// Follows the load of a node, and whether it answers.
+async fn watch(
+    name: String,
+    (state, losses): (StateHandle, watch::Sender<u64>),
+    mut client: DataNodeClient<Channel>,
+    watched: Arc<Mutex<Watched>>,
+) {
+    /// Between two attempts.
+    const PAUSE: Duration = Duration::from_secs(1);
+    loop {
+        let reason = follow(&name, &state, &mut client, &watched).await;
+        let is_news = match state.get() {
+            MemberState::Down { reason: told, .. } => told != reason,
+            MemberState::Up | MemberState::Draining => true,
+        };
+        if is_news {
+            warn!(node = name, reason, "a data node cannot be used");
+            state.set(MemberState::Down {
+                since: SystemTime::now(),
+                reason,
+            });
+            losses.send_modify(|count| *count += 1);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn silent() -> String {
+    format!("it has not answered for {} s", SILENCE.as_secs())
+}
+
+/// Returns the reason why the node cannot be used any more.
+async fn follow(
+    name: &str,
+    state: &StateHandle,
+    client: &mut DataNodeClient<Channel>,
+    watched: &Mutex<Watched>,
+) -> String {
+    let request = message::DescribeRequest {
+        major: MAJOR,
+        minor: MINOR,
+    };
+    let began = Instant::now();
+    let description = match timeout(SILENCE, client.describe(request)).await {
+        Ok(Ok(description)) => description.into_inner(),
+        Ok(Err(status)) => return reason_of(&status).to_string(),
+        Err(_) => return silent(),
+    };
+    if description.major != MAJOR {
+        return format!(
+            "it speaks version {} of the protocol between nodes, and this server version {MAJOR}: install the same version of \
+             gridhaul on both",
+            description.major
+        );
+    }
+    let about = about(&description, began.elapsed());
+    let mut loads = match client.watch_load(message::WatchLoadRequest {}).await {
+        Ok(loads) => loads.into_inner(),
+        Err(status) => return reason_of(&status).to_string(),
+    };
+    loop {
+        let sent = match timeout(SILENCE, loads.message()).await {
+            Ok(Ok(Some(sent))) => sent,
+            Ok(Ok(None)) => return "it has ended the connection".to_owned(),
+            Ok(Err(status)) => return reason_of(&status).to_string(),
+            Err(_) => return silent(),
+        };
+        let now = if sent.draining {
+            MemberState::Draining
+        } else {
+            MemberState::Up
+        };
+        {
+            let mut watched = lock(watched);
+            watched.load = load::of(&sent);
+            watched.about = About {
+                sessions: sent.sessions,
+                ..about.clone()
+            };
+        }
+        if state.get() != now {
+            let draining = now == MemberState::Draining;
+            info!(
+                node = name,
+                version = about.program,
+                draining,
+                "a data node can be used"
+            );
+            state.set(now);
+        }
+    }
+}
+
+fn about(description: &message::Description, round_trip: Duration) -> About {
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let middle = now.saturating_sub(round_trip / 2);
+    let here = i64::try_from(middle.as_millis()).unwrap_or(i64::MAX);
+    About {
+        program: description.program.clone(),
+        instance: description.instance.clone(),
+        host: description.host.clone(),
+        clock_ahead: (description.now / 1000).saturating_sub(here),
+        stack: description.stack.clone(),
+        sessions: 0,
+    }
+}
+
+/// Of a node that has told nothing yet.
+fn idle() -> NodeLoad {
+    let none = WorkerLoad {
+        busy: 0,
+        limit: 0,
+        awaited: 0,
+    };
+    NodeLoad {
+        senders: none,
+        receivers: none,
+        buffer_bytes: 0,
+        buffer_bytes_limit: 0,
+        buffers_awaited: 0,
+    }
+}

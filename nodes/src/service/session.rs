@@ -1,0 +1,328 @@
+//! One session of a client, as a stream of requests.
+//!
+//! Calls for storage run side by side, each on a blocking thread. What concerns data channels runs in the order of the requests.
+//! When the stream ends, everything of the session ends.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_stack::{Driver, SessionValue, StackError};
+use gridhaul_transfer::{
+    AttachError, CancelReason, ConnectRequest, ListenFailure, ListenRequest, NodeSession, Stripes,
+};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::spawn_blocking;
+use tonic::{Status, Streaming};
+use zeroize::Zeroizing;
+
+use super::calls::Files;
+use super::replies::{Reply, Sender};
+use super::shared::{Counted, Shared};
+use super::transfers::Transfers;
+use crate::generated::{self as message, session_reply, session_request};
+use crate::limits::{CALLS, ORDERED_REQUESTS};
+use crate::sync::lock;
+use crate::wire::{self, WireError};
+
+/// What a session has on the node.
+struct Session {
+    shared: Arc<Shared>,
+    node: Arc<dyn NodeSession>,
+    files: Arc<Files>,
+    replies: Sender,
+    transfers: Transfers,
+    here: SocketAddr,
+    /// The network of the client, by its first address: for IPv4, the client.
+    client: IpAddr,
+    /// Why the last `Connect` failed; the next transfer fails with it.
+    refused_stack: Mutex<Option<Refused>>,
+    _counted: Counted,
+}
+
+/// Why data channels cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refused {
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error(transparent)]
+    Stack(#[from] StackError),
+}
+
+/// Attaches to the account that the first request names, and serves the session. Returns its replies.
+///
+/// # Errors
+///
+/// When the stream does not begin as it must.
+pub(super) async fn begin(
+    shared: Arc<Shared>,
+    here: SocketAddr,
+    mut requests: Streaming<message::SessionRequest>,
+) -> Result<mpsc::Receiver<Reply>, Status> {
+    let first = requests.message().await?;
+    let Some(message::SessionRequest {
+        call,
+        body: Some(session_request::Body::Attach(attach)),
+    }) = first
+    else {
+        return Err(Status::invalid_argument("a session begins with Attach"));
+    };
+    let account = wire::account(&attach, &shared.config.root)
+        .map_err(|error| Status::invalid_argument(error.to_string()))?;
+    let client = account.source.network.first_address();
+    let (replies, receiver) = Sender::new();
+    let node = Arc::clone(&shared.config.node);
+    let attached = spawn_blocking(move || {
+        let session = node.attach(&account)?;
+        let (storage, home) = (session.storage(), session.home());
+        Ok::<_, AttachError>((session, storage, home))
+    });
+    match attached.await {
+        Ok(Ok((node, storage, home))) => {
+            let home = wire::path(&home);
+            let attached = message::Attached { home };
+            replies
+                .send_async(call, session_reply::Body::Attached(attached))
+                .await;
+            let session = Arc::new(Session {
+                _counted: shared.count(),
+                shared,
+                files: Files::new(&node, storage, replies.clone()),
+                node,
+                transfers: Transfers::new(replies.clone()),
+                replies,
+                here,
+                client,
+                refused_stack: Mutex::default(),
+            });
+            tokio::spawn(session.serve(requests));
+        }
+        Ok(Err(error)) => {
+            let failure = message::Failure::of(&error);
+            replies
+                .send_async(call, session_reply::Body::Failure(failure))
+                .await;
+        }
+        Err(_) => return Err(Status::internal("the node failed")),
+    }
+    Ok(receiver)
+}
+
+impl Session {
+    /// Serves requests until the stream ends.
+    async fn serve(self: Arc<Self>, mut requests: Streaming<message::SessionRequest>) {
+        let (ordered, queue) = mpsc::channel(ORDERED_REQUESTS);
+        let mut in_order = tokio::spawn(Arc::clone(&self).serve_in_order(queue));
+        let permits = Arc::new(Semaphore::new(CALLS));
+        loop {
+            let request = tokio::select! {
+                request = requests.message() => request,
+                // After a panic: the control server learns of it by the end of the stream.
+                _ = &mut in_order => break,
+            };
+            let Ok(Some(request)) = request else {
+                break;
+            };
+            let call = request.call;
+            match request.body {
+                Some(session_request::Body::Storage(storage)) => {
+                    // Before the call begins, so that it can be given up while it waits.
+                    let cancel = self.files.cancellable(call);
+                    self.call(&permits, call, move |files| {
+                        files.serve(call, storage, &cancel)
+                    })
+                    .await;
+                }
+                Some(session_request::Body::Checksum(checksum)) => {
+                    // Before the call begins, so that it can be given up while it waits.
+                    let cancel = self.files.cancellable(call);
+                    self.call(&permits, call, move |files| {
+                        files.checksum(call, &checksum, &cancel)
+                    })
+                    .await;
+                }
+                Some(session_request::Body::CancelCall(cancel)) => {
+                    self.files.cancel(cancel.other);
+                }
+                Some(session_request::Body::LookAhead(look_ahead)) => {
+                    let paths = look_ahead.paths.iter().map(|path| wire::to_path(path));
+                    if let Ok(paths) = paths.collect() {
+                        self.node.look_ahead(paths);
+                    }
+                }
+                Some(session_request::Body::Lines(lines)) => self.transfers.lines(lines),
+                Some(session_request::Body::CompanionsDone(done)) => {
+                    self.transfers.companions_done(done);
+                }
+                Some(
+                    body @ (session_request::Body::Listen(_)
+                    | session_request::Body::Connect(_)
+                    | session_request::Body::Release(_)
+                    | session_request::Body::Transfer(_)
+                    | session_request::Body::CancelTransfer(_)),
+                ) => {
+                    if ordered.send((call, body)).await.is_err() {
+                        break;
+                    }
+                }
+                Some(session_request::Body::Attach(_)) | None => {
+                    let failure = message::Failure::unknown();
+                    self.replies
+                        .send_async(call, session_reply::Body::Failure(failure))
+                        .await;
+                }
+            }
+        }
+        drop(ordered);
+        // A call that waits for the control server ends, because it cannot send.
+        self.files.cancel_all();
+        self.transfers.end(CancelReason::ControlChannelLost);
+        if !in_order.is_finished() {
+            let _ = in_order.await;
+        }
+        // One that was in the queue.
+        self.transfers.end(CancelReason::ControlChannelLost);
+        let _ = spawn_blocking(move || self.node.release()).await;
+    }
+
+    /// Runs a call on a blocking thread, when there are not too many.
+    async fn call(
+        self: &Arc<Self>,
+        permits: &Arc<Semaphore>,
+        call: u64,
+        work: impl FnOnce(&Files) + Send + 'static,
+    ) {
+        let Ok(permit) = Arc::clone(permits).acquire_owned().await else {
+            return;
+        };
+        let (files, replies) = (Arc::clone(&self.files), self.replies.clone());
+        tokio::spawn(async move {
+            let done = spawn_blocking(move || work(&files)).await;
+            drop(permit);
+            if done.is_err() {
+                let failure = message::Failure::refused(&WireError::new("an error of its own"));
+                let body = session_reply::Body::Failure(failure);
+                replies.send_async(call, body).await;
+            }
+        });
+    }
+
+    /// Serves what concerns data channels, one request after the other.
+    async fn serve_in_order(
+        self: Arc<Self>,
+        mut queue: mpsc::Receiver<(u64, session_request::Body)>,
+    ) {
+        while let Some((call, body)) = queue.recv().await {
+            let session = Arc::clone(&self);
+            // A panic must not leave the control server without a reply: the stream ends.
+            if spawn_blocking(move || session.serve_one(call, body))
+                .await
+                .is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    fn serve_one(&self, call: u64, body: session_request::Body) {
+        match body {
+            session_request::Body::Listen(listen) => {
+                let reply = match self.listen(listen) {
+                    Ok(addresses) => session_reply::Body::Listening(message::Listening {
+                        addresses: addresses.into_iter().map(wire::address).collect(),
+                    }),
+                    Err(failure) => session_reply::Body::Failure(failure),
+                };
+                self.replies.send(call, reply);
+            }
+            session_request::Body::Connect(connect) => {
+                *lock(&self.refused_stack) = None;
+                if let Err(error) = self.connect(connect) {
+                    self.node.release();
+                    *lock(&self.refused_stack) = Some(error);
+                }
+            }
+            session_request::Body::Release(_) => {
+                *lock(&self.refused_stack) = None;
+                self.node.release();
+            }
+            session_request::Body::Transfer(transfer) => match lock(&self.refused_stack).take() {
+                None => self.transfers.start(&self.node, call, transfer),
+                Some(error) => self.transfers.refuse(call, &error.to_string()),
+            },
+            session_request::Body::CancelTransfer(cancel) => self.transfers.cancel(cancel),
+            _ => {}
+        }
+    }
+
+    fn listen(&self, sent: message::Listen) -> Result<Vec<SocketAddr>, message::Failure> {
+        let wrong = |error: WireError| message::Failure::refused(&error);
+        let count = usize::try_from(sent.listeners).unwrap_or(usize::MAX);
+        if !(1..=crate::limits::LISTENERS).contains(&count) {
+            return Err(wrong(WireError::new(format!("{count} listeners"))));
+        }
+        let request = ListenRequest {
+            stack: self.stack(&sent.stack).map_err(wrong)?,
+            local: self.data_address(),
+            stripes: Stripes::Many { at_most: count },
+            sockets: wire::to_sockets(sent.sockets),
+            session_drivers: self.drivers(&sent.drivers).map_err(wrong)?,
+        };
+        self.node
+            .listen(&request)
+            .map_err(|error: ListenFailure| message::Failure::of(&error))
+    }
+
+    fn connect(&self, sent: message::Connect) -> Result<(), Refused> {
+        let peers = sent.peers.iter().map(wire::to_address);
+        let peers: Vec<_> = peers.collect::<Result<_, _>>()?;
+        for peer in &peers {
+            self.check_reach(*peer)?;
+        }
+        let request = ConnectRequest {
+            stack: self.stack(&sent.stack)?,
+            peers,
+            sockets: wire::to_sockets(sent.sockets),
+            session_drivers: self.drivers(&sent.drivers)?,
+        };
+        Ok(self.node.connect(&request)?)
+    }
+
+    /// The stack of the control server with the settings of this node.
+    fn stack(&self, text: &str) -> Result<StackSpec, WireError> {
+        let stack = text
+            .parse()
+            .map_err(|error| WireError::new(format!("a wrong stack: {error}")))?;
+        Ok((self.shared.config.own_stack)(stack))
+    }
+
+    /// Refuses services that only this machine reaches. The control server has checked its own machine.
+    fn check_reach(&self, peer: SocketAddr) -> Result<(), WireError> {
+        let host = peer.ip().to_canonical();
+        // The loopback address of a client is that of its own machine, which is this one only if the control server is here.
+        let is_client = host == self.client
+            && (!host.is_loopback() || self.here.ip().to_canonical().is_loopback());
+        if is_client || self.shared.config.node.listens_at(peer) {
+            return Ok(());
+        }
+        (self.shared.config.reach)(self.client, host).map_err(WireError)
+    }
+
+    /// Where data channels listen.
+    fn data_address(&self) -> IpAddr {
+        let configured = self.shared.config.data_address;
+        configured.unwrap_or_else(|| self.here.ip().to_canonical())
+    }
+
+    fn drivers(&self, sent: &[message::SessionDriver]) -> Result<Vec<Arc<dyn Driver>>, WireError> {
+        let restore = &self.shared.config.restore;
+        sent.iter()
+            .map(|driver| {
+                let bytes = Zeroizing::new(driver.value.clone());
+                let value = SessionValue::new(driver.name.clone(), bytes)
+                    .map_err(|error| WireError::new(error.to_string()))?;
+                restore(&value).map_err(|error| WireError::new(error.to_string()))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,121 @@
+//! What all sessions of a node share.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_stack::{Driver, RestoreError, SessionValue};
+use gridhaul_transfer::DataNode;
+use tokio::sync::watch;
+
+use crate::generated as message;
+use crate::load;
+
+/// Makes the driver of a session from its value.
+pub type RestoreDriver =
+    dyn Fn(&SessionValue) -> Result<Arc<dyn Driver>, RestoreError> + Send + Sync;
+
+/// Applies settings of the node to a stack.
+pub type OwnStack = dyn Fn(StackSpec) -> StackSpec + Send + Sync;
+
+/// From the address of a client and that of a host to the reason why the node must not connect there.
+pub type ReachRule = dyn Fn(IpAddr, IpAddr) -> Result<(), String> + Send + Sync;
+
+/// What a node serves.
+pub struct ServiceConfig {
+    /// Storage and data channels.
+    pub node: Arc<dyn DataNode>,
+    /// Makes the drivers of sessions.
+    pub restore: Box<RestoreDriver>,
+    /// The node's own root, for sessions that have no other one.
+    pub root: PathBuf,
+    /// The host name, for messages.
+    pub host: String,
+    /// The version of the program.
+    pub program: String,
+    /// The driver stack of data channels.
+    pub stack: String,
+    /// The drivers that clients may name.
+    pub drivers: Vec<String>,
+    /// Applies the node's own ports, addresses and devices to a stack of the control server.
+    pub own_stack: Box<OwnStack>,
+    /// Whether a session of this client may have the node connect to a host; the error is the reason.
+    pub reach: Box<ReachRule>,
+    /// Where data channels listen; `None` is the address at which the control server has reached the node.
+    pub data_address: Option<IpAddr>,
+}
+
+impl fmt::Debug for ServiceConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceConfig")
+            .field("host", &self.host)
+            .field("node", &self.node)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What all sessions share.
+pub(super) struct Shared {
+    pub(super) config: ServiceConfig,
+    instance: [u8; 16],
+    sessions: AtomicUsize,
+    draining: watch::Receiver<bool>,
+}
+
+impl Shared {
+    pub(super) fn new(config: ServiceConfig, draining: watch::Receiver<bool>) -> Arc<Self> {
+        Arc::new(Self {
+            config,
+            instance: instance(),
+            sessions: AtomicUsize::new(0),
+            draining,
+        })
+    }
+
+    /// Distinguishes nodes, also two names of one node.
+    pub(super) fn instance(&self) -> &[u8] {
+        &self.instance
+    }
+
+    pub(super) fn sessions(&self) -> usize {
+        self.sessions.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn draining(&self) -> watch::Receiver<bool> {
+        self.draining.clone()
+    }
+
+    pub(super) fn load(&self) -> message::Load {
+        message::Load {
+            draining: *self.draining.borrow(),
+            sessions: self.sessions() as u64,
+            ..load::message(&self.config.node.load())
+        }
+    }
+
+    /// Counts a session until the value is dropped.
+    pub(super) fn count(self: &Arc<Self>) -> Counted {
+        self.sessions.fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(self))
+    }
+}
+
+/// A session that counts.
+pub(super) struct Counted(Arc<Shared>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Distinguishes nodes, also two names of one node.
+fn instance() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    // The kernel's generator does not fail after the start of the machine; zeros would only hide a node that is named twice.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    bytes
+}
