@@ -60,6 +60,7 @@ const SET: &[(&str, &str)] = &[
 
 /// Values for keys whose default is not a value but described in words, or is the absence of one.
 const EXAMPLES: &[(&str, &str)] = &[
+    ("stripes", "1"),
     ("banner", "\"Data of the example institute\""),
     ("passwords", "\"/etc/gridhaul/users\""),
     ("tls", "true"),
