@@ -323,7 +323,7 @@ fn what_cannot_be_done_is_refused_by_name() {
     for (arguments, words) in [
         (
             &["-c", "none", "-r", "host:5000"][..],
-            "-r host:5000: data nodes on other hosts",
+            "-r host:5000: data nodes of that server",
         ),
         (
             &["-c", "none", "-allow-from", "10."],

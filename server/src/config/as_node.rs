@@ -40,7 +40,6 @@ pub(super) const KEYS: &[&str] = &[
     "key",
     "key-passphrase",
     "trust",
-    "tls-versions",
     "allow-root",
     "allow-disabled-login",
     "least-uid",

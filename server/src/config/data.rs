@@ -71,7 +71,13 @@ impl DataConnections {
 }
 
 /// The data connections in settings, with defaults.
-pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &Settings) -> DataConnections {
+///
+/// `nodes` is the number of data nodes: each is a stripe.
+pub(super) fn resolve(
+    errors: &mut Vec<ConfigError>,
+    settings: &Settings,
+    nodes: usize,
+) -> DataConnections {
     let port_range = settings.port_range.or_else(|| {
         port_range::of_environment().unwrap_or_else(|error| {
             errors.push(ConfigError::PortRangeVariable(error));
@@ -89,7 +95,14 @@ pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &Settings) -> Dat
         address: settings.data_address,
         advertise: settings.advertise_address,
         hosts: settings.data_hosts.clone().unwrap_or_default(),
-        stripes: between(errors, "stripes", settings.stripes, 1, 1, 64),
+        stripes: between(
+            errors,
+            "stripes",
+            settings.stripes,
+            nodes.clamp(1, 64),
+            1,
+            64,
+        ),
         stack: settings.stack.clone().unwrap_or_else(|| STACK.to_owned()),
         anonymous_drivers: settings
             .anonymous_drivers
@@ -145,7 +158,7 @@ mod tests {
                 data_hosts: Some(hosts),
                 ..Settings::default()
             };
-            resolve(&mut Vec::new(), &settings).admission(peer)
+            resolve(&mut Vec::new(), &settings, 0).admission(peer)
         };
         assert!(admission(&[]).admits(peer));
         assert!(!admission(&[]).admits(other));
@@ -163,7 +176,7 @@ mod tests {
                 anonymous_drivers: anonymous_drivers.map(list),
                 ..Settings::default()
             };
-            let data = resolve(&mut Vec::new(), &settings);
+            let data = resolve(&mut Vec::new(), &settings, 0);
             (data.allowed_drivers, data.anonymous_drivers)
         };
         let (allowed, of_anonymous) = drivers(None, None);

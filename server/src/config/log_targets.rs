@@ -10,6 +10,13 @@ const TARGETS: &[&str] = &[
     "gridhaul_accounts::client::broker",
     "gridhaul_accounts::client::broker::calls",
     "gridhaul_accounts::client::pool",
+    "gridhaul_nodes",
+    "gridhaul_nodes::cluster::joint",
+    "gridhaul_nodes::cluster::node",
+    "gridhaul_nodes::cluster::ports",
+    "gridhaul_nodes::cluster::shared",
+    "gridhaul_nodes::cluster::storage",
+    "gridhaul_nodes::remote::node",
     "gridhaul_server",
     "gridhaul_server::admin::actions",
     "gridhaul_server::admin::doors",
@@ -37,6 +44,7 @@ const TARGETS: &[&str] = &[
     "gridhaul_server::serve",
     "gridhaul_server::server::accept",
     "gridhaul_server::server::listeners",
+    "gridhaul_server::server::nodes",
     "gridhaul_server::server::takeover",
     "gridhaul_server::service::notify",
     "gridhaul_server::shared",
@@ -114,6 +122,7 @@ mod tests {
             "gridhaul_accounts",
             &mut found,
         );
+        modules(&server.join("../nodes/src"), "gridhaul_nodes", &mut found);
         assert!(found.len() > 20, "{found:?}");
         for target in &found {
             assert!(TARGETS.contains(&target.as_str()), "TARGETS lacks {target}");

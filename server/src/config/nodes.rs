@@ -17,39 +17,24 @@ pub const NODE_PORT: u16 = 7512;
 /// The most data nodes of a server.
 const MOST: usize = 256;
 
-/// Before the name of a DNS service.
-const SERVICE: &str = "dns+srv:";
-
-/// Where data nodes are.
+/// Where a data node is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum NodeAddress {
-    /// One node.
-    Host {
-        /// The host, as its certificate names it.
-        host: HostName,
-        /// Its port.
-        port: u16,
-    },
-    /// `dns+srv:NAME`: the nodes that the SRV records of this name list (RFC 2782).
-    Service(String),
+pub struct NodeAddress {
+    /// The host, as its certificate names it.
+    pub host: HostName,
+    /// Its port.
+    pub port: u16,
 }
 
 impl FromStr for NodeAddress {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parsed = match text.strip_prefix(SERVICE) {
-            Some(service) => match service.parse() {
-                Ok(HostName::Name(name)) => Some(Self::Service(name)),
-                Ok(HostName::Address(_)) | Err(_) => None,
-            },
-            None => host_and_port(text).map(|(host, port)| Self::Host { host, port }),
-        };
+        let parsed = host_and_port(text).map(|(host, port)| Self { host, port });
         parsed.ok_or_else(|| {
             ValueError::new(
                 text,
-                "a data node, like dtn1.example.org, dtn1.example.org:7512, [2001:db8::1]:7512 or \
-                 dns+srv:_gridhaul._tcp.example.org",
+                "a data node, like dtn1.example.org, dtn1.example.org:7512 or [2001:db8::1]:7512",
             )
         })
     }
@@ -79,13 +64,9 @@ fn host_and_port(text: &str) -> Option<(HostName, u16)> {
 
 impl fmt::Display for NodeAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host {
-                host: HostName::Address(address),
-                port,
-            } => SocketAddr::new(*address, *port).fmt(f),
-            Self::Host { host, port } => write!(f, "{host}:{port}"),
-            Self::Service(name) => write!(f, "{SERVICE}{name}"),
+        match &self.host {
+            HostName::Address(address) => SocketAddr::new(*address, self.port).fmt(f),
+            HostName::Name(name) => write!(f, "{name}:{}", self.port),
         }
     }
 }
@@ -127,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_hosts_with_a_port_or_services() {
+    fn nodes_are_hosts_with_a_port() {
         for (text, shown) in [
             ("DTN1.example.org", "dtn1.example.org:7512"),
             ("dtn1:7000", "dtn1:7000"),
@@ -135,10 +116,6 @@ mod tests {
             ("192.0.2.1:7000", "192.0.2.1:7000"),
             ("2001:db8::1", "[2001:db8::1]:7512"),
             ("[2001:db8::1]:7000", "[2001:db8::1]:7000"),
-            (
-                "dns+srv:_gridhaul._tcp.Example.org",
-                "dns+srv:_gridhaul._tcp.example.org",
-            ),
         ] {
             assert_eq!(parsed(text).to_string(), shown);
             assert_eq!(parsed(shown), parsed(text));
@@ -153,8 +130,6 @@ mod tests {
             "dtn1:7512:1",
             "0.0.0.0:7512",
             "192.0.2.1:0",
-            "dns+srv:",
-            "dns+srv:192.0.2.1",
             "dns:dtn1",
             "dtn1/x",
         ] {

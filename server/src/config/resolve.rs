@@ -34,7 +34,7 @@ impl Config {
         }
         let limits = limits::resolve(errors, &settings);
         let admin = admin::resolve(errors, &mut settings);
-        let data = data::resolve(errors, &settings);
+        let data = data::resolve(errors, &settings, nodes.len());
         let arrival = settings.arrival_checksums.unwrap_or_default();
         let has_ipv6 = has_ipv6();
         let listen = not_empty(errors, "listen", settings.listen).map_or_else(

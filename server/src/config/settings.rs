@@ -311,7 +311,7 @@ settings! {
     #[serde(deserialize_with = "list")]
     data_hosts: Vec<DataHosts> => live,
 
-    /// Addresses in the answer to SPAS, 1 to 64. Default: 1
+    /// Addresses in the answer to SPAS, 1 to 64. Default: 1, or the number of data nodes
     #[arg(long, value_name = "COUNT")]
     stripes: usize => live,
 
@@ -345,8 +345,7 @@ settings! {
 
     /// The data nodes that store and send the files of this server. Default: none
     ///
-    /// At most 256: hosts as their certificates name them, with a port other than 7512 after a colon, or dns+srv:NAME for the
-    /// SRV records of a name
+    /// At most 256: hosts as their certificates name them, with a port other than 7512 after a colon
     #[arg(long, value_name = "NODES", value_delimiter = ',')]
     #[serde(deserialize_with = "list")]
     nodes: Vec<NodeAddress> => restart(nodes),

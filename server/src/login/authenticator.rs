@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use gridhaul_security::certificate::Certificate;
 use gridhaul_security::context::{Context, MessageKeys, MessageProtection, Step};
 use gridhaul_security::credential::Credential;
+use gridhaul_security::tls::HostCertificate;
 use gridhaul_security::trust::Peer;
 use rustls::ServerConfig;
 
@@ -295,6 +296,11 @@ impl Logins for Arc<Authenticator> {
     fn host_chain(&self) -> Vec<Certificate> {
         let host = self.host();
         host.map_or(Vec::new(), |host| host.chain().to_vec())
+    }
+
+    fn host_certificate(&self) -> Option<HostCertificate> {
+        let host = self.host()?;
+        HostCertificate::new(host.chain(), host.key().signing_key()).ok()
     }
 
     fn host_tls(&self) -> Option<Arc<ServerConfig>> {

@@ -13,9 +13,11 @@ use gridhaul_security::certificate::Certificate;
 use gridhaul_security::context::MessageProtection;
 use gridhaul_security::credential::Credential;
 use gridhaul_security::key::PrivateKey;
+use gridhaul_security::tls::HostCertificate;
 use gridhaul_security::voms::Fqan;
 use rustix::io::Errno;
 use rustls::pki_types::CertificateDer;
+use rustls::sign::SigningKey;
 use rustls::{ServerConfig, SignatureScheme};
 use zeroize::Zeroizing;
 
@@ -52,6 +54,7 @@ pub(crate) struct LoginClient {
 struct HostTls {
     host: u64,
     chain: Vec<CertificateDer<'static>>,
+    key: Arc<dyn SigningKey>,
     config: Arc<ServerConfig>,
     looked: Instant,
 }
@@ -232,6 +235,12 @@ impl Logins for Arc<LoginClient> {
         parsed.filter_map(Result::ok).collect()
     }
 
+    fn host_certificate(&self) -> Option<HostCertificate> {
+        let chain = self.host_chain();
+        let held = lock(&self.host);
+        HostCertificate::new(&chain, held.as_ref()?.key.clone()).ok()
+    }
+
     fn host_tls(&self) -> Option<Arc<ServerConfig>> {
         let mut held = lock(&self.host);
         if let Some(held) = held
@@ -266,10 +275,12 @@ impl Logins for Arc<LoginClient> {
                     }),
                 };
                 let chain: Vec<_> = chain.into_iter().map(CertificateDer::from).collect();
-                let config = Arc::new(server_config(chain.clone(), Arc::new(key)).ok()?);
+                let key: Arc<dyn SigningKey> = Arc::new(key);
+                let config = Arc::new(server_config(chain.clone(), Arc::clone(&key)).ok()?);
                 *held = Some(HostTls {
                     host,
                     chain,
+                    key,
                     config: Arc::clone(&config),
                     looked: Instant::now(),
                 });

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gridhaul_security::credential::Credential;
 use rustls::SignatureScheme;
 
-use super::host_key::{schemes_of, sign_for_handshake};
+use super::host_key::{Ends, schemes_of, sign_for_handshake};
 use super::messages::Host;
 use crate::security::chain;
 
@@ -60,6 +60,7 @@ impl HostCertificates {
         host: u64,
         scheme: SignatureScheme,
         message: &[u8],
+        ends: Ends,
     ) -> Result<Vec<u8>, String> {
         let credential = {
             let state = self.lock();
@@ -67,7 +68,7 @@ impl HostCertificates {
             held.map(|(_, credential)| Arc::clone(credential))
         };
         let credential = credential.ok_or("the host has another certificate now")?;
-        sign_for_handshake(&*credential.key().signing_key(), scheme, message)
+        sign_for_handshake(&*credential.key().signing_key(), scheme, message, ends)
     }
 
     /// Every change under the lock is complete, so a panic elsewhere leaves no partial state.

@@ -86,14 +86,27 @@ pub(super) fn schemes_of(key: &dyn SigningKey) -> Vec<SignatureScheme> {
         .collect()
 }
 
+/// The ends of TLS connections that the host's key is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// Connections that clients make.
+    Server,
+    /// Those, and connections to data nodes.
+    Both,
+}
+
 /// Signs messages of a TLS handshake only: a process that may ask for signatures must not get one for a certificate or a
 /// proxy.
 pub(super) fn sign_for_handshake(
     key: &dyn SigningKey,
     scheme: SignatureScheme,
     message: &[u8],
+    ends: Ends,
 ) -> Result<Vec<u8>, String> {
-    if !is_server_key_exchange(message) && !is_certificate_verify(message) {
+    let is_of_client =
+        ends == Ends::Both && is_of_tls13(scheme) && is_certificate_verify(CLIENT, message);
+    let is_of_server = is_server_key_exchange(message) || is_certificate_verify(SERVER, message);
+    if !is_of_server && !is_of_client {
         return Err("only messages of TLS handshakes are signed".to_owned());
     }
     let signer = key
@@ -102,12 +115,26 @@ pub(super) fn sign_for_handshake(
     signer.sign(message).map_err(|error| error.to_string())
 }
 
+/// RFC 8446 4.2.3: TLS 1.3 signs nothing with PKCS #1 v1.5.
+fn is_of_tls13(scheme: SignatureScheme) -> bool {
+    !matches!(
+        scheme,
+        SignatureScheme::RSA_PKCS1_SHA256
+            | SignatureScheme::RSA_PKCS1_SHA384
+            | SignatureScheme::RSA_PKCS1_SHA512
+    )
+}
+
+const SERVER: &[u8] = b"TLS 1.3, server CertificateVerify\0";
+
+/// A client of TLS 1.2 signs messages without such a mark, so connections to data nodes have TLS 1.3.
+const CLIENT: &[u8] = b"TLS 1.3, client CertificateVerify\0";
+
 /// RFC 8446 4.4.3: 64 spaces, the context string, a zero, and the hash of the handshake (SHA-256 or SHA-384).
-fn is_certificate_verify(message: &[u8]) -> bool {
-    const CONTEXT: &[u8] = b"TLS 1.3, server CertificateVerify\0";
+fn is_certificate_verify(context: &[u8], message: &[u8]) -> bool {
     message
         .strip_prefix(&[b' '; 64])
-        .and_then(|rest| rest.strip_prefix(CONTEXT))
+        .and_then(|rest| rest.strip_prefix(context))
         .is_some_and(|hash| matches!(hash.len(), 32 | 48))
 }
 
@@ -155,7 +182,7 @@ mod tests {
     fn handshakes_are_signed_and_nothing_else() {
         let key = PrivateKey::generate_ec().expect("a key").signing_key();
         let scheme = SignatureScheme::ECDSA_NISTP256_SHA256;
-        let sign = |message: &[u8]| sign_for_handshake(&*key, scheme, message);
+        let sign = |message: &[u8]| sign_for_handshake(&*key, scheme, message, Ends::Server);
         for message in [
             certificate_verify(32),
             certificate_verify(48),
@@ -193,7 +220,7 @@ mod tests {
         struct Here(Arc<dyn SigningKey>);
         impl Signs for Here {
             fn sign(&self, scheme: SignatureScheme, message: &[u8]) -> Result<Vec<u8>, String> {
-                sign_for_handshake(&*self.0, scheme, message)
+                sign_for_handshake(&*self.0, scheme, message, Ends::Server)
             }
         }
         let key = PrivateKey::generate_ec().expect("a key").signing_key();

@@ -37,6 +37,7 @@ use gridhaul_accounts::BrokerSource;
 use gridhaul_security::certificate::Certificate;
 use gridhaul_security::context::MessageProtection;
 use gridhaul_security::credential::Credential;
+use gridhaul_security::tls::HostCertificate;
 use rustls::ServerConfig;
 
 use crate::passwords::{CheckPassword, Grant};
@@ -78,6 +79,9 @@ pub(crate) trait Logins: CheckPassword + Send + Sync + fmt::Debug {
 
     /// The host's certificates as they are now, the leaf first; empty without any.
     fn host_chain(&self) -> Vec<Certificate>;
+
+    /// The host's certificate for connections to data nodes. `None` if there is none that is good for hosts.
+    fn host_certificate(&self) -> Option<HostCertificate>;
 
     /// The TLS configuration for `AUTH TLS`; `None` without a certificate.
     fn host_tls(&self) -> Option<Arc<ServerConfig>>;

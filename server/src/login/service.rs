@@ -25,6 +25,7 @@ use crate::wire::{receive_message, send_message};
 use super::authenticator::{self, Authenticator, Stepped};
 use super::exchanges::Exchanges;
 use super::host_certificates::HostCertificates;
+use super::host_key::Ends;
 use super::messages::{
     Account, Answer, Asked, Asker, Authorization, Claimed, Delegated, Established, Granted,
     Question,
@@ -85,6 +86,16 @@ impl<'a> LoginService<'a> {
         Self {
             sources: Some(sources),
             ..self
+        }
+    }
+
+    /// The ends of TLS for which a process gets signatures: only the serving process connects to other hosts, and only to data
+    /// nodes.
+    fn ends(&self, asker: Asker) -> Ends {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        match asker {
+            Asker::Serving if !state.config.nodes.is_empty() => Ends::Both,
+            Asker::Serving | Asker::Front => Ends::Server,
         }
     }
 
@@ -169,7 +180,12 @@ impl<'a> LoginService<'a> {
                 host,
                 scheme,
                 message,
-            } => match self.host.sign(host, SignatureScheme::from(scheme), message) {
+            } => match self.host.sign(
+                host,
+                SignatureScheme::from(scheme),
+                message,
+                self.ends(asker),
+            ) {
                 Ok(signature) => Answer::Signature(signature),
                 Err(reason) => Answer::Failed(reason),
             },

@@ -11,9 +11,9 @@ use tracing::{debug, error, warn};
 
 use super::connection::{Served, serve_connection};
 use super::security::NodeSecurity;
-use super::tls::{self, MutualTlsError};
 use crate::admission::{Connections, Place, Room};
 use crate::config::MaxStartups;
+use crate::mutual_tls::{self, MutualTlsError};
 use crate::server::{is_shortage, keep_alive};
 use crate::shutdown::{Phase, PhaseWatch};
 use crate::telemetry::tell;
@@ -43,9 +43,9 @@ pub(super) struct Door {
 }
 
 impl Door {
-    pub(super) fn new(security: NodeSecurity, served: Served) -> Arc<Self> {
+    pub(super) fn new(security: Arc<NodeSecurity>, served: Served) -> Arc<Self> {
         Arc::new(Self {
-            security: Arc::new(security),
+            security,
             connections: Connections::new(Room {
                 connections: CONNECTIONS,
                 per_network: PER_NETWORK,
@@ -61,9 +61,15 @@ impl Door {
         let all = self.connections.total();
         let shaking = self.connections.startups();
         format!(
-            "connections of control servers: {}",
-            all.saturating_sub(shaking)
+            "connections of control servers: {}, sessions: {}",
+            all.saturating_sub(shaking),
+            self.served.sessions()
         )
+    }
+
+    /// Tells control servers that the node ends.
+    pub(super) async fn drain(&self) {
+        self.served.drain().await;
     }
 
     /// Accepts connections until the node ends.
@@ -155,7 +161,7 @@ impl Door {
             Err(_) => return None,
         };
         let listed = &current.control_servers;
-        match tls::accept(stream, &peer, &current.settings, listed, HANDSHAKE).await {
+        match mutual_tls::accept(stream, &peer, &current.settings, listed, HANDSHAKE).await {
             Ok(accepted) => Some(accepted),
             Err(error) => {
                 if let Some(untold) = tell(kind(&error)) {

@@ -1,42 +1,126 @@
 //! What a control server asks for, on a connection whose handshake is complete.
 
+use std::fmt;
 use std::sync::Arc;
 
+use gridhaul_nodes::{Arrival, OwnStack, ReachRule, Service, ServiceConfig};
 use gridhaul_security::tls::PeerIdentity;
-use gridhaul_transfer::{DataNode as _, LocalNode};
-use tokio::io::AsyncWriteExt as _;
+use gridhaul_stack::Registry;
+use gridhaul_transfer::{LocalNode, Reach};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
-use tracing::info;
+use tracing::{debug, info};
 
+use super::security::NodeSecurity;
 use crate::config::Config;
-use crate::shutdown::PhaseWatch;
+use crate::drivers;
+use crate::machine;
+use crate::own_addresses::OwnAddresses;
+use crate::session_drivers;
+use crate::shutdown::{Phase, PhaseWatch};
+use crate::version;
 
 /// What all connections share.
-#[derive(Debug)]
 pub(super) struct Served {
-    pub(super) node: Arc<LocalNode>,
-    pub(super) config: Arc<Config>,
+    service: Service,
+}
+
+impl Served {
+    pub(super) fn new(node: LocalNode, config: &Config, security: Arc<NodeSecurity>) -> Self {
+        let registry = drivers::registry();
+        let restore = move |value: &_| {
+            session_drivers::restore(value, || security.trust(), || security.host_tls())
+        };
+        Self {
+            service: Service::new(ServiceConfig {
+                node: Arc::new(node),
+                restore: Box::new(restore),
+                root: config.root.clone(),
+                host: machine::host_name(),
+                program: version::VERSION.to_owned(),
+                stack: config.data.stack.to_string(),
+                drivers: registry
+                    .drivers()
+                    .map(|driver| driver.name().to_owned())
+                    .collect(),
+                own_stack: own_stack(config, registry),
+                reach: reach_rule(),
+                data_address: config.data.address,
+            }),
+        }
+    }
+
+    /// The number of sessions of all control servers.
+    pub(super) fn sessions(&self) -> usize {
+        self.service.sessions()
+    }
+
+    /// Tells control servers that this node wants no new sessions and transfers.
+    pub(super) async fn drain(&self) {
+        self.service.drain().await;
+    }
+}
+
+/// The ports, addresses and devices of this node hold for every stack, where it has some.
+fn own_stack(config: &Config, registry: Registry) -> Box<OwnStack> {
+    let ports = config.data.port_range;
+    // It was built once as a check.
+    let own = config.data.stack.parse().ok();
+    Box::new(move |stack| {
+        let stack = match &own {
+            Some(own) => registry.with_administrators_options(stack, own),
+            None => stack,
+        };
+        drivers::with_ports(&registry, stack, ports)
+    })
+}
+
+/// A client must not have this node connect to services that only its machine reaches.
+fn reach_rule() -> Box<ReachRule> {
+    let own = OwnAddresses::default();
+    Box::new(move |client, host| {
+        let machine = own
+            .now()
+            .map_err(|error| format!("this node cannot look up its own addresses: {error}"))?;
+        let reach = Reach {
+            client,
+            machine: &machine,
+            advertised: &[],
+            named: &[],
+        };
+        reach.check(host).map_err(|refusal| refusal.to_string())
+    })
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Served").finish_non_exhaustive()
+    }
 }
 
 /// Serves a control server until it goes, or `phase` ends its requests.
-///
-/// There are no requests yet, so the connection ends at once.
 pub(super) async fn serve_connection(
-    mut stream: TlsStream<TcpStream>,
+    connection: TlsStream<TcpStream>,
     peer: PeerIdentity,
     served: Arc<Served>,
-    phase: PhaseWatch,
+    mut phase: PhaseWatch,
 ) {
     let subject = peer.subject.one_line();
+    let Ok(local) = connection.get_ref().0.local_addr() else {
+        // The control server is gone already.
+        return;
+    };
     info!(
         subject,
         hosts = peer.hosts.join(" "),
-        root = %served.config.root.display(),
-        workers = ?served.node.load(),
-        "a control server has connected; this version serves no requests, so the connection is closed"
+        "a control server has connected"
     );
-    // The control server may be gone.
-    let _ = stream.shutdown().await;
-    drop(phase);
+    let ended = tokio::select! {
+        ended = served.service.serve(Arrival { connection, local }) => ended,
+        () = phase.reached(Phase::Cancelling) => Ok(()),
+    };
+    match ended {
+        Ok(()) => info!(subject, "the connection of a control server has ended"),
+        Err(error) => debug!(subject, %error, "the connection of a control server has failed"),
+    }
 }

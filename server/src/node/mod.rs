@@ -3,7 +3,6 @@
 //! ```text
 //! start        from the command line to the last connection
 //!   ├─ accept        connections within limits; handshakes
-//!   │    └─ tls            the two ends of a handshake
 //!   ├─ connection    what a control server asks for
 //!   └─ security      the certificate, the trusted authorities, the control servers
 //! ```
@@ -17,7 +16,6 @@ mod connection;
 mod error;
 mod security;
 mod start;
-pub mod tls;
 
 pub use error::NodeError;
 pub use start::serve;

@@ -6,17 +6,18 @@ use gridhaul_security::files::TrustDirectory;
 use gridhaul_security::tls::{
     HostCertificate, HostCertificateError, HostSettings, Principal, TlsVersions,
 };
+use gridhaul_security::trust::TrustStore;
+use rustls::ServerConfig;
 
 use super::error::NodeError;
 use crate::config::Config;
-use crate::security::{HostCredential, Opener, SecurityError};
+use crate::security::{HostCredential, Opener, SecurityError, chain, server_config};
 
 /// The certificate of a node, its trust and its control servers.
 #[derive(Debug)]
 pub(super) struct NodeSecurity {
     host: HostCredential,
     trust: TrustDirectory,
-    versions: TlsVersions,
     /// Without them: those with the certificate of the node.
     control_servers: Option<Arc<[Principal]>>,
 }
@@ -47,11 +48,22 @@ impl NodeSecurity {
         let opened = Self {
             host,
             trust,
-            versions: gsi.tls_versions,
             control_servers: node.control_servers.clone().map(Arc::from),
         };
         opened.current()?;
         Ok(Some(opened))
+    }
+
+    /// The trust of data channels now. Blocks on files, at most once a second.
+    pub(super) fn trust(&self) -> Arc<TrustStore> {
+        self.trust.current()
+    }
+
+    /// The TLS configuration of data channels of `AUTH TLS`. Blocks on files, at most once a second.
+    pub(super) fn host_tls(&self) -> Option<Arc<ServerConfig>> {
+        let credential = self.host.current();
+        let key = credential.key().signing_key();
+        server_config(chain(&credential), key).ok().map(Arc::new)
     }
 
     /// The settings for a handshake now. Blocks on files, at most once a second.
@@ -71,7 +83,8 @@ impl NodeSecurity {
             settings: HostSettings {
                 certificate,
                 trust: self.trust.current(),
-                versions: self.versions,
+                // A control server signs for no other version: `login/host_key.rs`.
+                versions: TlsVersions::Only13,
             },
             control_servers,
         })

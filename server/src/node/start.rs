@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridhaul_accounts::{BrokerSource, ListedFiles, Monitor};
+use gridhaul_transfer::LocalNode;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -70,8 +71,10 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), NodeError> {
         return Err(io::Error::other("the configuration is not that of a data node").into());
     };
     let listeners = Listeners::open_with(&config, passed)?;
-    let served = served(config, monitor)?;
-    let config = Arc::clone(&served.config);
+    let security = Arc::new(security);
+    let node = local(&config, monitor)?;
+    let served = Served::new(node, &config, Arc::clone(&security));
+    let config = Arc::new(config);
     let prepared = Prepared {
         config: Arc::clone(&config),
         door: Door::new(security, served),
@@ -109,20 +112,21 @@ fn monitor(config: &Config) -> Result<Option<Monitor>, NodeError> {
 }
 
 /// Opens the root, with the rights of the start.
-fn served(config: Config, monitor: Option<Arc<Monitor>>) -> Result<Served, StartError> {
+fn local(config: &Config, monitor: Option<Arc<Monitor>>) -> Result<LocalNode, StartError> {
     let brokers = monitor.map(|monitor| monitor as Arc<dyn BrokerSource>);
-    let storages = Storages::open(&config, brokers).map_err(|error| StartError::Root {
+    let storages = Storages::open(config, brokers).map_err(|error| StartError::Root {
         root: config.root.clone(),
         error,
     })?;
     let key = config.checksum_key.as_deref();
     let key = key.map(checksum_key::read).transpose()?;
     let registry = drivers::registry();
-    let node = local_node(&config.limits, &registry, &Arc::new(storages), key);
-    Ok(Served {
-        node: Arc::new(node),
-        config: Arc::new(config),
-    })
+    Ok(local_node(
+        &config.limits,
+        &registry,
+        &Arc::new(storages),
+        key,
+    ))
 }
 
 /// Gives up root, and confines this process. Its monitor keeps root's rights.
@@ -204,6 +208,7 @@ async fn run_until_end(prepared: Prepared, lost: Receiver<Lost>) -> Result<(), N
     let grace = prepared.config.limits.grace;
     notifier.stopping(grace);
     info!("shutting down");
+    prepared.door.drain().await;
     let cut_short = async {
         tokio::select! {
             _ = terminate.recv() => {}

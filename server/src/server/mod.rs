@@ -5,6 +5,7 @@ mod activation_error;
 mod clients;
 mod expiry;
 mod listeners;
+mod nodes;
 mod probe;
 mod sockets;
 mod start_error;
@@ -144,6 +145,11 @@ impl PreparedServer {
         counts: FrontCounts,
     ) -> Result<Self, StartError> {
         let registry = drivers::registry();
+        // The front process connects to no node.
+        let config = Config {
+            nodes: Vec::new(),
+            ..config
+        };
         let storages = Arc::new(Storages::closed(&config));
         let settings = Settings::load(config, &registry, &backend, None)?;
         let journal = Journal::of_front(counts);
@@ -265,6 +271,7 @@ impl PreparedServer {
             keep_history_of(&self.shared);
             probe::probe_devices(&self.shared)?;
             self.shared.backend.watch()?;
+            nodes::start(&self.shared);
         }
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = self.metrics {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
+use crate::data_nodes::DataNodes;
 use gridhaul_shares::Pool;
 use gridhaul_stack::Registry;
 use gridhaul_storage::ChecksumKey;
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     settings: RwLock<Settings>,
     pub(crate) registry: Registry,
     pub(crate) node: Arc<dyn DataNode>,
+    /// The same, if it consists of nodes on other machines.
+    pub(crate) data_nodes: Option<DataNodes>,
     pub(crate) own_addresses: OwnAddresses,
     storages: Arc<Storages>,
     pub(crate) backend: LoginBackend,
@@ -89,7 +92,11 @@ impl Shared {
         journal: Journal,
     ) -> Self {
         let limits = &settings.config.limits;
-        let node = local_node(limits, &registry, &storages, checksum_key);
+        let data_nodes = DataNodes::of(&settings.config);
+        let node: Arc<dyn DataNode> = match &data_nodes {
+            Some(nodes) => Arc::clone(&nodes.cluster) as _,
+            None => Arc::new(local_node(limits, &registry, &storages, checksum_key)),
+        };
         Self {
             connections: Connections::new(room(limits)),
             transfers: TransferLimit::new(limits.transfers),
@@ -101,7 +108,8 @@ impl Shared {
             handshakes: Workers::new("handshake", usize::MAX),
             settings: RwLock::new(settings),
             registry,
-            node: Arc::new(node),
+            node,
+            data_nodes,
             own_addresses: OwnAddresses::default(),
             storages,
             backend,

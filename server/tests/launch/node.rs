@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use gridhaul_security::files::{TrustDirectory, read_credential};
 use gridhaul_security::tls::{HostSettings, PeerFault, PeerIdentity, TlsSettings};
-use gridhaul_server::node::tls::{MutualTlsError, connect};
+use gridhaul_server::mutual_tls::{MutualTlsError, connect};
 use rustix::process::Signal;
 use tempfile::TempDir;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::program::{Running, fails, has_root, program, public_directory, text, wait_for};
 
@@ -133,11 +133,14 @@ impl Nodes {
             let within = Duration::from_secs(60);
             match connect(stream, &peer, host, &settings, within).await {
                 Ok((mut stream, identity)) => {
-                    let read = stream.read_u8().await.expect_err("the node ends it");
+                    // A control server that has no request; with a refusal, reading fails.
+                    let _ = stream.shutdown().await;
+                    let read = stream.read_to_end(&mut Vec::new()).await.err();
                     let own = settings.certificate.certificate().subject();
+                    let refusal = read.and_then(|read| PeerFault::in_error(&read, own));
                     Met {
                         node: Ok(identity),
-                        refusal: PeerFault::in_error(&read, own).map(|fault| fault.to_string()),
+                        refusal: refusal.map(|fault| fault.to_string()),
                     }
                 }
                 Err(error) => Met {

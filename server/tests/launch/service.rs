@@ -104,7 +104,7 @@ fn the_manager_hears_of_a_data_node() {
         .args(["--trust", &site.text("certificates")])
         .env("NOTIFY_SOCKET", manager.directory.path().join("notify"));
     let server = Running::of(&mut command);
-    let ready = "READY=1\nSTATUS=connections of control servers: 0\n";
+    let ready = "READY=1\nSTATUS=connections of control servers: 0, sessions: 0\n";
     assert_eq!(manager.message(), ready);
     server.signal(Signal::HUP);
     manager.message_with("RELOADING=1");

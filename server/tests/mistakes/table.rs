@@ -496,7 +496,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     in_file(
         with_gsi!("nodes = ['dtn1:7512:1'] #!"),
         "nodes",
-        "dns+srv:_gridhaul._tcp.example.org",
+        "dtn1.example.org:7512 or [2001:db8::1]:7512",
     ),
     in_file(
         "control-servers = ['ctl.example.org'] #!",

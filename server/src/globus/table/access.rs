@@ -46,7 +46,7 @@ pub(super) const ACCESS: &[GlobusOption] = &[
         &["ipc-allow-from"],
         Text,
         Needless,
-        "no other hosts are data nodes",
+        "about data nodes of globus-gridftp-server; those of gridhaul always use mutual TLS",
     ),
     both(
         "ipc_deny_from",
@@ -67,7 +67,7 @@ pub(super) const ACCESS: &[GlobusOption] = &[
         &["secure-ipc", "si"],
         Switch(true),
         Needless,
-        "no other hosts are data nodes",
+        "about data nodes of globus-gridftp-server; those of gridhaul always use mutual TLS",
     ),
     both(
         "ipc_auth_mode",

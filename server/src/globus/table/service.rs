@@ -77,7 +77,7 @@ pub(super) const STRIPES: &[GlobusOption] = &[
         &["remote-nodes", "r"],
         Text,
         Guard,
-        "data nodes on other hosts are not supported: users would see the files of this host",
+        "data nodes of that server cannot be used: start gridhaul-server node on these hosts and name them with nodes, or users see the files of this host",
     ),
     both("hybrid", &["hybrid"], Switch(false), Needless, "the same"),
     both(
@@ -85,7 +85,7 @@ pub(super) const STRIPES: &[GlobusOption] = &[
         &["data-node", "dn"],
         Switch(false),
         Guard,
-        "this server is no data node: clients would log in to it. The front end serves all data",
+        "this server would let clients log in to it: start gridhaul-server node instead",
     ),
     both(
         "stripe_blocksize",
@@ -191,7 +191,7 @@ pub(super) const NETWORK: &[GlobusOption] = &[
         &["ipc-interface"],
         Text,
         Needless,
-        "no other hosts are data nodes",
+        "about data nodes of globus-gridftp-server; those of gridhaul always use mutual TLS",
     ),
     both(
         "hostname",
@@ -205,7 +205,7 @@ pub(super) const NETWORK: &[GlobusOption] = &[
         &["ipc-port"],
         Number,
         Needless,
-        "no other hosts are data nodes",
+        "about data nodes of globus-gridftp-server; those of gridhaul always use mutual TLS",
     ),
     both(
         "control_preauth_timeout",
@@ -226,7 +226,7 @@ pub(super) const NETWORK: &[GlobusOption] = &[
         &["ipc-idle-timeout"],
         Number,
         Needless,
-        "no other hosts are data nodes",
+        "about data nodes of globus-gridftp-server; those of gridhaul always use mutual TLS",
     ),
     both(
         "ipc_connect_timeout",

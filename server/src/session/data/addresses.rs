@@ -15,6 +15,10 @@ pub(super) fn local_address(context: &Context) -> IpAddr {
 
 /// Refuses a form of reply that cannot carry the address.
 pub(super) fn check_family(context: &Context, request: PassiveRequest) -> Result<(), Reply> {
+    if context.shared.data_nodes.is_some() {
+        // The addresses are those of nodes: the reply decides.
+        return Ok(());
+    }
     let advertised = context.config().data.advertise;
     let here = Family::of(advertised.unwrap_or_else(|| local_address(context)));
     match request {
@@ -50,7 +54,11 @@ fn in_form(
     let addresses: Vec<_> = listening
         .into_iter()
         .map(|address| {
-            let host = data.advertise.unwrap_or_else(|| address.ip());
+            // Data nodes have addresses of their own.
+            let advertised = data
+                .advertise
+                .filter(|_| context.shared.data_nodes.is_none());
+            let host = advertised.unwrap_or_else(|| address.ip());
             SocketAddr::new(host, address.port())
         })
         .collect();
