@@ -232,7 +232,14 @@ fn calls_go_on_while_logins_replace_brokers() {
             .collect();
         let _stop = OnDrop(|| stopped.store(true, Ordering::Relaxed));
         for _ in 0..30 {
-            let storage = accounts.open(&again).unwrap();
+            // On a busy machine calls keep the brokers before, and the account has no room for another one until they end.
+            let storage = loop {
+                match accounts.open(&again) {
+                    Ok(storage) => break storage,
+                    Err(AccountError::AccountBusy(_)) => std::thread::yield_now(),
+                    Err(error) => panic!("{error}"),
+                }
+            };
             assert_eq!(storage.stat(path("f")).unwrap().size, 7);
             assert!(callers.iter().all(|caller| !caller.is_finished()));
         }
