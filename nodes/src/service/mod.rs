@@ -81,6 +81,15 @@ impl Service {
             .await;
     }
 
+    /// Waits until no transfer runs, of any control server.
+    pub async fn no_transfer(&self) {
+        /// Ends of transfers are not announced.
+        const LOOK_EVERY: Duration = Duration::from_millis(50);
+        while self.shared.transfers() > 0 {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
     /// The number of sessions.
     pub fn sessions(&self) -> usize {
         self.shared.sessions()

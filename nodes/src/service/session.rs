@@ -86,10 +86,10 @@ pub(super) async fn begin(
                 .await;
             let session = Arc::new(Session {
                 _counted: shared.count(),
+                transfers: Transfers::new(&shared, replies.clone()),
                 shared,
                 files: Files::new(&node, storage, replies.clone()),
                 node,
-                transfers: Transfers::new(replies.clone()),
                 replies,
                 here,
                 client,

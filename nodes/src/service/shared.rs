@@ -62,6 +62,7 @@ pub(super) struct Shared {
     pub(super) config: ServiceConfig,
     instance: [u8; 16],
     sessions: AtomicUsize,
+    transfers: AtomicUsize,
     draining: watch::Receiver<bool>,
 }
 
@@ -71,6 +72,7 @@ impl Shared {
             config,
             instance: instance(),
             sessions: AtomicUsize::new(0),
+            transfers: AtomicUsize::new(0),
             draining,
         })
     }
@@ -82,6 +84,16 @@ impl Shared {
 
     pub(super) fn sessions(&self) -> usize {
         self.sessions.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn transfers(&self) -> usize {
+        self.transfers.load(Ordering::Acquire)
+    }
+
+    /// Counts a transfer until the value is dropped.
+    pub(super) fn count_transfer(self: &Arc<Self>) -> CountedTransfer {
+        self.transfers.fetch_add(1, Ordering::AcqRel);
+        CountedTransfer(Arc::clone(self))
     }
 
     pub(super) fn draining(&self) -> watch::Receiver<bool> {
@@ -105,6 +117,15 @@ impl Shared {
 
 /// A session that counts.
 pub(super) struct Counted(Arc<Shared>);
+
+/// A transfer that counts.
+pub(super) struct CountedTransfer(Arc<Shared>);
+
+impl Drop for CountedTransfer {
+    fn drop(&mut self) {
+        self.0.transfers.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 impl Drop for Counted {
     fn drop(&mut self) {

@@ -15,6 +15,7 @@ use tokio::sync::mpsc as events;
 use tokio::time::{Instant, interval_at};
 
 use super::replies::Sender;
+use super::shared::Shared;
 use crate::generated::{self as message, session_reply::Body, transfer_event};
 use crate::limits::{RANGES, TRANSFERS};
 use crate::sync::lock;
@@ -24,6 +25,7 @@ use crate::wire::{self, Moving, ToRestore, WireError};
 const EVERY: Duration = Duration::from_millis(200);
 
 pub(super) struct Transfers {
+    shared: Arc<Shared>,
     replies: Sender,
     entries: Arc<Mutex<HashMap<u64, Entry>>>,
 }
@@ -39,8 +41,9 @@ struct Entry {
 type Piece = Result<Option<Vec<u8>>, StorageError>;
 
 impl Transfers {
-    pub(super) fn new(replies: Sender) -> Self {
+    pub(super) fn new(shared: &Arc<Shared>, replies: Sender) -> Self {
         Self {
+            shared: Arc::clone(shared),
             replies,
             entries: Arc::default(),
         }
@@ -75,6 +78,7 @@ impl Transfers {
             }
             entries.insert(call, entry);
         }
+        let counted = self.shared.count_transfer();
         let (sender, events) = events::unbounded_channel();
         let running = node.transfer(plan, Box::new(move |event| drop(sender.send(event))));
         if let Some(entry) = lock(&self.entries).get_mut(&call) {
@@ -84,6 +88,7 @@ impl Transfers {
         tokio::spawn(async move {
             follow(&replies, call, &*running, events).await;
             lock(&entries).remove(&call);
+            drop(counted);
         });
     }
 

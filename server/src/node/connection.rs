@@ -115,8 +115,15 @@ pub(super) async fn serve_connection(
         hosts = peer.hosts.join(" "),
         "a control server has connected"
     );
+    let mut draining = phase.clone();
+    let finished = async {
+        draining.reached(Phase::Draining).await;
+        served.service.no_transfer().await;
+    };
     let ended = tokio::select! {
         ended = served.service.serve(Arrival { connection, local }) => ended,
+        // A control server keeps its connection for as long as there is a node.
+        () = finished => Ok(()),
         () = phase.reached(Phase::Cancelling) => Ok(()),
     };
     match ended {

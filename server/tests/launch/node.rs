@@ -190,7 +190,7 @@ fn a_node_serves_its_control_servers_and_tells_others_apart() {
         .expect("the node ends it");
     node.log_until("does not speak TLS");
     let no_certificate = Command::new("openssl")
-        .args(["s_client", "-alpn", "h2", "-connect"])
+        .args(["s_client", "-ign_eof", "-alpn", "h2", "-connect"])
         .arg(node.address.to_string())
         .output()
         .expect("openssl is installed");
