@@ -523,6 +523,7 @@ fn lcmaps_and_the_server_share_the_leases_of_a_pool() {
         let input = File::open(grid.path("question")).expect("opened");
         let output = std::process::Command::new(&callout).stdin(input).output();
         let output = output.expect("started");
+        eprintln!("{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("UTF-8")
     };
     let permits = format!("\"account\": \"{account}\"");
