@@ -26,7 +26,7 @@ mod sync;
 mod version;
 mod wire;
 
-pub use remote::{About, Dial, DialError, Dialled, RemoteConfig, RemoteNode};
+pub use remote::{Dial, DialError, Dialled, RemoteConfig, RemoteNode};
 pub use service::{
     Arrival, Connection, OwnStack, ReachRule, RestoreDriver, Service, ServiceConfig, ServiceError,
 };

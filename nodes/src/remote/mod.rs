@@ -17,4 +17,4 @@ mod storage;
 mod transfer;
 
 pub use dial::{Dial, DialError, Dialled};
-pub use node::{About, RemoteConfig, RemoteNode};
+pub use node::{RemoteConfig, RemoteNode};

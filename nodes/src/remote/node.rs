@@ -48,38 +48,15 @@ pub struct RemoteConfig {
     pub registry: Registry,
 }
 
-/// What a node has told of itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct About {
-    /// The version of its program.
-    pub program: String,
-    /// Differs between nodes, and is the same for two names of one node.
-    pub instance: Vec<u8>,
-    /// Its host name.
-    pub host: String,
-    /// How much its clock is ahead of this machine's, in milliseconds.
-    pub clock_ahead: i64,
-    /// Its driver stack.
-    pub stack: String,
-    /// Its sessions, of all control servers.
-    pub sessions: u64,
-}
-
 /// A node on another machine. It is watched, and connected to again when the connection is lost.
 pub struct RemoteNode {
     config: RemoteConfig,
     client: DataNodeClient<Channel>,
-    watched: Arc<Mutex<Watched>>,
+    load: Arc<Mutex<NodeLoad>>,
     watcher: AbortHandle,
     /// Changes when the node is found to be lost: its sessions end.
     losses: watch::Sender<u64>,
     listening: Listening,
-}
-
-#[derive(Debug)]
-struct Watched {
-    load: NodeLoad,
-    about: About,
 }
 
 impl RemoteNode {
@@ -89,39 +66,26 @@ impl RemoteNode {
         let client = DataNodeClient::new(config.dial.channel())
             .max_decoding_message_size(MESSAGE_BYTES)
             .max_encoding_message_size(MESSAGE_BYTES);
-        let watched = Arc::new(Mutex::new(Watched {
-            load: idle(),
-            about: About::default(),
-        }));
+        let load = Arc::new(Mutex::new(idle()));
         let (name, state) = (config.name.clone(), config.state.clone());
         let losses = watch::Sender::new(0);
         let watching = (state, losses.clone());
-        let watch = watch(name, watching, client.clone(), Arc::clone(&watched));
+        let watch = watch(name, watching, client.clone(), Arc::clone(&load));
         let watcher = config.runtime.spawn(watch).abort_handle();
         drop(entered);
         Self {
             config,
             client,
-            watched,
+            load,
             watcher,
             losses,
             listening: Listening::default(),
         }
     }
 
-    /// The name of the node.
-    pub fn name(&self) -> &str {
-        &self.config.name
-    }
-
     /// Whether it can be used.
     pub fn state(&self) -> MemberState {
         self.config.state.get()
-    }
-
-    /// What it has told of itself.
-    pub fn about(&self) -> About {
-        lock(&self.watched).about.clone()
     }
 }
 
@@ -189,7 +153,7 @@ impl DataNode for RemoteNode {
     }
 
     fn load(&self) -> NodeLoad {
-        lock(&self.watched).load
+        *lock(&self.load)
     }
 }
 
@@ -261,12 +225,12 @@ async fn watch(
     name: String,
     (state, losses): (StateHandle, watch::Sender<u64>),
     mut client: DataNodeClient<Channel>,
-    watched: Arc<Mutex<Watched>>,
+    load: Arc<Mutex<NodeLoad>>,
 ) {
     /// Between two attempts.
     const PAUSE: Duration = Duration::from_secs(1);
     loop {
-        let reason = follow(&name, &state, &mut client, &watched).await;
+        let reason = follow(&name, &state, &mut client, &load).await;
         let is_news = match state.get() {
             MemberState::Down { reason: told, .. } => told != reason,
             MemberState::Up | MemberState::Draining => true,
@@ -292,7 +256,7 @@ async fn follow(
     name: &str,
     state: &StateHandle,
     client: &mut DataNodeClient<Channel>,
-    watched: &Mutex<Watched>,
+    held: &Mutex<NodeLoad>,
 ) -> String {
     let request = message::DescribeRequest {
         major: MAJOR,
@@ -311,7 +275,8 @@ async fn follow(
             description.major
         );
     }
-    let about = about(&description, began.elapsed());
+    warn_of_clock(name, &description, began.elapsed());
+    let version = description.program;
     let mut loads = match client.watch_load(message::WatchLoadRequest {}).await {
         Ok(loads) => loads.into_inner(),
         Err(status) => return reason_of(&status).to_string(),
@@ -328,40 +293,30 @@ async fn follow(
         } else {
             MemberState::Up
         };
-        {
-            let mut watched = lock(watched);
-            watched.load = load::of(&sent);
-            watched.about = About {
-                sessions: sent.sessions,
-                ..about.clone()
-            };
-        }
+        *lock(held) = load::of(&sent);
         if state.get() != now {
             let draining = now == MemberState::Draining;
-            info!(
-                node = name,
-                version = about.program,
-                draining,
-                "a data node can be used"
-            );
+            info!(node = name, version, draining, "a data node can be used");
             state.set(now);
         }
     }
 }
 
-fn about(description: &message::Description, round_trip: Duration) -> About {
+/// Certificates, modification times and logs need clocks that agree.
+fn warn_of_clock(name: &str, description: &message::Description, round_trip: Duration) {
+    const TOLERATED: u64 = 60_000;
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
     let middle = now.saturating_sub(round_trip / 2);
     let here = i64::try_from(middle.as_millis()).unwrap_or(i64::MAX);
-    About {
-        program: description.program.clone(),
-        instance: description.instance.clone(),
-        host: description.host.clone(),
-        clock_ahead: (description.now / 1000).saturating_sub(here),
-        stack: description.stack.clone(),
-        sessions: 0,
+    let ahead = (description.now / 1000).saturating_sub(here);
+    if ahead.unsigned_abs() > TOLERATED {
+        let seconds_ahead = ahead / 1000;
+        warn!(
+            node = name,
+            seconds_ahead, "the clock of a data node differs: set both clocks"
+        );
     }
 }
 
