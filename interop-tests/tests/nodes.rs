@@ -1,7 +1,8 @@
-//! A control server with data nodes: striped copies of globus-url-copy over GSI, and nodes that are killed.
+//! A control server with data nodes: striped copies of globus-url-copy over GSI, and a node that is killed between copies.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -76,10 +77,14 @@ impl Site {
     }
 
     fn copy(&self, options: &[&str], from: &str, to: &str) -> Finished {
+        self.copy_as(UserKind::Plain, options, from, to)
+    }
+
+    fn copy_as(&self, user: UserKind, options: &[&str], from: &str, to: &str) -> Finished {
         let client = Client::new("globus-url-copy")
             .args(options)
             .args([from, to]);
-        let environment = self.pki.environment(UserKind::Plain);
+        let environment = self.pki.environment(user);
         client.envs(environment).run().unwrap()
     }
 
@@ -133,28 +138,41 @@ fn striped_copies_over_several_nodes_are_exact() {
         // globus-url-copy -stripe sends to all stripes; when it receives, there is one.
         let stripes = format!("stripes={nodes} ");
         let log = site.server.log();
-        assert!(log.contains(&stripes), "{stripes}: {log}");
+        let striped = log.lines().find(|line| line.contains(&stripes));
+        let striped = striped.unwrap_or_else(|| panic!("{stripes}: {log}"));
+        for node in &site.nodes {
+            assert!(
+                striped.contains(&node.address),
+                "{}: {striped}",
+                node.address
+            );
+        }
     }
 }
 
 #[test]
-fn files_of_users_belong_to_their_accounts_and_private_data_is_protected() {
+fn files_of_users_belong_to_their_accounts_also_with_private_channels() {
     let site = Site::new(2);
-    site.must(
-        &["-dcpriv"],
-        &site.file("source"),
-        &site.server.url("private"),
-    );
+    let (source, target) = (site.file("source"), site.server.url("private"));
     let stored = site.server.root().join("private");
+    let finished = site.copy_as(UserKind::Second, &["-dcpriv"], &source, &target);
+    let log = site.server.log();
+    assert!(finished.status.success(), "{finished}\n{log}");
     content::same(&site.local("source"), &stored).unwrap();
+    let account = site.pki.accounts().second.as_str();
+    let id = Client::new("id").args(["-u", account]).run().unwrap();
+    let owner = fs::metadata(&stored).unwrap().uid().to_string();
+    assert_eq!(owner, id.output().trim_end(), "{account}");
     let listed = site.copy(&["-list"], &site.server.url(""), "");
-    assert!(listed.to_string().contains("private"), "{listed}");
+    assert!(listed.status.success(), "{listed}");
+    assert!(listed.output().contains("private"), "{listed}");
 }
 
 #[test]
 fn a_node_that_is_killed_does_not_stop_the_others() {
     let mut site = Site::new(2);
     site.must(&[], &site.file("source"), &site.server.url("before"));
+    content::same(&site.local("source"), &site.server.root().join("before")).unwrap();
     drop(site.nodes.remove(0));
     site.wait_for("a data node cannot be used", 1);
     for attempt in 0..3 {

@@ -24,7 +24,7 @@ pub(crate) struct Target {
 }
 
 impl DataNodes {
-    /// The nodes that the configuration names; `None` if it names none. Looks names up, which the confined process cannot do.
+    /// The nodes that the configuration names; `None` if it names none. Looks their names up, before the process is confined.
     pub(crate) fn of(config: &Config) -> Option<Self> {
         if config.nodes.is_empty() {
             return None;

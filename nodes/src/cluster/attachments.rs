@@ -47,7 +47,7 @@ pub(super) struct Attachments {
 
 /// Why a member is not used.
 #[derive(Debug)]
-pub(super) enum Trouble<E> {
+pub(super) enum NotUsed<E> {
     /// The session cannot attach to it.
     Attach(AttachError),
     /// It is attached, and the member refuses what it is to do.
@@ -55,9 +55,9 @@ pub(super) enum Trouble<E> {
 }
 
 /// The members that did what they were asked for, the best first, and those that did not.
-pub(super) struct Recruited<T, E> {
+pub(super) struct Used<T, E> {
     pub(super) done: Vec<(Attached, T)>,
-    pub(super) troubles: Vec<(String, Trouble<E>)>,
+    pub(super) troubles: Vec<(String, NotUsed<E>)>,
 }
 
 impl Attachments {
@@ -104,45 +104,45 @@ impl Attachments {
 
     /// Lets `wanted` of the members do something, those in front if they can. Attaches to them before, and asks several at the
     /// same time. Stops at an error for which `is_final` holds. Blocks.
-    pub(super) fn recruit<T: Send, E: Send>(
+    pub(super) fn use_members<T: Send, E: Send>(
         &self,
         members: &[Arc<Record>],
         wanted: usize,
         action: &(dyn Fn(&Attached) -> Result<T, E> + Sync),
         is_final: fn(&E) -> bool,
-    ) -> Recruited<T, E> {
-        let mut recruited = Recruited {
+    ) -> Used<T, E> {
+        let mut used = Used {
             done: Vec::new(),
             troubles: Vec::new(),
         };
         let mut rest = members;
-        while recruited.done.len() < wanted && !rest.is_empty() {
-            let missing = (wanted - recruited.done.len()).min(rest.len());
+        while used.done.len() < wanted && !rest.is_empty() {
+            let missing = (wanted - used.done.len()).min(rest.len());
             let (next, later) = rest.split_at(missing);
             rest = later;
             for (record, asked) in next.iter().zip(self.ask_all(next, action)) {
                 match asked {
-                    Ok(done) => recruited.done.push(done),
+                    Ok(done) => used.done.push(done),
                     Err(trouble) => {
-                        if matches!(&trouble, Trouble::Refused(error) if is_final(error)) {
+                        if matches!(&trouble, NotUsed::Refused(error) if is_final(error)) {
                             rest = &[];
                         }
-                        recruited.troubles.push((record.name.clone(), trouble));
+                        used.troubles.push((record.name.clone(), trouble));
                     }
                 }
             }
         }
-        recruited
+        used
     }
 
     fn ask_all<T: Send, E: Send>(
         &self,
         members: &[Arc<Record>],
         action: &(dyn Fn(&Attached) -> Result<T, E> + Sync),
-    ) -> Vec<Result<(Attached, T), Trouble<E>>> {
+    ) -> Vec<Result<(Attached, T), NotUsed<E>>> {
         let ask = |record: &Arc<Record>| {
-            let attached = self.to(record).map_err(Trouble::Attach)?;
-            let done = action(&attached).map_err(Trouble::Refused)?;
+            let attached = self.to(record).map_err(NotUsed::Attach)?;
+            let done = action(&attached).map_err(NotUsed::Refused)?;
             Ok((attached, done))
         };
         let [others @ .., last] = members else {
@@ -164,7 +164,7 @@ impl Attachments {
                 .map(|thread| match thread {
                     Ok(thread) => thread.join().unwrap_or_else(|_| {
                         let reason = "the attachment panicked".to_owned();
-                        Err(Trouble::Attach(AttachError::Account(reason)))
+                        Err(NotUsed::Attach(AttachError::Account(reason)))
                     }),
                     // There is no further thread: one after the other then.
                     Err(record) => ask(record),

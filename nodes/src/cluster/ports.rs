@@ -12,7 +12,7 @@ use gridhaul_transfer::{
     SequenceError, Stripes, TransferError,
 };
 
-use super::attachments::{Attached, Attachments, Recruited, Trouble};
+use super::attachments::{Attached, Attachments, NotUsed, Used};
 use super::choice::Purpose;
 use super::joint::Joint;
 use super::member::{Counted, Record};
@@ -262,12 +262,12 @@ impl Ports {
             return Err(self.shared.unavailable());
         }
         let attach = |_: &Attached| Ok::<(), Infallible>(());
-        let Recruited { done, troubles } =
+        let Used { done, troubles } =
             self.attachments
-                .recruit(members, wanted, &attach, |_| false);
+                .use_members(members, wanted, &attach, |_| false);
         if done.is_empty() {
             return Err(list(troubles.into_iter().map(|(name, trouble)| {
-                let Trouble::Attach(error) = trouble;
+                let NotUsed::Attach(error) = trouble;
                 (name, error)
             })));
         }
@@ -336,19 +336,21 @@ impl Ports {
         let listen = |attached: &Attached| attached.session.listen(request);
         // A stack that cannot be built is the client's choice, and no member will build it.
         let is_final = |error: &ListenFailure| matches!(error, ListenFailure::Stack(_));
-        let recruited = self.attachments.recruit(members, wanted, &listen, is_final);
+        let used = self
+            .attachments
+            .use_members(members, wanted, &listen, is_final);
         let mut parts = Vec::new();
         let mut addresses = Vec::new();
-        for (attached, listening) in recruited.done {
+        for (attached, listening) in used.done {
             let first = addresses.len();
             addresses.extend(listening);
             let stripes = (first..addresses.len()).collect();
             parts.push(Part { attached, stripes });
         }
         if addresses.is_empty() {
-            return Err(refusal(recruited.troubles));
+            return Err(refusal(used.troubles));
         }
-        for (node, trouble) in recruited.troubles {
+        for (node, trouble) in used.troubles {
             tracing::warn!(node, ?trouble, "a data node does not listen");
         }
         Ok((parts, addresses))
@@ -361,17 +363,17 @@ fn count(parts: &[Part]) -> Vec<Counted> {
 }
 
 /// Why no member listens. A single reason keeps its type, by which the server decides.
-fn refusal(mut troubles: Vec<(String, Trouble<ListenFailure>)>) -> ListenFailure {
+fn refusal(mut troubles: Vec<(String, NotUsed<ListenFailure>)>) -> ListenFailure {
     let last = troubles.pop();
     match last {
-        Some((_, Trouble::Refused(error @ ListenFailure::Stack(_)))) => error,
-        Some((_, Trouble::Refused(error))) if troubles.is_empty() => error,
+        Some((_, NotUsed::Refused(error @ ListenFailure::Stack(_)))) => error,
+        Some((_, NotUsed::Refused(error))) if troubles.is_empty() => error,
         last => {
             troubles.extend(last);
             let reasons = troubles.into_iter().map(|(name, trouble)| {
                 let reason = match trouble {
-                    Trouble::Attach(error) => error.to_string(),
-                    Trouble::Refused(error) => error.to_string(),
+                    NotUsed::Attach(error) => error.to_string(),
+                    NotUsed::Refused(error) => error.to_string(),
                 };
                 (name, reason)
             });

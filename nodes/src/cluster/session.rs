@@ -100,6 +100,6 @@ impl NodeSession for ClusterSession {
     }
 
     fn transfer_here(&self, plan: Plan, events: EventSink) -> Arc<dyn RunningTransfer> {
-        self.ports.start((plan, Start::Here), events)
+        self.ports.start((plan, Start::LocalAddress), events)
     }
 }

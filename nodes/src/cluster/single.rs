@@ -21,7 +21,7 @@ pub(super) enum Start {
     /// [`gridhaul_transfer::NodeSession::transfer`].
     Anywhere,
     /// [`gridhaul_transfer::NodeSession::transfer_here`].
-    Here,
+    LocalAddress,
 }
 
 /// Starts a transfer on a member. `counted` is dropped at its end.
@@ -47,7 +47,7 @@ pub(super) fn run(
     });
     let transfer = match start {
         Start::Anywhere => attached.session.transfer(plan, sink),
-        Start::Here => attached.session.transfer_here(plan, sink),
+        Start::LocalAddress => attached.session.transfer_here(plan, sink),
     };
     if let Some((ticket, _)) = &*lock(&ticket) {
         ticket.attach(&transfer);

@@ -129,6 +129,39 @@ impl Link {
         reply
     }
 
+    /// Sends a request that can be given up, and passes its replies to `take` until that returns something. `None` if the node is
+    /// lost before.
+    pub(super) fn ask_unless<T>(
+        &self,
+        body: session_request::Body,
+        cancelled: &dyn Fn() -> bool,
+        mut take: impl FnMut(session_reply::Body) -> Option<T>,
+    ) -> Option<T> {
+        /// How often this looks whether the call is given up.
+        const LOOK_EVERY: Duration = Duration::from_millis(50);
+        let (call, replies) = self.call(body);
+        let mut told = false;
+        let taken = loop {
+            match replies.recv_timeout(LOOK_EVERY) {
+                Ok(reply) => {
+                    if let Some(taken) = take(reply) {
+                        break Some(taken);
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => break None,
+                Err(RecvTimeoutError::Timeout) if !told && cancelled() => {
+                    told = true;
+                    let cancel = message::CancelCall { other: call };
+                    let body = session_request::Body::CancelCall(cancel);
+                    self.tell(self.number(), body);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        };
+        self.forget(call);
+        taken
+    }
+
     /// Whether the stream has ended.
     pub(super) fn is_lost(&self) -> bool {
         lock(&self.waiting).lost.is_some()

@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Cancel, Driver, ListenError, SocketOptions, StackError};
@@ -92,37 +91,24 @@ impl NodeSession for RemoteSession {
         done: &AtomicU64,
         cancel: &Cancel,
     ) -> Result<FoundChecksum, StorageError> {
-        /// How often this looks whether the call is given up.
-        const TICK: Duration = Duration::from_millis(50);
         let body = session_request::Body::Checksum(message::ChecksumCall {
             path: wire::path(&request.path),
             algorithm: request.algorithm.name().to_owned(),
             offset: request.offset,
             length: request.length,
         });
-        let (call, replies) = self.link.call(body);
-        let mut told = false;
-        let found = loop {
-            match replies.recv_timeout(TICK) {
-                Ok(Body::CheckedBytes(bytes)) => done.store(bytes, Ordering::Relaxed),
-                Ok(Body::Checksum(found)) => break to_found(found),
-                Ok(Body::Failure(failure)) => {
-                    let wrong = |_| StorageError::new("read", Errno::PROTO);
-                    break Err(failure.restore().unwrap_or_else(wrong));
-                }
-                Ok(_) => break Err(StorageError::new("read", Errno::PROTO)),
-                Err(RecvTimeoutError::Disconnected) => {
-                    break Err(StorageError::new("read", Errno::HOSTDOWN));
-                }
-                Err(RecvTimeoutError::Timeout) if !told && cancel.is_cancelled() => {
-                    told = true;
-                    let cancel = message::CancelCall { other: call };
-                    self.tell(session_request::Body::CancelCall(cancel));
-                }
-                Err(RecvTimeoutError::Timeout) => {}
+        let malformed = || StorageError::new("read", Errno::PROTO);
+        let take = |reply| match reply {
+            Body::CheckedBytes(bytes) => {
+                done.store(bytes, Ordering::Relaxed);
+                None
             }
+            Body::Checksum(found) => Some(to_found(found)),
+            Body::Failure(failure) => Some(Err(failure.restore().unwrap_or_else(|_| malformed()))),
+            _ => Some(Err(malformed())),
         };
-        self.link.forget(call);
+        let found = self.link.ask_unless(body, &|| cancel.is_cancelled(), take);
+        let found = found.unwrap_or_else(|| Err(StorageError::new("read", Errno::HOSTDOWN)));
         if let Ok(found) = &found {
             done.store(found.read_bytes, Ordering::Relaxed);
         }
@@ -214,14 +200,14 @@ impl NodeSession for RemoteSession {
     }
 
     fn transfer(&self, plan: Plan, events: EventSink) -> Arc<dyn RunningTransfer> {
-        let (message, remains) = wire::transfer(&plan);
+        let (message, kept) = wire::transfer(&plan);
         let stripes = plan.share.as_ref().map_or(1, |share| share.stripes.len());
         let call = self.link.number();
         let transfer = RemoteTransfer::new(
             Arc::clone(&self.link),
             call,
             self.runtime.clone(),
-            (events, remains),
+            (events, kept),
             Arc::new(self.remote()),
             stripes,
         );

@@ -5,8 +5,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use gridhaul_storage::{
     DirectoryEntry, DirectoryRun, DirectoryStream, FileIdentity, Metadata, OpenedFile, Storage,
@@ -19,9 +18,6 @@ use super::link::Link;
 use crate::generated::{self as message, session_reply::Body, session_request, storage_call::Call};
 use crate::limits::RUN_ENTRIES;
 use crate::wire;
-
-/// How often a call that can be given up looks whether it is.
-const TICK: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone)]
 pub(super) struct RemoteStorage {
@@ -55,7 +51,7 @@ impl RemoteStorage {
     pub(super) fn order(&self, name: &'static str, call: Call) -> Result<(), StorageError> {
         match self.ask(name, call)? {
             Body::Done(_) => Ok(()),
-            _ => Err(strange(name)),
+            _ => Err(malformed(name)),
         }
     }
 }
@@ -72,13 +68,13 @@ fn lost(call: &'static str, may_repeat: bool) -> StorageError {
 }
 
 /// The node has sent what does not fit.
-fn strange(call: &'static str) -> StorageError {
+fn malformed(call: &'static str) -> StorageError {
     StorageError::new(call, Errno::PROTO)
 }
 
 fn checked(name: &'static str, reply: Body) -> Result<Body, StorageError> {
     match reply {
-        Body::Failure(failure) => Err(failure.restore().unwrap_or_else(|_| strange(name))),
+        Body::Failure(failure) => Err(failure.restore().unwrap_or_else(|_| malformed(name))),
         reply => Ok(reply),
     }
 }
@@ -128,8 +124,8 @@ impl Storage for RemoteStorage {
 
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError> {
         match self.ask("stat", Call::Stat(of(path)))? {
-            Body::Metadata(metadata) => wire::to_metadata(metadata).map_err(|_| strange("stat")),
-            _ => Err(strange("stat")),
+            Body::Metadata(metadata) => wire::to_metadata(metadata).map_err(|_| malformed("stat")),
+            _ => Err(malformed("stat")),
         }
     }
 
@@ -168,23 +164,10 @@ impl Storage for RemoteStorage {
             call: Some(Call::RemoveTree(of(path))),
         };
         let may_repeat = self.link.is_lost();
-        let (call, replies) = self.link.call(session_request::Body::Storage(call));
-        let mut told = false;
-        let reply = loop {
-            match replies.recv_timeout(TICK) {
-                Ok(reply) => break Ok(reply),
-                Err(RecvTimeoutError::Disconnected) => break Err(lost("unlink", may_repeat)),
-                Err(RecvTimeoutError::Timeout) if !told && cancelled() => {
-                    told = true;
-                    let cancel = message::CancelCall { other: call };
-                    let body = session_request::Body::CancelCall(cancel);
-                    self.link.tell(self.link.number(), body);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-        };
-        self.link.forget(call);
-        checked("unlink", reply?).map(drop)
+        let body = session_request::Body::Storage(call);
+        let reply = self.link.ask_unless(body, cancelled, Some);
+        let reply = reply.ok_or_else(|| lost("unlink", may_repeat))?;
+        checked("unlink", reply).map(drop)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), StorageError> {
@@ -218,7 +201,7 @@ impl Storage for RemoteStorage {
     fn checksum_attribute(&self, path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
         match self.ask("getxattr", Call::ChecksumAttribute(of(path)))? {
             Body::Attribute(attribute) => Ok(attribute.value),
-            _ => Err(strange("getxattr")),
+            _ => Err(malformed("getxattr")),
         }
     }
 
@@ -279,13 +262,13 @@ impl DirectoryStream for RemoteList {
             .ask("readdir", call)
             .inspect_err(|_| self.has_ended = true)?;
         let Body::Run(run) = run else {
-            return Err(strange("readdir"));
+            return Err(malformed("readdir"));
         };
         self.has_ended = run.end;
         let entries = run.entries.into_iter().map(wire::to_entry);
         let entries: Vec<_> = entries
             .collect::<Result<_, _>>()
-            .map_err(|_| strange("readdir"))?;
+            .map_err(|_| malformed("readdir"))?;
         if entries.is_empty() && run.end {
             return Ok(None);
         }

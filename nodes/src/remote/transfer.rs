@@ -20,7 +20,7 @@ use super::link::{Follower, Link, Lost};
 use crate::generated::{self as message, session_request, transfer_event};
 use crate::limits::{CANCEL, LINES_BYTES};
 use crate::sync::lock;
-use crate::wire::{self, Moving, Remains};
+use crate::wire::{self, KeptParts, Moving};
 
 /// A transfer on a node, from the view of the control server.
 pub(super) struct RemoteTransfer {
@@ -29,7 +29,7 @@ pub(super) struct RemoteTransfer {
     runtime: Handle,
     events: Mutex<Option<EventSink>>,
     state: Mutex<State>,
-    remains: Remains,
+    kept: KeptParts,
     lines: Mutex<Option<LineIterator>>,
     /// The node may ask for the next lines after it has got those before.
     makes_lines: AtomicBool,
@@ -51,7 +51,7 @@ impl RemoteTransfer {
         link: Arc<Link>,
         call: u64,
         runtime: Handle,
-        (events, remains): (EventSink, Remains),
+        (events, kept): (EventSink, KeptParts),
         storage: Arc<dyn Storage>,
         stripes: usize,
     ) -> Arc<Self> {
@@ -63,7 +63,7 @@ impl RemoteTransfer {
             runtime,
             events: Mutex::new(Some(events)),
             state: Mutex::new(state),
-            remains,
+            kept,
             lines: Mutex::default(),
             makes_lines: AtomicBool::new(false),
             has_opened: AtomicBool::new(false),
@@ -156,7 +156,7 @@ impl RemoteTransfer {
     }
 
     fn next_lines(&self) -> Result<Option<Vec<u8>>, StorageError> {
-        let Some(source) = &self.remains.lines else {
+        let Some(source) = &self.kept.lines else {
             return Ok(None);
         };
         let mut held = lock(&self.lines);
@@ -178,7 +178,7 @@ impl RemoteTransfer {
 
     /// The lead has opened the file: the others may begin. It is told when they have ended.
     fn note_opened(self: &Arc<Self>, path: &[u8]) {
-        let (Some(companions), Ok(path)) = (self.remains.companions.clone(), wire::to_path(path))
+        let (Some(companions), Ok(path)) = (self.kept.companions.clone(), wire::to_path(path))
         else {
             return;
         };

@@ -20,4 +20,4 @@ pub struct Arrival<C> {
 
 /// The address of this end, for the calls of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Here(pub(super) SocketAddr);
+pub(super) struct LocalAddress(pub(super) SocketAddr);

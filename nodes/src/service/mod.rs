@@ -32,7 +32,7 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 use tower::Service as _;
 
-use connection::Here;
+use connection::LocalAddress;
 pub use connection::{Arrival, Connection};
 use shared::Shared;
 pub use shared::{OwnStack, ReachRule, RestoreDriver, ServiceConfig};
@@ -105,7 +105,7 @@ impl Service {
         let calls = DataNodeServer::new(Handler(Arc::clone(&self.shared)))
             .max_decoding_message_size(MESSAGE_BYTES)
             .max_encoding_message_size(MESSAGE_BYTES);
-        let (health, here) = (self.health.clone(), Here(arrival.local));
+        let (health, here) = (self.health.clone(), LocalAddress(arrival.local));
         let service = service_fn(move |mut request: http::Request<Incoming>| {
             request.extensions_mut().insert(here);
             let (mut calls, mut health) = (calls.clone(), health.clone());
@@ -208,7 +208,7 @@ impl Calls for Handler {
     ) -> Result<Response<Replies>, Status> {
         let here = request
             .extensions()
-            .get::<Here>()
+            .get::<LocalAddress>()
             .map(|here| here.0)
             .ok_or_else(|| Status::internal("the connection has no address"))?;
         let replies = session::begin(Arc::clone(&self.0), here, request.into_inner()).await?;

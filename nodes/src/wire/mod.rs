@@ -16,7 +16,7 @@ mod values;
 pub(crate) use account::{account, attach};
 pub(crate) use events::{Moving, moving, outcome, to_outcome};
 pub(crate) use failure::{cancel_reason, to_cancel_reason};
-pub(crate) use plan::{Remains, ToRestore, to_algorithm, to_plan, transfer};
+pub(crate) use plan::{KeptParts, ToRestore, to_algorithm, to_plan, transfer};
 pub(crate) use storage::{entry, metadata, to_entry, to_metadata};
 pub(crate) use values::{
     WireError, address, path, ranges, sockets, time, to_address, to_path, to_ranges, to_sockets,

@@ -18,7 +18,7 @@ const MAX_STRIPES: u32 = 4096;
 
 /// The parts of a plan that stay at the control server.
 #[derive(Default)]
-pub(crate) struct Remains {
+pub(crate) struct KeptParts {
     pub(crate) lines: Option<LineSource>,
     pub(crate) companions: Option<std::sync::Arc<dyn gridhaul_transfer::Companions>>,
 }
@@ -30,8 +30,8 @@ pub(crate) struct ToRestore {
 }
 
 /// A plan as a message, and what it cannot carry.
-pub(crate) fn transfer(plan: &Plan) -> (message::Transfer, Remains) {
-    let mut remains = Remains::default();
+pub(crate) fn transfer(plan: &Plan) -> (message::Transfer, KeptParts) {
+    let mut kept = KeptParts::default();
     let task = match &plan.task {
         Task::SendFile {
             path,
@@ -45,7 +45,7 @@ pub(crate) fn transfer(plan: &Plan) -> (message::Transfer, Remains) {
             restart: values::ranges(restart),
         }),
         Task::SendLines(source) => {
-            remains.lines = Some(source.clone());
+            kept.lines = Some(source.clone());
             transfer::Task::SendLines(message::SendLines {})
         }
         Task::ReceiveFile {
@@ -69,7 +69,7 @@ pub(crate) fn transfer(plan: &Plan) -> (message::Transfer, Remains) {
         ..
     }) = &plan.share
     {
-        remains.companions = Some(companions.clone());
+        kept.companions = Some(companions.clone());
     }
     let message = message::Transfer {
         task: Some(task),
@@ -83,7 +83,7 @@ pub(crate) fn transfer(plan: &Plan) -> (message::Transfer, Remains) {
         handling: Some(handling(&plan.handling)),
         share: plan.share.as_ref().map(share),
     };
-    (message, remains)
+    (message, kept)
 }
 
 fn share(share: &Share) -> message::Share {

@@ -36,13 +36,13 @@ const HANDSHAKES: MaxStartups = MaxStartups {
 
 /// The state of all listeners.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct Acceptor {
     security: Arc<NodeSecurity>,
     connections: Arc<Connections>,
     served: Arc<Served>,
 }
 
-impl Door {
+impl Acceptor {
     pub(super) fn new(security: Arc<NodeSecurity>, served: Served) -> Arc<Self> {
         Arc::new(Self {
             security,
@@ -83,7 +83,7 @@ impl Door {
                 () = phase.reached(Phase::Draining) => return,
             };
             match accepted {
-                Ok((stream, peer)) => self.welcome(stream, peer, &phase),
+                Ok((stream, peer)) => self.admit(stream, peer, &phase),
                 Err(error) => {
                     if let Some(untold) = tell("accept at a node") {
                         warn!(%error, untold, "a connection could not be accepted");
@@ -98,11 +98,11 @@ impl Door {
     }
 
     /// Begins a handshake, if there is room for it.
-    fn welcome(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, phase: &PhaseWatch) {
+    fn admit(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, phase: &PhaseWatch) {
         match self.connections.admit(peer.ip(), Instant::now()) {
             Ok(place) => {
-                let (door, phase) = (Arc::clone(self), phase.clone());
-                tokio::spawn(door.converse(stream, peer, place, phase));
+                let (acceptor, phase) = (Arc::clone(self), phase.clone());
+                tokio::spawn(acceptor.serve(stream, peer, place, phase));
             }
             Err(refusal) => {
                 if let Some(untold) = tell("room at a node") {
@@ -112,7 +112,7 @@ impl Door {
         }
     }
 
-    async fn converse(
+    async fn serve(
         self: Arc<Self>,
         stream: TcpStream,
         peer: SocketAddr,
@@ -120,25 +120,24 @@ impl Door {
         mut phase: PhaseWatch,
     ) {
         let displaced = place.displaced();
-        let shaken = tokio::select! {
-            shaken = self.shake_hands(stream, peer) => shaken,
+        let done = tokio::select! {
+            done = self.handshake(stream, peer) => done,
             () = displaced => return,
             () = phase.reached(Phase::Draining) => return,
         };
-        let Some((stream, identity)) = shaken else {
+        let Some((stream, identity)) = done else {
             return;
         };
         if place.logged_in(true, Instant::now()).is_err() {
             // Another connection has just taken the place.
             return;
         }
-        debug!(%peer, subject = identity.subject.one_line(), "a control server has connected");
-        serve_connection(stream, identity, Arc::clone(&self.served), phase).await;
+        serve_connection(stream, (peer, identity), Arc::clone(&self.served), phase).await;
         drop(place);
     }
 
     /// `None` after a refusal, which is logged.
-    async fn shake_hands(
+    async fn handshake(
         &self,
         stream: TcpStream,
         peer: SocketAddr,

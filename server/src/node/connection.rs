@@ -1,6 +1,7 @@
 //! What a control server asks for, on a connection whose handshake is complete.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gridhaul_nodes::{Arrival, OwnStack, ReachRule, Service, ServiceConfig};
@@ -101,18 +102,19 @@ impl fmt::Debug for Served {
 /// Serves a control server until it goes, or `phase` ends its requests.
 pub(super) async fn serve_connection(
     connection: TlsStream<TcpStream>,
-    peer: PeerIdentity,
+    (peer, identity): (SocketAddr, PeerIdentity),
     served: Arc<Served>,
     mut phase: PhaseWatch,
 ) {
-    let subject = peer.subject.one_line();
+    let subject = identity.subject.one_line();
     let Ok(local) = connection.get_ref().0.local_addr() else {
         // The control server is gone already.
         return;
     };
     info!(
+        %peer,
         subject,
-        hosts = peer.hosts.join(" "),
+        hosts = identity.hosts.join(" "),
         "a control server has connected"
     );
     let mut draining = phase.clone();

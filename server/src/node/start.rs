@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
 use tracing::{error, info, warn};
 
-use super::accept::Door;
+use super::accept::Acceptor;
 use super::connection::Served;
 use super::error::NodeError;
 use super::security::NodeSecurity;
@@ -41,7 +41,7 @@ use crate::validate::Validated;
 /// What runs after the start.
 struct Prepared {
     config: Arc<Config>,
-    door: Arc<Door>,
+    acceptor: Arc<Acceptor>,
     listeners: Listeners,
     logging: Logging,
     opener: Opener,
@@ -77,7 +77,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), NodeError> {
     let config = Arc::new(config);
     let prepared = Prepared {
         config: Arc::clone(&config),
-        door: Door::new(security, served),
+        acceptor: Acceptor::new(security, served),
         listeners,
         logging,
         opener,
@@ -182,13 +182,13 @@ async fn run_until_end(prepared: Prepared, lost: Receiver<Lost>) -> Result<(), N
     let addresses = prepared.listeners.addresses();
     for one in prepared.listeners.control {
         let listener: TcpListener = in_runtime(one.listener)?;
-        tokio::spawn(Arc::clone(&prepared.door).accept(listener, shutdown.watch()));
+        tokio::spawn(Arc::clone(&prepared.acceptor).accept(listener, shutdown.watch()));
     }
     announce(&addresses);
     let notifier = Arc::new(prepared.notifier);
-    notifier.ready(&prepared.door.summary());
-    let door = Arc::clone(&prepared.door);
-    tokio::spawn(Arc::clone(&notifier).beat(move || door.summary()));
+    notifier.ready(&prepared.acceptor.summary());
+    let acceptor = Arc::clone(&prepared.acceptor);
+    tokio::spawn(Arc::clone(&notifier).beat(move || acceptor.summary()));
     let mut lost = pin!(helpers::gone(lost));
     let ended = loop {
         tokio::select! {
@@ -197,7 +197,7 @@ async fn run_until_end(prepared: Prepared, lost: Receiver<Lost>) -> Result<(), N
             _ = hang_up.recv() => {
                 notifier.reloading();
                 reopen(&prepared.logging, &prepared.opener);
-                notifier.ready(&prepared.door.summary());
+                notifier.ready(&prepared.acceptor.summary());
             }
             lost = &mut lost => {
                 error!("{lost}: no more sessions; restart the node");
@@ -208,7 +208,7 @@ async fn run_until_end(prepared: Prepared, lost: Receiver<Lost>) -> Result<(), N
     let grace = prepared.config.limits.grace;
     notifier.stopping(grace);
     info!("shutting down");
-    prepared.door.drain().await;
+    prepared.acceptor.drain().await;
     let cut_short = async {
         tokio::select! {
             _ = terminate.recv() => {}
