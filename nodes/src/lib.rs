@@ -15,6 +15,9 @@
 //! each other.
 
 pub mod cluster;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[rustfmt::skip]
 mod generated;
 mod limits;

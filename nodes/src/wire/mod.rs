@@ -15,6 +15,8 @@ mod values;
 
 pub(crate) use account::{account, attach};
 pub(crate) use events::{Moving, moving, outcome, to_outcome};
+#[cfg(any(test, fuzzing))]
+pub(crate) use failure::Sent;
 pub(crate) use failure::{cancel_reason, to_cancel_reason};
 pub(crate) use plan::{KeptParts, ToRestore, to_algorithm, to_plan, transfer};
 pub(crate) use storage::{entry, metadata, to_entry, to_metadata};

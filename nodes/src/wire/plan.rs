@@ -1,5 +1,7 @@
 //! Plans of transfers.
 
+use std::collections::BTreeSet;
+
 use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{
@@ -198,10 +200,13 @@ fn to_share(
     sent: message::Share,
     companions: std::sync::Arc<dyn gridhaul_transfer::Companions>,
 ) -> Result<Share, WireError> {
+    // Distinct, because a node with as many stripes as the whole transfer serves all of it.
+    let distinct: BTreeSet<_> = sent.stripes.iter().collect();
     let is_wrong = sent.total == 0
         || sent.total > MAX_STRIPES
         || sent.stripes.is_empty()
-        || sent.stripes.iter().any(|stripe| *stripe >= sent.total);
+        || distinct.len() != sent.stripes.len()
+        || distinct.last().is_some_and(|last| **last >= sent.total);
     if is_wrong {
         return Err(WireError(format!(
             "the stripes {:?} of {}",
