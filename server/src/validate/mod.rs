@@ -7,6 +7,7 @@ mod addresses;
 mod apart;
 mod credential;
 mod files;
+mod nodes;
 mod roots;
 mod settings;
 
@@ -86,6 +87,7 @@ impl Validated {
             sources,
         };
         settings::check(&mut validated, &drivers::registry());
+        nodes::check(&mut validated);
         addresses::check_data_address(&mut validated);
         addresses::check_port_range(&mut validated);
         addresses::check_repeated(&mut validated);
