@@ -99,7 +99,7 @@ pub(super) const STRIPES: &[GlobusOption] = &[
         &["stripe-count"],
         Number,
         Keys(&["stripes"]),
-        "addresses of this host",
+        "addresses of this host, or of the data nodes",
     ),
     both("brain", &["brain"], Text, Needless, "about data nodes"),
     both(
