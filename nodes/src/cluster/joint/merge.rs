@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use gridhaul_stack::{Detail, Details};
-use gridhaul_transfer::{Outcome, Survey, TransferError};
+use gridhaul_transfer::{NodePart, Outcome, Survey, TransferError};
 
 use super::super::single::{FAILED_NODE, NODE};
 
@@ -57,8 +57,13 @@ pub(super) fn merge(concluded: Concluded) -> Outcome {
         checksums: Vec::new(),
         refused: 0,
         last_refusal: None,
+        nodes: Vec::new(),
     };
     for (name, is_lead, outcome) in outcomes {
+        merged.nodes.push(NodePart {
+            name: name.clone(),
+            peer: outcome.peers.first().copied(),
+        });
         add(&mut merged, *outcome, is_lead);
         merged.details.add(&[Detail::text(NODE, name)], &[]);
     }
