@@ -115,7 +115,7 @@ impl StateHandle {
                 time: *since,
                 reason: reason.clone(),
             });
-            // It has been down since then, for whatever reason.
+            // It has been down since then, although the reason is another one now.
             *since = known.since;
         }
         known.state = state;

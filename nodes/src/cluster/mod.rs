@@ -44,3 +44,4 @@ mod storage;
 pub use member::{Member, MemberError, MemberReport, MemberState, StateHandle};
 pub use node::{Cluster, DuplicateMember, NoMember};
 pub use shared::ClusterConfig;
+pub use single::NODE_DETAIL;

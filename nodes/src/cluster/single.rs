@@ -13,7 +13,7 @@ use super::meter::Way;
 use crate::sync::lock;
 
 /// The name of the detail with the members of a transfer, for the log.
-pub(super) const NODE: &str = "node";
+pub const NODE_DETAIL: &str = "node";
 
 /// The name of the detail with the member that failed first.
 pub(super) const FAILED_NODE: &str = "failed-node";
@@ -60,7 +60,7 @@ pub(super) fn run(
 }
 
 fn note_node(outcome: &mut Outcome, name: &str) {
-    let mut details = vec![Detail::text(NODE, name.to_owned())];
+    let mut details = vec![Detail::text(NODE_DETAIL, name.to_owned())];
     let result = std::mem::replace(&mut outcome.result, Ok(()));
     outcome.result = result.map_err(|error| {
         details.push(Detail::text(FAILED_NODE, name.to_owned()));

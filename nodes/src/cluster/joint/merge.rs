@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use gridhaul_stack::{Detail, Details};
 use gridhaul_transfer::{NodePart, Outcome, Survey, TransferError};
 
-use super::super::single::{FAILED_NODE, NODE};
+use super::super::single::{FAILED_NODE, NODE_DETAIL};
 
 /// The maximum number of peer addresses in the log.
 const MAX_PEERS: usize = 64;
@@ -65,7 +65,7 @@ pub(super) fn merge(concluded: Concluded) -> Outcome {
             peer: outcome.peers.first().copied(),
         });
         add(&mut merged, *outcome, is_lead);
-        merged.details.add(&[Detail::text(NODE, name)], &[]);
+        merged.details.add(&[Detail::text(NODE_DETAIL, name)], &[]);
     }
     if let Some(name) = failed {
         merged.details.add(&[Detail::text(FAILED_NODE, name)], &[]);
@@ -111,7 +111,7 @@ pub(super) fn merge_surveys<'a>(
     for name in names {
         merged
             .details
-            .add(&[Detail::text(NODE, name.to_owned())], &[]);
+            .add(&[Detail::text(NODE_DETAIL, name.to_owned())], &[]);
     }
     merged
 }
