@@ -40,7 +40,7 @@ impl Served {
                 restore: Box::new(restore),
                 root: config.root.clone(),
                 host: machine::host_name(),
-                program: version::VERSION.to_owned(),
+                program: version::VERSION_NUMBER.to_owned(),
                 stack: config.data.stack.to_string(),
                 drivers: registry
                     .drivers()
