@@ -10,8 +10,11 @@ use crate::wire;
 /// The longest text, in characters.
 const TEXT: usize = 256;
 
+/// The longest name and version, in bytes.
+const NAME: usize = 64;
+
 /// The most drivers, cards and addresses of a node.
-const MOST: usize = 64;
+const MOST: usize = 32;
 
 /// What a node tells when the connection is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,14 +38,14 @@ impl NodeFacts {
     pub(crate) fn of(sent: &message::Description, here: i64) -> Self {
         let addresses = sent.data_addresses.iter().take(MOST);
         Self {
-            version: text(&sent.program),
+            version: name(&sent.program),
             host: text(&sent.host),
             stack: text(&sent.stack),
             drivers: sent
                 .drivers
                 .iter()
                 .take(MOST)
-                .map(|one| text(one))
+                .map(|one| name(one))
                 .collect(),
             addresses: addresses.filter_map(|one| wire::to_ip(one).ok()).collect(),
             clock_ahead_ms: (sent.now / 1000).saturating_sub(here),
@@ -55,6 +58,8 @@ impl NodeFacts {
 pub struct MachineLoad {
     /// Sessions of all control servers.
     pub sessions: u64,
+    /// Those of other control servers than this one.
+    pub other_sessions: u64,
     /// Transfers of all control servers.
     pub transfers: u64,
     /// Memory of RDMA rings in use, in bytes.
@@ -121,16 +126,18 @@ impl Traffic {
 }
 
 impl MachineLoad {
-    pub(crate) fn of(sent: &message::Load) -> Self {
+    /// `own` is the number of sessions that this control server has there.
+    pub(crate) fn of(sent: &message::Load, own: u64) -> Self {
         let cards = sent.cards.iter().take(MOST);
         Self {
             sessions: sent.sessions,
+            other_sessions: sent.sessions.saturating_sub(own),
             transfers: sent.transfers,
             ring_bytes: sent.ring_bytes,
             ring_bytes_limit: sent.ring_bytes_limit,
             cards: cards
                 .map(|card| CardLoad {
-                    name: text(&card.name),
+                    name: name(&card.name),
                     traffic: to_traffic(card.traffic),
                     link: (card.link > 0).then_some(card.link),
                 })
@@ -170,6 +177,13 @@ fn to_traffic(sent: Option<message::Traffic>) -> Traffic {
     }
 }
 
+/// A name or a version of a node, in ASCII.
+fn name(sent: &str) -> String {
+    let kept = sent.chars().take(NAME);
+    kept.map(|c| if c.is_ascii_graphic() { c } else { '?' })
+        .collect()
+}
+
 /// A text of a node, of bounded length and on one line.
 pub(crate) fn text(sent: &str) -> String {
     let kept = sent.chars().take(TEXT);
@@ -184,7 +198,7 @@ mod tests {
     fn what_a_node_tells_is_bounded_and_harmless() {
         let long = "x".repeat(100_000);
         let sent = message::Description {
-            program: "1.2\n\u{1b}[2J".to_owned(),
+            program: "1.2\n\u{1b}[2J\u{202e}".to_owned(),
             host: long.clone(),
             drivers: vec![long; 1000],
             now: i64::MIN,
@@ -192,8 +206,9 @@ mod tests {
             ..message::Description::default()
         };
         let facts = NodeFacts::of(&sent, i64::MAX);
-        assert_eq!(facts.version, "1.2??[2J");
+        assert_eq!(facts.version, "1.2??[2J?");
         assert_eq!((facts.host.len(), facts.drivers.len()), (TEXT, MOST));
+        assert_eq!(facts.drivers[0].len(), NAME);
         assert!(facts.addresses.is_empty());
         assert_eq!(facts.clock_ahead_ms, i64::MIN);
     }
@@ -201,7 +216,8 @@ mod tests {
     #[test]
     fn the_load_of_a_machine_crosses_the_network_unchanged() {
         let load = MachineLoad {
-            sessions: 1,
+            sessions: 9,
+            other_sessions: 7,
             transfers: 2,
             ring_bytes: 3,
             ring_bytes_limit: 4,
@@ -223,9 +239,11 @@ mod tests {
         };
         let mut sent = message::Load::default();
         load.fill(&mut sent);
-        assert_eq!(MachineLoad::of(&sent), load);
+        assert_eq!(MachineLoad::of(&sent, 2), load);
+        // A session of this control server that has begun since.
+        assert_eq!(MachineLoad::of(&sent, 10).other_sessions, 0);
         // Of a node that does not know of cards.
-        let older = MachineLoad::of(&message::Load::default());
+        let older = MachineLoad::of(&message::Load::default(), 0);
         assert_eq!(older, MachineLoad::default());
     }
 

@@ -17,9 +17,9 @@ pub(super) struct Standing {
     /// Busy workers and those awaited, of the busier direction, in 16ths of the limit; or the share of other traffic on the network
     /// card, if that is larger.
     busy: usize,
-    /// What this cluster has there, relative to the limit.
+    /// What this cluster has there, and sessions of other control servers, relative to the limit of workers.
     own: usize,
-    /// Buffers, in 8ths of the limit.
+    /// Buffers or RDMA rings, the scarcer ones, in 8ths of the limit.
     memory: usize,
     /// Bytes per second of this cluster there, or of the network cards: 0 below 64 MiB/s, then one more with each factor of 4.
     rate: u32,
@@ -30,15 +30,14 @@ const OWN_UNITS: usize = 1024;
 
 impl Standing {
     fn new(load: &NodeLoad, machine: &MachineLoad, own: usize, rate: u64) -> Self {
-        let workers = load.senders.limit.max(load.receivers.limit).max(1);
         let cards = machine.cards.iter();
         let rate = cards.fold(rate, |most, card| most.max(card.traffic.sum()));
         Self {
             busy: sixteenths(load.senders)
                 .max(sixteenths(load.receivers))
                 .max(foreign(machine)),
-            own: own.saturating_mul(OWN_UNITS) / workers,
-            memory: share(load.buffer_bytes, load.buffer_bytes_limit, 8),
+            own: own.saturating_mul(OWN_UNITS) / workers(load),
+            memory: share(load.buffer_bytes, load.buffer_bytes_limit, 8).max(rings(machine)),
             rate: (rate >> 26).checked_ilog2().map_or(0, |log| log / 2 + 1),
         }
     }
@@ -46,10 +45,24 @@ impl Standing {
     /// Whether a session may stay with this member although `best` is the best one: `slack` is the number of transfers, of those of
     /// this cluster, that it may have more.
     pub(super) fn is_near(&self, best: &Self, slack: usize, load: &NodeLoad) -> bool {
-        let workers = load.senders.limit.max(load.receivers.limit).max(1);
-        let more = slack.saturating_mul(OWN_UNITS) / workers;
-        self.busy <= best.busy && self.own <= best.own + more && self.memory <= best.memory + 1
+        let more = slack.saturating_mul(OWN_UNITS) / workers(load);
+        self.busy <= best.busy
+            && self.own <= best.own.saturating_add(more)
+            && self.memory <= best.memory.saturating_add(1)
     }
+}
+
+/// The workers of a node in one direction.
+fn workers(load: &NodeLoad) -> usize {
+    /// With more than any machine has, what this cluster has there would count for nothing.
+    const MOST: usize = 1 << 16;
+    load.senders.limit.max(load.receivers.limit).clamp(1, MOST)
+}
+
+/// Memory of RDMA rings, in 8ths of the limit.
+fn rings(machine: &MachineLoad) -> usize {
+    let eighths = machine.ring_bytes.saturating_mul(8) / machine.ring_bytes_limit.max(1);
+    usize::try_from(eighths).unwrap_or(usize::MAX)
 }
 
 /// Traffic of network cards that no transfer of the node causes, in 16ths of the link, in steps of a quarter. In a card whose speed is
@@ -111,11 +124,15 @@ pub(super) fn rank(
 }
 
 fn standing(member: &Record, purpose: Purpose) -> Standing {
+    let (load, machine) = (member.node.load(), member.state.machine());
     let own = match purpose {
-        Purpose::Session => member.sessions(),
+        Purpose::Session => {
+            let others = usize::try_from(machine.other_sessions).unwrap_or(usize::MAX);
+            member.sessions().saturating_add(others)
+        }
+        // Those of other control servers keep workers busy.
         Purpose::Transfer => member.transfers(),
     };
-    let (load, machine) = (member.node.load(), member.state.machine());
     Standing::new(&load, &machine, own, member.meter.rate().sum())
 }
 
@@ -161,8 +178,29 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_limits_is_not_divided_by() {
+    fn limits_that_no_node_has_are_taken_for_others() {
         assert!(standing(&load(0, 0, 0), 3, 0).own > 0);
+        assert!(standing(&load(0, usize::MAX, 0), 64, 0).own > 0);
+        let absurd = MachineLoad {
+            ring_bytes: u64::MAX,
+            ..MachineLoad::default()
+        };
+        let standing = Standing::new(&load(0, 64, 0), &absurd, usize::MAX, u64::MAX);
+        assert!(standing.is_near(&standing, usize::MAX, &load(0, 64, 0)));
+    }
+
+    #[test]
+    fn rings_count_like_buffers() {
+        let machine = |ring_bytes| MachineLoad {
+            ring_bytes,
+            ring_bytes_limit: 800,
+            ..MachineLoad::default()
+        };
+        let with = |rings, buffers| Standing::new(&load(0, 64, buffers), &machine(rings), 0, 0);
+        assert_eq!(with(0, 200), with(200, 0));
+        assert_eq!(with(200, 200), with(200, 0));
+        assert!(with(0, 0) < with(100, 0));
+        assert!(with(100, 0) < with(100, 200));
     }
 
     /// A machine with a card of 10 Gbit/s, which receives and sends so many MB/s, of them so many for transfers.

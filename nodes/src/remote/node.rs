@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -26,7 +27,7 @@ use crate::cluster::{MemberState, StateHandle};
 use crate::generated::data_node_client::DataNodeClient;
 use crate::generated::{self as message, session_reply::Body, session_request};
 use crate::instances::Instances;
-use crate::limits::{ATTACH, MESSAGE_BYTES, REQUESTS, SILENCE};
+use crate::limits::{ATTACH, LOAD_EVERY, MESSAGE_BYTES, REQUESTS, SILENCE, TOLD_BYTES};
 use crate::load;
 use crate::sync::lock;
 use crate::told::{MachineLoad, NodeFacts, text};
@@ -57,6 +58,8 @@ pub struct RemoteNode {
     config: RemoteConfig,
     client: DataNodeClient<Channel>,
     load: Arc<Mutex<NodeLoad>>,
+    /// The streams of sessions.
+    streams: Arc<AtomicU64>,
     watcher: AbortHandle,
     /// Changes when the node is found to be lost: its sessions end.
     losses: watch::Sender<u64>,
@@ -71,6 +74,7 @@ impl RemoteNode {
             .max_decoding_message_size(MESSAGE_BYTES)
             .max_encoding_message_size(MESSAGE_BYTES);
         let load = Arc::new(Mutex::new(idle()));
+        let streams = Arc::new(AtomicU64::new(0));
         let losses = watch::Sender::new(0);
         let watcher = Watcher {
             name: config.name.clone(),
@@ -78,16 +82,16 @@ impl RemoteNode {
             instances: config.instances.clone(),
             losses: losses.clone(),
             load: Arc::clone(&load),
+            streams: Arc::clone(&streams),
         };
-        let watcher = config
-            .runtime
-            .spawn(watcher.watch(client.clone()))
-            .abort_handle();
+        let short = client.clone().max_decoding_message_size(TOLD_BYTES);
+        let watcher = config.runtime.spawn(watcher.watch(short)).abort_handle();
         drop(entered);
         Self {
             config,
             client,
             load,
+            streams,
             watcher,
             losses,
             listening: Listening::default(),
@@ -116,9 +120,11 @@ impl DataNode for RemoteNode {
         let (call, replies) = link.call(session_request::Body::Attach(attach));
         let (client, held) = (self.client.clone(), Arc::clone(&link));
         let (state, lost) = (self.config.state.clone(), self.losses.subscribe());
-        self.config
-            .runtime
-            .spawn(hold(client, (held, state), outgoing, (closed, lost)));
+        let counted = Counted::new(&self.streams);
+        self.config.runtime.spawn(async move {
+            hold(client, (held, state), outgoing, (closed, lost)).await;
+            drop(counted);
+        });
         let reply = replies.recv_timeout(ATTACH);
         link.forget(call);
         let home = match reply {
@@ -174,6 +180,22 @@ impl fmt::Debug for RemoteNode {
             .field("name", &self.config.name)
             .field("state", &self.state())
             .finish_non_exhaustive()
+    }
+}
+
+/// A stream that counts.
+struct Counted(Arc<AtomicU64>);
+
+impl Counted {
+    fn new(streams: &Arc<AtomicU64>) -> Self {
+        streams.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(streams))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -238,6 +260,7 @@ struct Watcher {
     instances: Instances,
     losses: watch::Sender<u64>,
     load: Arc<Mutex<NodeLoad>>,
+    streams: Arc<AtomicU64>,
 }
 
 impl Watcher {
@@ -298,7 +321,8 @@ impl Watcher {
                 Err(_) => return silent(),
             };
             *lock(&self.load) = load::of(&sent);
-            self.state.tell_machine(MachineLoad::of(&sent));
+            let own = self.streams.load(Ordering::Relaxed);
+            self.state.tell_machine(MachineLoad::of(&sent, own));
             let now = match claim.other() {
                 Some(name) => MemberState::Same { name },
                 None if sent.draining => MemberState::Draining,
@@ -308,6 +332,8 @@ impl Watcher {
                 self.tell(&now, &version);
                 self.state.set(now);
             }
+            // HTTP/2 holds a node up that sends more.
+            tokio::time::sleep(LOAD_EVERY).await;
         }
     }
 

@@ -150,6 +150,8 @@ impl Shared {
         let cards = sample.cards.iter();
         MachineLoad {
             sessions: self.sessions() as u64,
+            // Only a control server knows which ones are its own.
+            other_sessions: 0,
             transfers: self.transfers() as u64,
             ring_bytes: sample.ring_bytes,
             ring_bytes_limit: sample.ring_bytes_limit,

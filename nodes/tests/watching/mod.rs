@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::IpAddr;
 
-use gridhaul_nodes::cluster::{Cluster, ClusterConfig, MemberState};
+use gridhaul_nodes::cluster::{Cluster, ClusterConfig, MemberReport, MemberState};
 use gridhaul_nodes::{Card, CardLoad, MachineSample, Traffic};
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_transfer::DataNode as _;
@@ -42,12 +42,33 @@ fn a_node_tells_what_it_is_and_how_busy_its_cards_are() {
     assert_eq!(cards.collect::<Vec<_>>(), ["lo"]);
     let rings = (told.machine.ring_bytes, told.machine.ring_bytes_limit);
     assert_eq!(rings, (1, 2));
-    // Of another control server.
-    let session = remote.attach();
-    site::wait_until(|| report().machine.sessions == 1);
-    drop(session);
-    site::wait_until(|| report().machine.sessions == 0);
-    assert_eq!(report().sessions, 0);
+}
+
+#[test]
+fn sessions_of_other_control_servers_count_in_the_choice() {
+    let nodes = [Remote::new(), Remote::new()];
+    let cluster = Cluster::new(ClusterConfig::default());
+    let instances = cluster.instances();
+    let members = [("dtn1", &nodes[0]), ("dtn2", &nodes[1])];
+    let members = members.map(|(name, node)| node.under(name, &instances));
+    cluster.set_members(members.into()).expect("two names");
+    let sessions = |count: fn(&MemberReport) -> u64| {
+        let members = cluster.members();
+        members.iter().map(count).collect::<Vec<_>>()
+    };
+    let others = || sessions(|member| member.machine.other_sessions);
+    let all = || sessions(|member| member.machine.sessions);
+    let own = || sessions(|member| member.sessions as u64);
+    let _others = [(); 3].map(|()| nodes[0].attach());
+    site::wait_until(|| others() == [3, 0]);
+    let attached = [(); 3].map(|()| cluster.attach(&nodes[1].account()).expect("a node"));
+    assert_eq!(own(), [0, 3]);
+    let more = [(); 2].map(|()| cluster.attach(&nodes[1].account()).expect("a node"));
+    assert_eq!(own(), [1, 4]);
+    site::wait_until(|| all() == [4, 4]);
+    assert_eq!(others(), [3, 0]);
+    drop((attached, more));
+    site::wait_until(|| all() == [3, 0]);
 }
 
 fn card(name: &str, address: &str) -> Card {
