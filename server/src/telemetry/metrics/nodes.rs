@@ -1,5 +1,7 @@
 //! Data nodes. The label is the name that the administrator gave a node.
 
+use std::sync::atomic::AtomicU64;
+
 use gridhaul_nodes::Traffic;
 use gridhaul_nodes::cluster::{MemberReport, MemberState};
 use prometheus_client::metrics::counter::Counter;
@@ -45,10 +47,17 @@ impl NodeMetrics<'_> {
             "How often the data node was lost after it had answered",
             |node| node.losses,
         );
-        self.gauges(
-            "gridhaul_node_clock_ahead_milliseconds",
+        let clocks = Family::<Labels<1>, Gauge<f64, AtomicU64>>::default();
+        for node in self.nodes {
+            if let Some(facts) = &node.facts {
+                let seconds = facts.clock_ahead_ms as f64 / 1000.0;
+                clocks.get_or_create(&label(node)).set(seconds);
+            }
+        }
+        self.registry.register(
+            "gridhaul_node_clock_ahead_seconds",
             "How far the clock of the data node was ahead of that of this machine when it was connected to",
-            |node| node.facts.as_ref().map_or(0, |facts| facts.clock_ahead_ms),
+            clocks,
         );
     }
 
