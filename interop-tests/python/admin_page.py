@@ -308,6 +308,35 @@ def is_structured(page):
     assert page.one("#result").get_attribute("aria-live") == "polite"
 
 
+def shows_and_drains_nodes(page, used, lost):
+    """A data node that is used and one that is lost; the first one is drained and resumed."""
+    page.open()
+
+    def row(name):
+        for one in page.all("#nodes-rows tbody tr"):
+            if one.get_attribute("data-id") == name:
+                return one
+        return None
+
+    page.until("a node that is used", lambda: row(used) and " up " in f" {row(used).text} ".replace("\n", " "))
+    page.until("why the other one is not", lambda: "Connection refused" in row(lost).text and "down" in row(lost).text)
+    assert page.one("#nodes-link").is_displayed()
+    page.until("a warning", lambda: "Data nodes that cannot be used: 1 of 2." in page.text("#attention"))
+    press = lambda: page.script("arguments[0].click()", row(used).find_element(By.CSS_SELECTOR, "button"))
+    label = lambda: row(used).find_element(By.CSS_SELECTOR, "button").text
+    assert label() == "Drain"
+    press()
+    page.until("the question", lambda: page.one("#confirm").is_displayed())
+    assert used in page.one("#confirm").text
+    page.one("#confirm-button").click()
+    page.until("the result", lambda: "is being drained. Transfers left: 0." in page.text("#result"))
+    page.until("the state", lambda: "drained" in row(used).text and label() == "Resume")
+    assert "an administrator of this server has drained it" in row(used).text
+    press()
+    page.until("the result", lambda: "gets sessions and transfers again" in page.text("#result"))
+    page.until("the state", lambda: label() == "Drain")
+
+
 def acts_on_the_server(page):
     """The log level, the reload with its report, the end of a session, and drain."""
     page.open()
@@ -485,6 +514,7 @@ FUNCTIONS = [
     is_readable_in_dark_and_light,
     fits_a_narrow_window,
     is_structured,
+    shows_and_drains_nodes,
     acts_on_the_server,
     notices_a_lost_server,
     logs_in_with_a_secret,

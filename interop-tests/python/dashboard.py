@@ -132,7 +132,7 @@ def main():
     end = int(time.time())
     begin = end - int(seconds)
     panels = json.loads(pathlib.Path(dashboard).read_text())["panels"]
-    # This server has no adapter for RDMA, so that row is left out.
+    # This server has no adapter for RDMA and no data nodes, so these rows, the last ones, are left out.
     rdma = next((panel["gridPos"]["y"] for panel in panels if panel["title"] == "RDMA"), None)
     panels = [panel for panel in panels if rdma is None or panel["gridPos"]["y"] < rdma]
     body = "".join(draw(base, panel, begin, end) for panel in panels)

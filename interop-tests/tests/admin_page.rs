@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gridhaul_interop::support::slow::SlowGets;
-use gridhaul_interop::{Client, Kind, Launch, Server};
+use gridhaul_interop::{Client, Kind, Launch, NodeLaunch, Pki, Server};
 use tempfile::TempDir;
 
 /// The size of each file: some minutes at the rate of the clients.
@@ -57,15 +57,19 @@ impl Site {
 
     /// Runs a function of the script.
     fn run(&self, function: &str, arguments: &[&str]) {
-        let finished = script()
-            .args([function, &self.base])
-            .args(arguments.iter().copied())
-            .time_limit(Duration::from_secs(180))
-            .run()
-            .unwrap();
-        let log = self.server.log();
-        assert!(finished.status.success(), "{finished}\n{log}");
+        run(&self.server, &self.base, function, arguments);
     }
+}
+
+fn run(server: &Server, base: &str, function: &str, arguments: &[&str]) {
+    let finished = script()
+        .args([function, base])
+        .args(arguments.iter().copied())
+        .time_limit(Duration::from_secs(180))
+        .run()
+        .unwrap();
+    let log = server.log();
+    assert!(finished.status.success(), "{finished}\n{log}");
 }
 
 fn script() -> Client {
@@ -114,6 +118,32 @@ fn the_page_fits_320_pixels() {
 fn actions_reach_the_server_and_report_back() {
     let site = Site::new(&PLAIN[..1]);
     site.run("acts_on_the_server", &[]);
+}
+
+#[test]
+fn data_nodes_are_shown_and_drained() {
+    let pki = Pki::shared().unwrap();
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+    let node = NodeLaunch::new(pki, place.path()).start().unwrap();
+    // Nothing listens at the second one.
+    let names = [node.address().to_string(), "127.0.0.1:1".to_owned()];
+    let server = Launch::new(Kind::Gridhaul, place.path())
+        .gsi(pki)
+        .arg("--admin-listen")
+        .arg("127.0.0.1:0")
+        .arg("--nodes")
+        .arg(names.join(","))
+        .start()
+        .unwrap();
+    let names = names.each_ref().map(String::as_str);
+    let base = server.administration();
+    run(&server, &base, "shows_and_drains_nodes", &names);
+    let log = server.log();
+    for words in ["drains a data node", "resumes a data node"] {
+        let line = log.lines().find(|line| line.contains(words));
+        assert!(line.is_some_and(|line| line.contains(names[0])), "{log}");
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub struct DescribeRequest {
     #[prost(uint32, tag = "2")]
     pub minor: u32,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Description {
     #[prost(uint32, tag = "1")]
     pub major: u32,
@@ -40,10 +40,13 @@ pub struct Description {
     pub drivers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(message, optional, tag = "9")]
     pub load: ::core::option::Option<Load>,
+    /// Where data channels of this control server listen.
+    #[prost(message, repeated, tag = "10")]
+    pub data_addresses: ::prost::alloc::vec::Vec<IpAddress>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchLoadRequest {}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Load {
     #[prost(message, optional, tag = "1")]
     pub senders: ::core::option::Option<WorkerLoad>,
@@ -60,6 +63,38 @@ pub struct Load {
     pub draining: bool,
     #[prost(uint64, tag = "7")]
     pub sessions: u64,
+    /// Transfers, like sessions, of all control servers.
+    #[prost(uint64, tag = "8")]
+    pub transfers: u64,
+    /// Memory of RDMA rings, in bytes.
+    #[prost(uint64, tag = "9")]
+    pub ring_bytes: u64,
+    #[prost(uint64, tag = "10")]
+    pub ring_bytes_limit: u64,
+    /// The network cards that have the data addresses.
+    #[prost(message, repeated, tag = "11")]
+    pub cards: ::prost::alloc::vec::Vec<CardLoad>,
+    /// What the transfers of the node moved while the traffic of the cards was measured.
+    #[prost(message, optional, tag = "12")]
+    pub transferred: ::core::option::Option<Traffic>,
+}
+/// Bytes per second.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Traffic {
+    #[prost(uint64, tag = "1")]
+    pub received: u64,
+    #[prost(uint64, tag = "2")]
+    pub sent: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CardLoad {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub traffic: ::core::option::Option<Traffic>,
+    /// The speed of the link in each direction, in bytes per second; 0 if it is not known.
+    #[prost(uint64, tag = "3")]
+    pub link: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WorkerLoad {

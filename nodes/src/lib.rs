@@ -20,16 +20,21 @@ pub mod cluster;
 pub mod fuzzing;
 #[rustfmt::skip]
 mod generated;
+mod instances;
 mod limits;
 mod load;
 mod remote;
 mod secret;
 mod service;
 mod sync;
+mod told;
 mod version;
 mod wire;
 
+pub use instances::Instances;
 pub use remote::{Dial, DialError, Dialled, RemoteConfig, RemoteNode};
 pub use service::{
-    Arrival, Connection, OwnStack, ReachRule, RestoreDriver, Service, ServiceConfig, ServiceError,
+    Arrival, Card, Connection, MachineSample, OwnStack, ReachRule, RestoreDriver, Service,
+    ServiceConfig, ServiceError,
 };
+pub use told::{CardLoad, MachineLoad, NodeFacts, Traffic};

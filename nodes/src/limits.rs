@@ -23,6 +23,12 @@ pub(crate) const LISTEN: Duration = Duration::from_secs(30);
 /// How long a node may take to end a cancelled transfer.
 pub(crate) const CANCEL: Duration = Duration::from_secs(30);
 
+/// The longest message of a node about itself and its load, in bytes.
+pub(crate) const TOLD_BYTES: usize = 64 << 10;
+
+/// How often the load of a node is taken at most.
+pub(crate) const LOAD_EVERY: Duration = Duration::from_millis(250);
+
 /// How long a node may be silent, which tells its load every half second.
 pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 

@@ -11,8 +11,7 @@ pub(crate) fn message(load: &NodeLoad) -> message::Load {
         buffer_bytes: load.buffer_bytes as u64,
         buffer_bytes_limit: load.buffer_bytes_limit as u64,
         buffers_awaited: load.buffers_awaited as u64,
-        draining: false,
-        sessions: 0,
+        ..message::Load::default()
     }
 }
 

@@ -4,4 +4,4 @@
 pub(crate) const MAJOR: u32 = 1;
 
 /// Grows with each addition.
-pub(crate) const MINOR: u32 = 0;
+pub(crate) const MINOR: u32 = 1;

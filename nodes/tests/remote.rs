@@ -1,6 +1,7 @@
 //! A node behind gRPC, used as a session uses it, over connections of this machine without TLS.
 
 mod site;
+mod watching;
 
 use std::fs;
 use std::net::TcpStream;

@@ -107,6 +107,19 @@ pub(crate) fn with_ports(
     stack
 }
 
+/// The memory of RDMA rings in use, and its limit, in bytes.
+#[cfg(feature = "rdma")]
+pub(crate) fn ring_memory() -> (u64, u64) {
+    let load = gridhaul_rdma::memory_load();
+    (load.used_bytes, load.limit_bytes)
+}
+
+/// Without RDMA there are no rings.
+#[cfg(not(feature = "rdma"))]
+pub(crate) fn ring_memory() -> (u64, u64) {
+    (0, 0)
+}
+
 /// The drivers that are compiled in.
 pub(crate) fn registry() -> Registry {
     let mut registry = Registry::new();

@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         Some(Command::Top(arguments)) => told(terminal::top(&arguments)),
         Some(Command::Kick(arguments)) => told(terminal::kick(&arguments)),
         Some(Command::Drain(arguments)) => told(terminal::drain(&arguments)),
+        Some(Command::Nodes(arguments)) => told(terminal::nodes(&arguments)),
         Some(Command::Reload(arguments)) => told(terminal::reload(&arguments)),
         Some(Command::Upgrade(arguments)) => told(terminal::upgrade(&arguments)),
         Some(Command::Import(arguments)) => return import(&arguments),

@@ -29,7 +29,7 @@ pub(crate) struct Status {
     pub(crate) credentials: Vec<CredentialStatus>,
     pub(crate) rdma: Vec<RdmaStatus>,
     pub(crate) configuration: Vec<KeyStatus>,
-    /// Data nodes on other machines. There are none.
+    /// Data nodes on other machines, in the order of the configuration.
     pub(crate) nodes: Vec<NodeStatus>,
 }
 
@@ -265,10 +265,97 @@ pub(crate) enum TakesEffect {
     Restart,
 }
 
-/// A data node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A data node, as this server sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct NodeStatus {
     pub(crate) name: String,
+    pub(crate) state: NodeState,
+    pub(crate) since: String,
+    /// Why it is not up.
+    pub(crate) reason: Option<String>,
+    /// An administrator of this server has drained it.
+    pub(crate) drained: bool,
+    /// Why it was down the last time.
+    pub(crate) last_error: Option<NodeError>,
+    /// How often it was lost since the start of this server.
+    pub(crate) losses: u64,
+    /// Where data channels listen.
+    pub(crate) addresses: Vec<String>,
+    /// Absent until it has answered.
+    pub(crate) told: Option<NodeTold>,
+    /// Sessions of this server whose files are opened there.
+    pub(crate) sessions: usize,
+    /// Transfers of this server, and data ports that wait for one.
+    pub(crate) transfers: usize,
+    /// Of transfers of this server there, over the last seconds.
+    pub(crate) bytes_per_second: NodeTraffic,
+    /// Since the start of this server.
+    pub(crate) bytes: NodeTraffic,
+    pub(crate) load: NodeLoadStatus,
+}
+
+/// Whether a data node gets sessions and transfers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum NodeState {
+    Up,
+    Draining,
+    /// Another name of a node that is used under that name.
+    Same,
+    Down,
+}
+
+/// Why a data node was down.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeError {
+    pub(crate) time: String,
+    pub(crate) reason: String,
+}
+
+/// What a data node tells of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct NodeTold {
+    pub(crate) version: String,
+    pub(crate) host: String,
+    pub(crate) stack: String,
+    pub(crate) drivers: Vec<String>,
+    /// How far its clock is ahead of that of this machine.
+    pub(crate) clock_ahead_seconds: f64,
+}
+
+/// Bytes of a data node, or bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeTraffic {
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+}
+
+/// The load of a data node, from all control servers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeLoadStatus {
+    pub(crate) sessions: u64,
+    pub(crate) transfers: u64,
+    pub(crate) senders_busy: usize,
+    pub(crate) receivers_busy: usize,
+    /// In each direction.
+    pub(crate) workers_limit: usize,
+    pub(crate) workers_awaited: usize,
+    pub(crate) buffer_bytes: usize,
+    pub(crate) buffer_bytes_limit: usize,
+    pub(crate) ring_bytes: u64,
+    pub(crate) ring_bytes_limit: u64,
+    /// The network cards that have the addresses.
+    pub(crate) cards: Vec<CardStatus>,
+}
+
+/// A network card of a data node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CardStatus {
+    pub(crate) name: String,
+    /// All traffic, not only that of transfers.
+    pub(crate) bytes_per_second: NodeTraffic,
+    /// In each direction, if it is known.
+    pub(crate) link_bytes_per_second: Option<u64>,
 }
 
 impl Default for History {

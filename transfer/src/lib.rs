@@ -164,8 +164,8 @@ pub use look_ahead::LOOK_AHEAD_FILES;
 pub use node::{
     AttachError, ChecksumRequest, Companions, ConnectRequest, DataNode, Demands, Event, EventSink,
     Handling, LineIterator, LineSource, ListenFailure, ListenRequest, MAX_SENT_TEXT_BYTES,
-    NodeAccount, NodeLoad, NodeSession, OpenLines, Outcome, Placement, Plan, Progress, Refusal,
-    Relabel, Role, RunningTransfer, SentAttachError, SentChannelError, SentListenFailure,
+    NodeAccount, NodeLoad, NodePart, NodeSession, OpenLines, Outcome, Placement, Plan, Progress,
+    Refusal, Relabel, Role, RunningTransfer, SentAttachError, SentChannelError, SentListenFailure,
     SentPeerError, SentStorageError, SentSystemError, SentTransferError, Share, Stripes, Survey,
     SyncPolicy, Task, UploadName, WorkerLoad,
 };

@@ -269,6 +269,7 @@ impl Running {
             checksums: std::mem::take(&mut tally.checksums),
             refused: tally.refused,
             last_refusal: tally.last_refusal.take(),
+            nodes: Vec::new(),
         };
         drop(tally);
         self.report(Event::Finished(Box::new(outcome)));

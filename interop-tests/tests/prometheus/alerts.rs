@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::faults::{FAULTS, NOT_PROVOKED};
 use crate::files::{queries, rules};
+use crate::hosts::Clustered;
 use crate::prometheus::Prometheus;
 use crate::site::Site;
 use crate::world::World;
@@ -17,8 +18,8 @@ fn may_be_empty(query: &str) -> bool {
 
 #[test]
 fn every_query_of_the_dashboard_has_data() {
-    let site = Site::new();
-    let prometheus = Prometheus::scraping(&[site.metrics]);
+    let (site, clustered) = (Site::new(), Clustered::new());
+    let prometheus = Prometheus::scraping(&[site.metrics, clustered.host.metrics]);
     let mut empty = queries();
     let are_answered = |prometheus: &Prometheus| {
         empty.retain(|query| !may_be_empty(query) && prometheus.query(query).is_empty());
@@ -39,7 +40,7 @@ fn every_alert_fires_when_its_fault_is_made() {
     let up = format!("count(gridhaul_build_info) == {}", world.targets().len());
     let is_up = |prometheus: &Prometheus| !prometheus.query(&up).is_empty();
     prometheus.wait("it scrapes all servers", is_up, || {});
-    let lists = "count(gridhaul_certificates{kind=\"revocation_list\",state=\"ok\"} > 0) == 3";
+    let lists = "count(gridhaul_certificates{kind=\"revocation_list\",state=\"ok\"} > 0) == 4";
     let has_inventory = |prometheus: &Prometheus| !prometheus.query(lists).is_empty();
     prometheus.wait("the lists are counted", has_inventory, || {});
     for fault in FAULTS {

@@ -27,7 +27,7 @@ pub(crate) struct Fault {
 const NOTHING: fn(&mut World) = |_| {};
 
 /// In the order in which they are made: a killed server has no other fault afterwards.
-pub(crate) const FAULTS: [Fault; 24] = [
+pub(crate) const FAULTS: [Fault; 26] = [
     Fault {
         alert: "GridhaulHostCertificateExpiresSoon",
         words: "the host certificate is replaced by one that ends in 7 days",
@@ -241,6 +241,20 @@ pub(crate) const FAULTS: [Fault; 24] = [
         target: |world| world.ringed.metrics,
         once: NOTHING,
         again: hold_a_ring,
+    },
+    Fault {
+        alert: "GridhaulDataNodeDown",
+        words: "one of two data nodes is killed",
+        target: |world| world.clustered.host.metrics,
+        once: |world| world.clustered.lose_node(),
+        again: NOTHING,
+    },
+    Fault {
+        alert: "GridhaulNoDataNode",
+        words: "the other data node is drained",
+        target: |world| world.clustered.host.metrics,
+        once: |world| world.clustered.drain_node(),
+        again: NOTHING,
     },
     Fault {
         alert: "GridhaulDown",

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use gridhaul_interop::Client;
 
 use crate::faults::ask_for_big;
-use crate::hosts::Host;
+use crate::hosts::{Clustered, Host};
 use crate::prometheus::promtool;
 use crate::site::{Site, page};
 
@@ -87,15 +87,20 @@ fn every_rule_has_a_test_and_words_for_who_reads_it() {
 fn the_page_is_good_for_prometheus_and_has_every_metric_of_rules_and_dashboard() {
     let site = Site::new();
     site.transfer();
+    let clustered = Clustered::new();
     let page = site.whole_page();
-    let checked = promtool(&["check", "metrics"])
-        .input(page.clone())
-        .run()
-        .expect("it runs");
-    assert!(checked.status.success(), "{checked}\n{page}");
-    assert!(checked.output().trim().is_empty(), "{checked}");
+    let of_nodes = self::page(clustered.host.metrics);
+    for page in [&page, &of_nodes] {
+        let checked = promtool(&["check", "metrics"])
+            .input(page.clone())
+            .run()
+            .expect("it runs");
+        assert!(checked.status.success(), "{checked}\n{page}");
+        assert!(checked.output().trim().is_empty(), "{checked}");
+    }
     let present: BTreeSet<&str> = page
         .lines()
+        .chain(of_nodes.lines())
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
         .collect();
     let (rules, queries) = (rules(), queries().join("\n"));

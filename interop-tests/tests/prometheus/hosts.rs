@@ -4,9 +4,12 @@ use std::fs::{self, File, Permissions};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use gridhaul_interop::raw::Control;
-use gridhaul_interop::{Client, Kind, Launch, Pki, Server, chown_to_nobody};
+use gridhaul_interop::{
+    Client, Kind, Launch, Node, NodeLaunch, Pki, Server, chown_to_nobody, gridhaul_program,
+};
 use tempfile::TempDir;
 
 /// The size of `/big`, which slow clients do not fetch in the time of a test.
@@ -70,6 +73,64 @@ fn started(root: &Path, flags: &[&str], change: impl FnOnce(Launch) -> Launch) -
         .iter()
         .fold(change(launch), |launch, flag| launch.arg(*flag));
     launch.start().expect("started")
+}
+
+/// A server with two data nodes.
+pub(crate) struct Clustered {
+    pub(crate) host: Host,
+    socket: PathBuf,
+    nodes: Vec<Node>,
+    _place: TempDir,
+}
+
+impl Clustered {
+    pub(crate) fn new() -> Self {
+        let pki = Pki::shared().expect("certificates");
+        let place = public_directory();
+        let nodes = [(); 2].map(|()| NodeLaunch::new(pki, place.path()).start());
+        let nodes: Vec<_> = nodes
+            .into_iter()
+            .map(|node| node.expect("started"))
+            .collect();
+        let names: Vec<_> = nodes
+            .iter()
+            .map(|node| node.address().to_string())
+            .collect();
+        let socket = place.path().join("admin.sock");
+        let flags = ["--nodes", &names.join(",")];
+        let host = Host::with(&flags, |launch| {
+            launch.gsi(pki).arg("--admin-socket").arg(&socket)
+        });
+        let is_used = || host.server.log().matches("a data node can be used").count() == 2;
+        let begun = Instant::now();
+        while !is_used() {
+            let log = host.server.log();
+            assert!(begun.elapsed() < Duration::from_secs(60), "{log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Self {
+            host,
+            socket,
+            nodes,
+            _place: place,
+        }
+    }
+
+    /// Kills the second node.
+    pub(crate) fn lose_node(&mut self) {
+        self.nodes.truncate(1);
+    }
+
+    /// An administrator drains the first node.
+    pub(crate) fn drain_node(&self) {
+        let done = Client::new(gridhaul_program().expect("the server is built"))
+            .args(["nodes", "drain", &self.nodes[0].address().to_string()])
+            .arg("--socket")
+            .arg(&self.socket)
+            .run()
+            .expect("it runs");
+        assert!(done.status.success(), "{done}");
+    }
 }
 
 /// A server whose files are on a file system of their own.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use tempfile::TempDir;
 
 use crate::certificates::Authority;
-use crate::hosts::{Host, Mounted, Restarting, public_directory};
+use crate::hosts::{Clustered, Host, Mounted, Restarting, public_directory};
 use crate::site::Site;
 
 pub(crate) struct World {
@@ -32,6 +32,8 @@ pub(crate) struct World {
     /// With brokers, and two threads for files.
     pub(crate) grid: Host,
     pub(crate) restarting: Restarting,
+    /// With data nodes.
+    pub(crate) clustered: Clustered,
     /// Clients that stay.
     pub(crate) held: Vec<Box<dyn Any>>,
 }
@@ -54,6 +56,7 @@ impl World {
             ringed: Host::new(&["--rdma-memory", "8M", "--anonymous-drivers", "tcp,rdma"]),
             grid: Host::for_accounts(),
             restarting: Restarting::new(),
+            clustered: Clustered::new(),
             held: Vec::new(),
         }
     }
@@ -68,6 +71,7 @@ impl World {
             &self.lean,
             &self.ringed,
             &self.grid,
+            &self.clustered.host,
         ];
         let mut targets: Vec<_> = hosts.iter().map(|host| host.metrics).collect();
         targets.extend([

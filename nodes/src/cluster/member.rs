@@ -1,5 +1,6 @@
 //! The members of a cluster: their state, and what the cluster has on each of them.
 
+use std::mem::discriminant;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -8,6 +9,7 @@ use gridhaul_transfer::{DataNode, NodeLoad};
 
 use super::meter::Meter;
 use crate::sync::lock;
+use crate::told::{MachineLoad, NodeFacts, Traffic};
 
 /// A node of a cluster.
 #[derive(Debug, Clone)]
@@ -27,6 +29,11 @@ pub enum MemberState {
     Up,
     /// It finishes its transfers and gets no new ones.
     Draining,
+    /// It is the same node as another member, which is used in its place.
+    Same {
+        /// The name of that member.
+        name: String,
+    },
     /// It cannot be reached.
     Down {
         /// Since when.
@@ -36,14 +43,33 @@ pub enum MemberState {
     },
 }
 
-/// The state of a member, shared by the cluster and the connection to the member.
+/// The state of a member, and what it tells of itself, shared by the cluster and the connection to the member.
 #[derive(Debug, Clone)]
 pub struct StateHandle(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<MemberState>,
+    known: Mutex<Known>,
     losses: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Known {
+    state: MemberState,
+    /// When it last became up, draining, the same or down.
+    since: SystemTime,
+    last_error: Option<MemberError>,
+    facts: Option<Arc<NodeFacts>>,
+    machine: Arc<MachineLoad>,
+}
+
+/// Why a member was down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberError {
+    /// When it was noticed first.
+    pub time: SystemTime,
+    /// The reason.
+    pub reason: String,
 }
 
 impl StateHandle {
@@ -58,32 +84,64 @@ impl StateHandle {
     /// A member in this state.
     pub fn new(state: MemberState) -> Self {
         Self(Arc::new(Shared {
-            state: Mutex::new(state),
+            known: Mutex::new(Known {
+                state,
+                since: SystemTime::now(),
+                last_error: None,
+                facts: None,
+                machine: Arc::default(),
+            }),
             losses: AtomicU64::new(0),
         }))
     }
 
     /// The state.
     pub fn get(&self) -> MemberState {
-        lock(&self.0.state).clone()
+        lock(&self.0.known).state.clone()
     }
 
     /// Changes the state. Sessions that were attached before [`MemberState::Down`] attach anew when the member is up again.
-    pub fn set(&self, state: MemberState) {
-        let mut present = lock(&self.0.state);
-        let is_lost = matches!(state, MemberState::Down { .. });
-        if is_lost && !matches!(*present, MemberState::Down { .. }) {
-            self.0.losses.fetch_add(1, Ordering::AcqRel);
+    pub fn set(&self, mut state: MemberState) {
+        let mut known = lock(&self.0.known);
+        let is_other = discriminant(&known.state) != discriminant(&state);
+        if is_other {
+            known.since = SystemTime::now();
         }
-        *present = state;
+        if let MemberState::Down { since, reason } = &mut state {
+            if is_other {
+                self.0.losses.fetch_add(1, Ordering::AcqRel);
+            }
+            known.last_error = Some(MemberError {
+                time: *since,
+                reason: reason.clone(),
+            });
+            // It has been down since then, although the reason is another one now.
+            *since = known.since;
+        }
+        known.state = state;
+    }
+
+    /// Records what the member has told of itself.
+    pub(crate) fn tell_facts(&self, facts: NodeFacts) {
+        lock(&self.0.known).facts = Some(Arc::new(facts));
+    }
+
+    /// Records what the member has told of its machine.
+    pub(crate) fn tell_machine(&self, machine: MachineLoad) {
+        lock(&self.0.known).machine = Arc::new(machine);
+    }
+
+    /// What the member has told of its machine last.
+    pub(super) fn machine(&self) -> Arc<MachineLoad> {
+        Arc::clone(&lock(&self.0.known).machine)
     }
 
     fn is_up(&self) -> bool {
-        matches!(*lock(&self.0.state), MemberState::Up)
+        matches!(lock(&self.0.known).state, MemberState::Up)
     }
 
     pub(super) fn is_down(&self) -> bool {
-        matches!(*lock(&self.0.state), MemberState::Down { .. })
+        matches!(lock(&self.0.known).state, MemberState::Down { .. })
     }
 
     /// How often the member has gone down.
@@ -99,14 +157,30 @@ pub struct MemberReport {
     pub name: String,
     /// Its state.
     pub state: MemberState,
+    /// Since when it is in this state.
+    pub since: SystemTime,
+    /// Since when an administrator has drained it here ([`super::Cluster::drain`]).
+    pub drained: Option<SystemTime>,
+    /// Why it was down the last time.
+    pub last_error: Option<MemberError>,
+    /// How often it has gone down.
+    pub losses: u64,
+    /// What it has told of itself the last time that it was connected to.
+    pub facts: Option<Arc<NodeFacts>>,
     /// Its load, as it reports it.
     pub load: NodeLoad,
+    /// The load of its machine, as it reports it.
+    pub machine: Arc<MachineLoad>,
     /// Sessions of this cluster whose storage calls it carries out.
     pub sessions: usize,
     /// Transfers of this cluster, and data ports that wait for one.
     pub transfers: usize,
     /// Bytes per second that transfers of this cluster have recently moved there.
-    pub bytes_per_second: u64,
+    pub bytes_per_second: Traffic,
+    /// Bytes that transfers of this cluster have moved there, of those that have ended.
+    pub ended_bytes: Traffic,
+    /// The same with those that run.
+    pub bytes: Traffic,
 }
 
 /// A member with what the cluster has there.
@@ -117,6 +191,8 @@ pub(super) struct Record {
     pub(super) state: StateHandle,
     pub(super) meter: Arc<Meter>,
     removed: AtomicBool,
+    /// Since when an administrator has drained it.
+    drained: Mutex<Option<SystemTime>>,
     sessions: AtomicUsize,
     transfers: AtomicUsize,
 }
@@ -129,6 +205,7 @@ impl Record {
             state: member.state,
             meter: Arc::default(),
             removed: AtomicBool::new(false),
+            drained: Mutex::default(),
             sessions: AtomicUsize::new(0),
             transfers: AtomicUsize::new(0),
         })
@@ -146,9 +223,18 @@ impl Record {
         self.removed.store(true, Ordering::Release);
     }
 
+    /// It finishes what it has and gets nothing new, since this time; `None` ends that.
+    pub(super) fn set_drained(&self, since: Option<SystemTime>) {
+        *lock(&self.drained) = since;
+    }
+
+    pub(super) fn drained(&self) -> Option<SystemTime> {
+        *lock(&self.drained)
+    }
+
     /// Whether it gets sessions and transfers.
     pub(super) fn is_usable(&self) -> bool {
-        !self.removed.load(Ordering::Acquire) && self.state.is_up()
+        !self.removed.load(Ordering::Acquire) && self.drained().is_none() && self.state.is_up()
     }
 
     pub(super) fn sessions(&self) -> usize {
@@ -170,13 +256,24 @@ impl Record {
     }
 
     pub(super) fn report(&self) -> MemberReport {
+        let load = self.node.load();
+        let (rate, ended, total) = (self.meter.rate(), self.meter.ended(), self.meter.total());
+        let known = lock(&self.state.0.known);
         MemberReport {
             name: self.name.clone(),
-            state: self.state.get(),
-            load: self.node.load(),
+            state: known.state.clone(),
+            since: known.since,
+            drained: self.drained(),
+            last_error: known.last_error.clone(),
+            losses: self.state.losses(),
+            facts: known.facts.clone(),
+            load,
+            machine: Arc::clone(&known.machine),
             sessions: self.sessions(),
             transfers: self.transfers(),
-            bytes_per_second: self.meter.rate(),
+            bytes_per_second: rate,
+            ended_bytes: ended,
+            bytes: total,
         }
     }
 }

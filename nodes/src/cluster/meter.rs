@@ -1,15 +1,47 @@
-//! How many bytes per second the transfers of a member move.
+//! How many bytes the transfers of a member move, and how fast.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use gridhaul_transfer::RunningTransfer;
+use gridhaul_transfer::{Plan, RunningTransfer, Task};
 
 use crate::sync::lock;
+use crate::told::Traffic;
 
 /// How often the transfers are asked at most.
 const INTERVAL: Duration = Duration::from_millis(500);
+
+/// The direction in which a member moves bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// It receives a file.
+    In,
+    /// It sends a file or a listing.
+    Out,
+}
+
+impl Way {
+    pub(super) fn of(plan: &Plan) -> Self {
+        match plan.task {
+            Task::ReceiveFile { .. } => Self::In,
+            Task::SendFile { .. } | Task::SendLines(_) => Self::Out,
+        }
+    }
+
+    fn traffic(self, bytes: u64) -> Traffic {
+        match self {
+            Self::In => Traffic {
+                received: bytes,
+                sent: 0,
+            },
+            Self::Out => Traffic {
+                received: 0,
+                sent: bytes,
+            },
+        }
+    }
+}
 
 /// Measures the transfers of a member.
 #[derive(Debug, Default)]
@@ -18,18 +50,24 @@ pub(super) struct Meter(Mutex<Measured>);
 #[derive(Debug, Default)]
 struct Measured {
     next: u64,
-    running: HashMap<u64, Weak<dyn RunningTransfer>>,
+    running: HashMap<u64, (Way, Weak<dyn RunningTransfer>)>,
     /// Of transfers that have ended.
-    ended_bytes: u64,
-    last: Option<(Instant, u64)>,
-    rate: u64,
+    ended: Traffic,
+    last: Option<(Instant, Traffic)>,
+    rate: Traffic,
 }
 
 impl Measured {
-    fn total(&self) -> u64 {
-        let running = self.running.values().filter_map(Weak::upgrade);
-        let moved = running.flat_map(|transfer| transfer.progress().stripes);
-        self.ended_bytes + moved.sum::<u64>()
+    fn total(&self) -> Traffic {
+        let moved = self.running.values().filter_map(|(way, transfer)| {
+            let stripes = transfer.upgrade()?.progress().stripes;
+            // The numbers are from another machine, so that a sum may not fit.
+            let bytes = stripes
+                .iter()
+                .fold(0, |sum: u64, one| sum.saturating_add(*one));
+            Some(way.traffic(bytes))
+        });
+        moved.fold(self.ended, Traffic::plus)
     }
 
     /// Halves the weight of what was measured before with each interval.
@@ -43,28 +81,40 @@ impl Measured {
             return;
         }
         let total = self.total();
-        let micros = u64::try_from(passed.as_micros()).unwrap_or(u64::MAX);
-        let moved = total.saturating_sub(bytes);
-        let present = moved.saturating_mul(1_000_000) / micros.max(1);
-        self.rate = self.rate / 2 + present / 2;
+        let present = total.since(bytes).per_second(passed);
+        self.rate = Traffic {
+            received: self.rate.received / 2 + present.received / 2,
+            sent: self.rate.sent / 2 + present.sent / 2,
+        };
         self.last = Some((now, total));
     }
 }
 
 impl Meter {
     /// Bytes per second, recently.
-    pub(super) fn rate(&self) -> u64 {
+    pub(super) fn rate(&self) -> Traffic {
         let mut measured = lock(&self.0);
         measured.measure(Instant::now());
         measured.rate
     }
 
+    /// Bytes of transfers that have ended.
+    pub(super) fn ended(&self) -> Traffic {
+        lock(&self.0).ended
+    }
+
+    /// Bytes of all transfers.
+    pub(super) fn total(&self) -> Traffic {
+        lock(&self.0).total()
+    }
+
     /// Registers a transfer that is about to start.
-    pub(super) fn begin(self: &Arc<Self>) -> Ticket {
+    pub(super) fn begin(self: &Arc<Self>, way: Way) -> Ticket {
         let mut measured = lock(&self.0);
         measured.next += 1;
         Ticket {
             number: measured.next,
+            way,
             meter: Arc::clone(self),
         }
     }
@@ -75,22 +125,22 @@ impl Meter {
 pub(super) struct Ticket {
     meter: Arc<Meter>,
     number: u64,
+    way: Way,
 }
 
 impl Ticket {
     /// The transfer runs. Not called after its end.
     pub(super) fn attach(&self, transfer: &Arc<dyn RunningTransfer>) {
         let mut measured = lock(&self.meter.0);
-        measured
-            .running
-            .insert(self.number, Arc::downgrade(transfer));
+        let entry = (self.way, Arc::downgrade(transfer));
+        measured.running.insert(self.number, entry);
     }
 
     /// The transfer has ended.
     pub(super) fn end(&self, bytes: u64) {
         let mut measured = lock(&self.meter.0);
         measured.running.remove(&self.number);
-        measured.ended_bytes = measured.ended_bytes.saturating_add(bytes);
+        measured.ended = measured.ended.plus(self.way.traffic(bytes));
     }
 }
 
@@ -103,12 +153,12 @@ mod tests {
         let began = Instant::now();
         let mut measured = Measured::default();
         measured.measure(began);
-        measured.ended_bytes = 1_000_000;
+        measured.ended = Way::In.traffic(1_000_000).plus(Way::Out.traffic(10));
         measured.measure(began + Duration::from_millis(100));
-        assert_eq!(measured.rate, 0, "too early");
+        assert_eq!(measured.rate, Traffic::default(), "too early");
         measured.measure(began + Duration::from_secs(1));
-        assert_eq!(measured.rate, 500_000);
+        assert_eq!((measured.rate.received, measured.rate.sent), (500_000, 5));
         measured.measure(began + Duration::from_secs(2));
-        assert_eq!(measured.rate, 250_000);
+        assert_eq!(measured.rate.received, 250_000);
     }
 }

@@ -24,7 +24,8 @@
 //!
 //! # Data ports
 //!
-//! A member that drains keeps the data ports whose addresses clients have, and gets none after that.
+//! A member that drains, or that an administrator has drained, keeps the data ports whose addresses clients have, and gets none after
+//! that.
 
 mod attachments;
 mod choice;
@@ -40,6 +41,7 @@ mod shared;
 mod single;
 mod storage;
 
-pub use member::{Member, MemberReport, MemberState, StateHandle};
-pub use node::{Cluster, DuplicateMember};
+pub use member::{Member, MemberError, MemberReport, MemberState, StateHandle};
+pub use node::{Cluster, DuplicateMember, NoMember};
 pub use shared::ClusterConfig;
+pub use single::NODE_DETAIL;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
+use std::time::SystemTime;
 
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::StackError;
@@ -10,15 +11,25 @@ use gridhaul_transfer::{AttachError, DataNode, NodeAccount, NodeLoad, NodeSessio
 use super::attachments::{Attached, Attachments};
 use super::member::{Member, MemberReport, Record};
 use super::ports::Ports;
+use super::reasons::names;
 use super::session::ClusterSession;
-use super::shared::{ClusterConfig, Shared};
+use super::shared::{ClusterConfig, Members, Shared};
 use super::storage::ClusterStorage;
+use crate::instances::Instances;
 use crate::sync::lock;
 
 /// Two members have the same name.
 #[derive(Debug, thiserror::Error)]
 #[error("two data nodes have the name {0:?}; give each node a name of its own")]
 pub struct DuplicateMember(String);
+
+/// No member has this name.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no data node {name:?}; there are: {known}")]
+pub struct NoMember {
+    name: String,
+    known: String,
+}
 
 /// A data node that consists of several nodes.
 #[derive(Debug)]
@@ -46,17 +57,26 @@ impl Cluster {
             }
         }
         let mut known = lock(&self.shared.known);
-        let mut before = std::mem::take(&mut known.present);
+        let Members {
+            present,
+            removed,
+            drained,
+        } = &mut *known;
+        let mut before = std::mem::take(present);
         for member in members {
             let same = before.iter().position(|record| record.is_of(&member));
-            known.present.push(match same {
+            present.push(match same {
                 Some(place) => before.swap_remove(place),
-                None => Record::new(member),
+                None => {
+                    let record = Record::new(member);
+                    record.set_drained(drained.get(&record.name).copied());
+                    record
+                }
             });
         }
         before.iter().for_each(|record| record.remove());
-        known.removed.retain(|record| record.strong_count() > 0);
-        known.removed.extend(before.iter().map(Arc::downgrade));
+        removed.retain(|record| record.strong_count() > 0);
+        removed.extend(before.iter().map(Arc::downgrade));
         Ok(())
     }
 
@@ -64,6 +84,42 @@ impl Cluster {
     pub fn members(&self) -> Vec<MemberReport> {
         let members = self.shared.members();
         members.iter().map(|member| member.report()).collect()
+    }
+
+    /// An administrator drains a member: it finishes its sessions and transfers of this cluster and gets no new ones, until
+    /// [`Self::resume`]. Sessions move to other members with their next call; those that have data ports there keep these.
+    /// Returns what is left there.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such member.
+    pub fn drain(&self, name: &str) -> Result<MemberReport, NoMember> {
+        let mut known = lock(&self.shared.known);
+        let member = known.find(name)?;
+        let since = member.drained().unwrap_or_else(SystemTime::now);
+        known.drained.insert(name.to_owned(), since);
+        drop(known);
+        member.set_drained(Some(since));
+        Ok(member.report())
+    }
+
+    /// Ends [`Self::drain`].
+    ///
+    /// # Errors
+    ///
+    /// When there is no such member.
+    pub fn resume(&self, name: &str) -> Result<MemberReport, NoMember> {
+        let mut known = lock(&self.shared.known);
+        let member = known.find(name)?;
+        known.drained.remove(name);
+        drop(known);
+        member.set_drained(None);
+        Ok(member.report())
+    }
+
+    /// The nodes that the members have turned out to be, for connections to them.
+    pub fn instances(&self) -> Instances {
+        self.shared.instances.clone()
     }
 }
 
@@ -116,6 +172,16 @@ impl DataNode for Cluster {
         let members = self.shared.members();
         let reached = members.iter().filter(|member| !member.state.is_down());
         reached.fold(NO_LOAD, |sum, member| add(sum, member.node.load()))
+    }
+}
+
+impl Members {
+    fn find(&self, name: &str) -> Result<Arc<Record>, NoMember> {
+        let found = self.present.iter().find(|member| member.name == name);
+        found.cloned().ok_or_else(|| NoMember {
+            name: name.to_owned(),
+            known: names(self.present.iter().map(|member| member.name.as_str())),
+        })
     }
 }
 

@@ -18,8 +18,12 @@ pub(super) fn unavailable(members: &[Arc<Record>]) -> String {
     }
     let told = members.iter().map(|member| {
         let state = match member.state.get() {
+            MemberState::Up if member.drained().is_some() => {
+                "drained by an administrator of this server".to_owned()
+            }
             MemberState::Up => "just came back; try again".to_owned(),
             MemberState::Draining => "draining".to_owned(),
+            MemberState::Same { name } => format!("the same node as {name}"),
             MemberState::Down { since, reason } => {
                 let passed = since.elapsed().map_or(0, |passed| passed.as_secs());
                 format!("down for {passed} s, {reason}")
@@ -41,6 +45,16 @@ pub(super) fn list(reasons: impl ExactSizeIterator<Item = (String, impl Display)
         told.push(format!("and {} more", count - TOLD));
     }
     told.join("; ")
+}
+
+/// The names of members.
+pub(super) fn names<'a>(all: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let count = all.len();
+    let mut told: Vec<_> = all.take(TOLD).map(cut).collect();
+    if count > TOLD {
+        told.push(format!("and {} more", count - TOLD));
+    }
+    told.join(", ")
 }
 
 fn cut(text: &str) -> String {

@@ -1,7 +1,9 @@
 //! What the sessions of a cluster share: its members, and the choice among them.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::SystemTime;
 
 use gridhaul_transfer::AttachError;
 
@@ -9,6 +11,7 @@ use super::attachments::Attached;
 use super::choice::{Purpose, Standing, rank};
 use super::member::Record;
 use super::reasons::{list, unavailable};
+use crate::instances::Instances;
 use crate::sync::lock;
 
 /// How many members are tried for one session or one storage call.
@@ -36,6 +39,7 @@ pub(super) struct Shared {
     pub(super) config: ClusterConfig,
     pub(super) known: Mutex<Members>,
     turns: [AtomicUsize; 2],
+    pub(super) instances: Instances,
 }
 
 /// The members of a cluster.
@@ -44,6 +48,8 @@ pub(super) struct Members {
     pub(super) present: Vec<Arc<Record>>,
     /// Members that were removed, as long as sessions have data ports there.
     pub(super) removed: Vec<Weak<Record>>,
+    /// The names of members that an administrator has drained, and since when. They stay drained when their addresses change.
+    pub(super) drained: BTreeMap<String, SystemTime>,
 }
 
 impl Shared {
@@ -52,6 +58,7 @@ impl Shared {
             config,
             known: Mutex::default(),
             turns: [const { AtomicUsize::new(0) }; 2],
+            instances: Instances::default(),
         })
     }
 

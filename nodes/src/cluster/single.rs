@@ -3,14 +3,17 @@
 use std::sync::{Arc, Mutex};
 
 use gridhaul_stack::Detail;
-use gridhaul_transfer::{Event, EventSink, Outcome, Plan, RunningTransfer, TransferError};
+use gridhaul_transfer::{
+    Event, EventSink, NodePart, Outcome, Plan, RunningTransfer, TransferError,
+};
 
 use super::attachments::Attached;
 use super::member::Counted;
+use super::meter::Way;
 use crate::sync::lock;
 
 /// The name of the detail with the members of a transfer, for the log.
-pub(super) const NODE: &str = "node";
+pub const NODE_DETAIL: &str = "node";
 
 /// The name of the detail with the member that failed first.
 pub(super) const FAILED_NODE: &str = "failed-node";
@@ -32,7 +35,8 @@ pub(super) fn run(
     events: EventSink,
 ) -> Arc<dyn RunningTransfer> {
     let record = &attached.record;
-    let ticket = Arc::new(Mutex::new(Some((record.meter.begin(), counted))));
+    let ticket = record.meter.begin(Way::of(&plan));
+    let ticket = Arc::new(Mutex::new(Some((ticket, counted))));
     let at_end = Arc::clone(&ticket);
     let name = record.name.clone();
     let sink: EventSink = Box::new(move |event| match event {
@@ -56,13 +60,17 @@ pub(super) fn run(
 }
 
 fn note_node(outcome: &mut Outcome, name: &str) {
-    let mut details = vec![Detail::text(NODE, name.to_owned())];
+    let mut details = vec![Detail::text(NODE_DETAIL, name.to_owned())];
     let result = std::mem::replace(&mut outcome.result, Ok(()));
     outcome.result = result.map_err(|error| {
         details.push(Detail::text(FAILED_NODE, name.to_owned()));
         named(error, name)
     });
     outcome.details.add(&details, &[]);
+    outcome.nodes = vec![NodePart {
+        name: name.to_owned(),
+        peer: outcome.peers.first().copied(),
+    }];
 }
 
 /// An error with the name of the member that it occurred on, where its text is this server's own. Clients decide by the others,

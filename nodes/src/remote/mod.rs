@@ -10,6 +10,8 @@
 
 mod addresses;
 mod dial;
+#[cfg(test)]
+mod hostile;
 mod link;
 mod node;
 mod session;

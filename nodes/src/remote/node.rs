@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -25,9 +26,11 @@ use super::session::RemoteSession;
 use crate::cluster::{MemberState, StateHandle};
 use crate::generated::data_node_client::DataNodeClient;
 use crate::generated::{self as message, session_reply::Body, session_request};
-use crate::limits::{ATTACH, MESSAGE_BYTES, REQUESTS, SILENCE};
+use crate::instances::Instances;
+use crate::limits::{ATTACH, LOAD_EVERY, MESSAGE_BYTES, REQUESTS, SILENCE, TOLD_BYTES};
 use crate::load;
 use crate::sync::lock;
+use crate::told::{MachineLoad, NodeFacts, text};
 use crate::version::{MAJOR, MINOR};
 use crate::wire;
 
@@ -44,6 +47,8 @@ pub struct RemoteConfig {
     pub root: PathBuf,
     /// Whether the node can be used; the connection to it keeps this up to date.
     pub state: StateHandle,
+    /// The nodes behind all names of the list.
+    pub instances: Instances,
     /// The drivers of the control server, which checks stacks before the node sees them.
     pub registry: Registry,
 }
@@ -53,6 +58,8 @@ pub struct RemoteNode {
     config: RemoteConfig,
     client: DataNodeClient<Channel>,
     load: Arc<Mutex<NodeLoad>>,
+    /// The streams of sessions.
+    streams: Arc<AtomicU64>,
     watcher: AbortHandle,
     /// Changes when the node is found to be lost: its sessions end.
     losses: watch::Sender<u64>,
@@ -67,16 +74,24 @@ impl RemoteNode {
             .max_decoding_message_size(MESSAGE_BYTES)
             .max_encoding_message_size(MESSAGE_BYTES);
         let load = Arc::new(Mutex::new(idle()));
-        let (name, state) = (config.name.clone(), config.state.clone());
+        let streams = Arc::new(AtomicU64::new(0));
         let losses = watch::Sender::new(0);
-        let watching = (state, losses.clone());
-        let watch = watch(name, watching, client.clone(), Arc::clone(&load));
-        let watcher = config.runtime.spawn(watch).abort_handle();
+        let watcher = Watcher {
+            name: config.name.clone(),
+            state: config.state.clone(),
+            instances: config.instances.clone(),
+            losses: losses.clone(),
+            load: Arc::clone(&load),
+            streams: Arc::clone(&streams),
+        };
+        let short = client.clone().max_decoding_message_size(TOLD_BYTES);
+        let watcher = config.runtime.spawn(watcher.watch(short)).abort_handle();
         drop(entered);
         Self {
             config,
             client,
             load,
+            streams,
             watcher,
             losses,
             listening: Listening::default(),
@@ -105,9 +120,11 @@ impl DataNode for RemoteNode {
         let (call, replies) = link.call(session_request::Body::Attach(attach));
         let (client, held) = (self.client.clone(), Arc::clone(&link));
         let (state, lost) = (self.config.state.clone(), self.losses.subscribe());
-        self.config
-            .runtime
-            .spawn(hold(client, (held, state), outgoing, (closed, lost)));
+        let counted = Counted::new(&self.streams);
+        self.config.runtime.spawn(async move {
+            hold(client, (held, state), outgoing, (closed, lost)).await;
+            drop(counted);
+        });
         let reply = replies.recv_timeout(ATTACH);
         link.forget(call);
         let home = match reply {
@@ -166,6 +183,22 @@ impl fmt::Debug for RemoteNode {
     }
 }
 
+/// A stream that counts.
+struct Counted(Arc<AtomicU64>);
+
+impl Counted {
+    fn new(streams: &Arc<AtomicU64>) -> Self {
+        streams.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(streams))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Why a stream ends that this machine ends.
 const CLOSED: &str = "the session has ended";
 
@@ -198,7 +231,7 @@ async fn hold(
             if !answers(&mut client).await {
                 state.set(MemberState::Down {
                     since: SystemTime::now(),
-                    reason: reason.to_string(),
+                    reason: text(&reason),
                 });
             }
             link.end(reason);
@@ -221,29 +254,104 @@ async fn answers(client: &mut DataNodeClient<Channel>) -> bool {
 }
 
 /// Follows the load of a node, and whether it answers.
-async fn watch(
+struct Watcher {
     name: String,
-    (state, losses): (StateHandle, watch::Sender<u64>),
-    mut client: DataNodeClient<Channel>,
+    state: StateHandle,
+    instances: Instances,
+    losses: watch::Sender<u64>,
     load: Arc<Mutex<NodeLoad>>,
-) {
-    /// Between two attempts.
-    const PAUSE: Duration = Duration::from_secs(1);
-    loop {
-        let reason = follow(&name, &state, &mut client, &load).await;
-        let is_news = match state.get() {
-            MemberState::Down { reason: told, .. } => told != reason,
-            MemberState::Up | MemberState::Draining => true,
-        };
-        if is_news {
-            warn!(node = name, reason, "a data node cannot be used");
-            state.set(MemberState::Down {
-                since: SystemTime::now(),
-                reason,
-            });
-            losses.send_modify(|count| *count += 1);
+    streams: Arc<AtomicU64>,
+}
+
+impl Watcher {
+    async fn watch(self, mut client: DataNodeClient<Channel>) {
+        /// Between two attempts.
+        const PAUSE: Duration = Duration::from_secs(1);
+        loop {
+            let reason = text(&self.follow(&mut client).await);
+            let is_news = match self.state.get() {
+                MemberState::Down { reason: told, .. } => told != reason,
+                MemberState::Up | MemberState::Draining | MemberState::Same { .. } => true,
+            };
+            if is_news {
+                warn!(node = self.name, reason, "a data node cannot be used");
+                self.state.set(MemberState::Down {
+                    since: SystemTime::now(),
+                    reason,
+                });
+                self.losses.send_modify(|count| *count += 1);
+            }
+            tokio::time::sleep(PAUSE).await;
         }
-        tokio::time::sleep(PAUSE).await;
+    }
+
+    /// Returns the reason why the node cannot be used any more.
+    async fn follow(&self, client: &mut DataNodeClient<Channel>) -> String {
+        let request = message::DescribeRequest {
+            major: MAJOR,
+            minor: MINOR,
+        };
+        let began = Instant::now();
+        let description = match timeout(SILENCE, client.describe(request)).await {
+            Ok(Ok(description)) => description.into_inner(),
+            Ok(Err(status)) => return reason_of(&status).to_string(),
+            Err(_) => return silent(),
+        };
+        if description.major != MAJOR {
+            return format!(
+                "it speaks version {} of the protocol between nodes, and this server version {MAJOR}: install the same version of \
+                 gridhaul on both",
+                description.major
+            );
+        }
+        let facts = NodeFacts::of(&description, time_of(began));
+        warn_of_clock(&self.name, &facts);
+        let version = facts.version.clone();
+        self.state.tell_facts(facts);
+        let claim = self.instances.claim(&description.instance, &self.name);
+        let mut loads = match client.watch_load(message::WatchLoadRequest {}).await {
+            Ok(loads) => loads.into_inner(),
+            Err(status) => return reason_of(&status).to_string(),
+        };
+        loop {
+            let sent = match timeout(SILENCE, loads.message()).await {
+                Ok(Ok(Some(sent))) => sent,
+                Ok(Ok(None)) => return "it has ended the connection".to_owned(),
+                Ok(Err(status)) => return reason_of(&status).to_string(),
+                Err(_) => return silent(),
+            };
+            *lock(&self.load) = load::of(&sent);
+            let own = self.streams.load(Ordering::Relaxed);
+            self.state.tell_machine(MachineLoad::of(&sent, own));
+            let now = match claim.other() {
+                Some(name) => MemberState::Same { name },
+                None if sent.draining => MemberState::Draining,
+                None => MemberState::Up,
+            };
+            if self.state.get() != now {
+                self.tell(&now, &version);
+                self.state.set(now);
+            }
+            // HTTP/2 holds a node up that sends more.
+            tokio::time::sleep(LOAD_EVERY).await;
+        }
+    }
+
+    /// Writes to the log that the node is in another state.
+    fn tell(&self, now: &MemberState, version: &str) {
+        if let MemberState::Same { name: used } = now {
+            warn!(
+                node = self.name,
+                used,
+                "two names are one data node, which is used under one of them: remove the other one from nodes"
+            );
+        } else {
+            let draining = *now == MemberState::Draining;
+            info!(
+                node = self.name,
+                version, draining, "a data node can be used"
+            );
+        }
     }
 }
 
@@ -251,68 +359,20 @@ fn silent() -> String {
     format!("it has not answered for {} s", SILENCE.as_secs())
 }
 
-/// Returns the reason why the node cannot be used any more.
-async fn follow(
-    name: &str,
-    state: &StateHandle,
-    client: &mut DataNodeClient<Channel>,
-    held: &Mutex<NodeLoad>,
-) -> String {
-    let request = message::DescribeRequest {
-        major: MAJOR,
-        minor: MINOR,
-    };
-    let began = Instant::now();
-    let description = match timeout(SILENCE, client.describe(request)).await {
-        Ok(Ok(description)) => description.into_inner(),
-        Ok(Err(status)) => return reason_of(&status).to_string(),
-        Err(_) => return silent(),
-    };
-    if description.major != MAJOR {
-        return format!(
-            "it speaks version {} of the protocol between nodes, and this server version {MAJOR}: install the same version of \
-             gridhaul on both",
-            description.major
-        );
-    }
-    warn_of_clock(name, &description, began.elapsed());
-    let version = description.program;
-    let mut loads = match client.watch_load(message::WatchLoadRequest {}).await {
-        Ok(loads) => loads.into_inner(),
-        Err(status) => return reason_of(&status).to_string(),
-    };
-    loop {
-        let sent = match timeout(SILENCE, loads.message()).await {
-            Ok(Ok(Some(sent))) => sent,
-            Ok(Ok(None)) => return "it has ended the connection".to_owned(),
-            Ok(Err(status)) => return reason_of(&status).to_string(),
-            Err(_) => return silent(),
-        };
-        let now = if sent.draining {
-            MemberState::Draining
-        } else {
-            MemberState::Up
-        };
-        *lock(held) = load::of(&sent);
-        if state.get() != now {
-            let draining = now == MemberState::Draining;
-            info!(node = name, version, draining, "a data node can be used");
-            state.set(now);
-        }
-    }
-}
-
-/// Certificates, modification times and logs need clocks that agree.
-fn warn_of_clock(name: &str, description: &message::Description, round_trip: Duration) {
-    const TOLERATED: u64 = 60_000;
+/// The time of this machine in the middle of a call that ends now, in milliseconds since 1970.
+fn time_of(began: Instant) -> i64 {
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
-    let middle = now.saturating_sub(round_trip / 2);
-    let here = i64::try_from(middle.as_millis()).unwrap_or(i64::MAX);
-    let ahead = (description.now / 1000).saturating_sub(here);
-    if ahead.unsigned_abs() > TOLERATED {
-        let seconds_ahead = ahead / 1000;
+    let middle = now.saturating_sub(began.elapsed() / 2);
+    i64::try_from(middle.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Certificates, modification times and logs need clocks that agree.
+fn warn_of_clock(name: &str, facts: &NodeFacts) {
+    const TOLERATED: u64 = 60_000;
+    if facts.clock_ahead_ms.unsigned_abs() > TOLERATED {
+        let seconds_ahead = facts.clock_ahead_ms / 1000;
         warn!(
             node = name,
             seconds_ahead, "the clock of a data node differs: set both clocks"

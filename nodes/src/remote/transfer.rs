@@ -117,6 +117,7 @@ impl RemoteTransfer {
             checksums: Vec::new(),
             refused: 0,
             last_refusal: None,
+            nodes: Vec::new(),
         }
     }
 

@@ -15,6 +15,7 @@ mod shared;
 mod transfers;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -35,12 +36,14 @@ use tower::Service as _;
 use connection::LocalAddress;
 pub use connection::{Arrival, Connection};
 use shared::Shared;
-pub use shared::{OwnStack, ReachRule, RestoreDriver, ServiceConfig};
+pub use shared::{Card, MachineSample, OwnStack, ReachRule, RestoreDriver, ServiceConfig};
 
 use crate::generated as message;
 use crate::generated::data_node_server::{DataNode as Calls, DataNodeServer};
 use crate::limits::{KEEPALIVE, KEEPALIVE_TIMEOUT, MESSAGE_BYTES, SESSIONS};
+use crate::told::Traffic;
 use crate::version::{MAJOR, MINOR};
+use crate::wire;
 
 /// A node that control servers use.
 pub struct Service {
@@ -93,6 +96,16 @@ impl Service {
     /// The number of sessions.
     pub fn sessions(&self) -> usize {
         self.shared.sessions()
+    }
+
+    /// The bytes that the transfers of all control servers have moved until now.
+    pub fn transferred(&self) -> Traffic {
+        self.shared.transferred()
+    }
+
+    /// Control servers learn this from now on.
+    pub fn set_machine(&self, sample: MachineSample) {
+        self.shared.set_machine(sample);
     }
 
     /// Serves a connection whose ends have authenticated each other, until it ends. When this is dropped, all sessions of the
@@ -157,6 +170,7 @@ impl Calls for Handler {
         request: Request<message::DescribeRequest>,
     ) -> Result<Response<message::Description>, Status> {
         let config = &self.0.config;
+        let here = here(&request)?.ip();
         let other = request.into_inner();
         if other.major != MAJOR {
             return Err(Status::failed_precondition(format!(
@@ -174,7 +188,8 @@ impl Calls for Handler {
             now: micros(SystemTime::now()),
             stack: config.stack.clone(),
             drivers: config.drivers.clone(),
-            load: Some(self.0.load()),
+            load: Some(self.0.load(here)),
+            data_addresses: vec![wire::ip(self.0.data_address(here))],
         }))
     }
 
@@ -182,15 +197,16 @@ impl Calls for Handler {
 
     async fn watch_load(
         &self,
-        _: Request<message::WatchLoadRequest>,
+        request: Request<message::WatchLoadRequest>,
     ) -> Result<Response<Self::WatchLoadStream>, Status> {
         /// How often the load is sent; that the node drains is sent at once.
         const EVERY: Duration = Duration::from_millis(500);
+        let here = here(&request)?.ip();
         let (sender, receiver) = tokio::sync::mpsc::channel(1);
         let shared = Arc::clone(&self.0);
         tokio::spawn(async move {
             let mut draining = shared.draining();
-            while sender.send(Ok(shared.load())).await.is_ok() {
+            while sender.send(Ok(shared.load(here))).await.is_ok() {
                 let changed = tokio::time::timeout(EVERY, draining.changed()).await;
                 if let Ok(Err(_)) = changed {
                     return;
@@ -206,14 +222,17 @@ impl Calls for Handler {
         &self,
         request: Request<Streaming<message::SessionRequest>>,
     ) -> Result<Response<Replies>, Status> {
-        let here = request
-            .extensions()
-            .get::<LocalAddress>()
-            .map(|here| here.0)
-            .ok_or_else(|| Status::internal("the connection has no address"))?;
+        let here = here(&request)?;
         let replies = session::begin(Arc::clone(&self.0), here, request.into_inner()).await?;
         Ok(Response::new(ReceiverStream::new(replies)))
     }
+}
+
+/// The address at which the control server has reached the node.
+fn here<T>(request: &Request<T>) -> Result<SocketAddr, Status> {
+    let here = request.extensions().get::<LocalAddress>();
+    here.map(|here| here.0)
+        .ok_or_else(|| Status::internal("the connection has no address"))
 }
 
 fn micros(time: SystemTime) -> i64 {

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Driver, RestoreError, SessionValue};
@@ -13,6 +13,8 @@ use tokio::sync::watch;
 
 use crate::generated as message;
 use crate::load;
+use crate::sync::lock;
+use crate::told::{CardLoad, MachineLoad, Traffic};
 
 /// Makes the driver of a session from its value.
 pub type RestoreDriver =
@@ -48,6 +50,28 @@ pub struct ServiceConfig {
     pub data_address: Option<IpAddr>,
 }
 
+/// The machine of a node, measured now and then.
+#[derive(Debug, Clone, Default)]
+pub struct MachineSample {
+    /// Memory of RDMA rings in use, in bytes.
+    pub ring_bytes: u64,
+    /// The limit of `ring_bytes`.
+    pub ring_bytes_limit: u64,
+    /// The network cards.
+    pub cards: Vec<Card>,
+    /// Bytes per second that the transfers of the node moved in the same time: the increase of [`super::Service::transferred`].
+    pub transferred: Traffic,
+}
+
+/// A network card.
+#[derive(Debug, Clone)]
+pub struct Card {
+    /// Its traffic.
+    pub load: CardLoad,
+    /// The addresses of its interface.
+    pub addresses: Vec<IpAddr>,
+}
+
 impl fmt::Debug for ServiceConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServiceConfig")
@@ -63,6 +87,9 @@ pub(super) struct Shared {
     instance: [u8; 16],
     sessions: AtomicUsize,
     transfers: AtomicUsize,
+    received: AtomicU64,
+    sent: AtomicU64,
+    machine: Mutex<MachineSample>,
     draining: watch::Receiver<bool>,
 }
 
@@ -73,6 +100,9 @@ impl Shared {
             instance: instance(),
             sessions: AtomicUsize::new(0),
             transfers: AtomicUsize::new(0),
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            machine: Mutex::default(),
             draining,
         })
     }
@@ -100,11 +130,54 @@ impl Shared {
         self.draining.clone()
     }
 
-    pub(super) fn load(&self) -> message::Load {
-        message::Load {
+    /// The load for a control server that has reached the node at the address `here`.
+    pub(super) fn load(&self, here: IpAddr) -> message::Load {
+        let mut sent = message::Load {
             draining: *self.draining.borrow(),
-            sessions: self.sessions() as u64,
             ..load::message(&self.config.node.load())
+        };
+        self.machine(self.data_address(here)).fill(&mut sent);
+        sent
+    }
+
+    /// Where data channels of a control server listen that has reached the node at the address `here`.
+    pub(super) fn data_address(&self, here: IpAddr) -> IpAddr {
+        self.config.data_address.unwrap_or(here).to_canonical()
+    }
+
+    fn machine(&self, data_address: IpAddr) -> MachineLoad {
+        let sample = lock(&self.machine);
+        let cards = sample.cards.iter();
+        MachineLoad {
+            sessions: self.sessions() as u64,
+            // Only a control server knows which ones are its own.
+            other_sessions: 0,
+            transfers: self.transfers() as u64,
+            ring_bytes: sample.ring_bytes,
+            ring_bytes_limit: sample.ring_bytes_limit,
+            cards: cards
+                .filter(|card| card.addresses.contains(&data_address))
+                .map(|card| card.load.clone())
+                .collect(),
+            transferred: sample.transferred,
+        }
+    }
+
+    pub(super) fn set_machine(&self, sample: MachineSample) {
+        *lock(&self.machine) = sample;
+    }
+
+    /// Counts bytes that a transfer has moved since the last call.
+    pub(super) fn add_transferred(&self, receives: bool, bytes: u64) {
+        let counter = if receives { &self.received } else { &self.sent };
+        counter.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The bytes of all transfers.
+    pub(super) fn transferred(&self) -> Traffic {
+        Traffic {
+            received: self.received.load(Ordering::Relaxed),
+            sent: self.sent.load(Ordering::Relaxed),
         }
     }
 

@@ -61,6 +61,7 @@ impl Transfers {
                 ended: Mutex::new(ended),
             }),
         };
+        let receives = matches!(sent.task, Some(message::transfer::Task::ReceiveFile(_)));
         let plan = match wire::to_plan(sent, restore) {
             Ok(plan) => plan,
             Err(error) => return self.refuse(call, &error.to_string()),
@@ -84,9 +85,16 @@ impl Transfers {
         if let Some(entry) = lock(&self.entries).get_mut(&call) {
             entry.running = Some(Arc::clone(&running));
         }
-        let (replies, entries) = (self.replies.clone(), Arc::clone(&self.entries));
+        let entries = Arc::clone(&self.entries);
+        let mut told = Told {
+            replies: self.replies.clone(),
+            shared: Arc::clone(&self.shared),
+            call,
+            receives,
+            last: Moving::default(),
+        };
         tokio::spawn(async move {
-            follow(&replies, call, &*running, events).await;
+            told.follow(&*running, events).await;
             lock(&entries).remove(&call);
             drop(counted);
         });
@@ -170,56 +178,67 @@ fn body(event: transfer_event::Event) -> Body {
     Body::Transfer(message::TransferEvent { event: Some(event) })
 }
 
-/// Sends the events of a transfer, and its state while it changes.
-async fn follow(
-    replies: &Sender,
+/// What the control server knows of a transfer.
+struct Told {
+    replies: Sender,
+    shared: Arc<Shared>,
     call: u64,
-    running: &dyn RunningTransfer,
-    mut events: events::UnboundedReceiver<Event>,
-) {
-    let mut timer = interval_at(Instant::now() + EVERY, EVERY);
-    let mut last = Moving::default();
-    loop {
-        let event = tokio::select! {
-            biased;
-            event = events.recv() => event,
-            _ = timer.tick() => {
-                tell_state(replies, call, running, &mut last).await;
-                continue;
-            }
-        };
-        let event = match event {
-            Some(Event::Queued { ahead }) => transfer_event::Event::Queued(ahead as u64),
-            Some(Event::Started { reused }) => transfer_event::Event::Started(reused),
-            Some(Event::Finished(outcome)) => {
-                // Before the end: the control server makes its last markers of this.
-                tell_state(replies, call, running, &mut last).await;
-                let event = transfer_event::Event::Finished(wire::outcome(&outcome));
-                replies.send_async(call, body(event)).await;
-                return;
-            }
-            None => return,
-        };
-        replies.send_async(call, body(event)).await;
-    }
+    receives: bool,
+    last: Moving,
 }
 
-async fn tell_state(replies: &Sender, call: u64, running: &dyn RunningTransfer, last: &mut Moving) {
-    let now = Moving::of(running);
-    let mut received = running.take_received();
-    if now == *last && received.is_empty() {
-        return;
-    }
-    loop {
-        let (first, rest) = split(received);
-        let event = transfer_event::Event::Moving(wire::moving(&now, &first));
-        replies.send_async(call, body(event)).await;
-        received = rest;
-        if received.is_empty() {
-            break;
+impl Told {
+    /// Sends the events of a transfer, and its state while it changes.
+    async fn follow(
+        &mut self,
+        running: &dyn RunningTransfer,
+        mut events: events::UnboundedReceiver<Event>,
+    ) {
+        let mut timer = interval_at(Instant::now() + EVERY, EVERY);
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = events.recv() => event,
+                _ = timer.tick() => {
+                    self.tell_state(running).await;
+                    continue;
+                }
+            };
+            let event = match event {
+                Some(Event::Queued { ahead }) => transfer_event::Event::Queued(ahead as u64),
+                Some(Event::Started { reused }) => transfer_event::Event::Started(reused),
+                Some(Event::Finished(outcome)) => {
+                    // Before the end: the control server makes its last markers of this.
+                    self.tell_state(running).await;
+                    let event = transfer_event::Event::Finished(wire::outcome(&outcome));
+                    self.replies.send_async(self.call, body(event)).await;
+                    return;
+                }
+                None => return,
+            };
+            self.replies.send_async(self.call, body(event)).await;
         }
     }
-    *last = now;
+
+    async fn tell_state(&mut self, running: &dyn RunningTransfer) {
+        let now = Moving::of(running);
+        let mut received = running.take_received();
+        if now == self.last && received.is_empty() {
+            return;
+        }
+        let moved = now.bytes().saturating_sub(self.last.bytes());
+        self.shared.add_transferred(self.receives, moved);
+        loop {
+            let (first, rest) = split(received);
+            let event = transfer_event::Event::Moving(wire::moving(&now, &first));
+            self.replies.send_async(self.call, body(event)).await;
+            received = rest;
+            if received.is_empty() {
+                break;
+            }
+        }
+        self.last = now;
+    }
 }
 
 /// As many ranges as one message may have, and the others.

@@ -31,6 +31,12 @@ impl Moving {
             waited: running.waited(),
         }
     }
+
+    /// The bytes of all stripes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let stripes = self.progress.stripes.iter();
+        stripes.fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
 }
 
 pub(crate) fn moving(state: &Moving, received: &RangeSet) -> message::Moving {
@@ -122,6 +128,8 @@ pub(crate) fn to_outcome(sent: message::Outcome) -> Result<Outcome, WireError> {
         checksums: to_sums(sent.checksums)?,
         refused: size(sent.refused),
         last_refusal: last_refusal.transpose()?,
+        // The cluster knows them.
+        nodes: Vec::new(),
     })
 }
 

@@ -21,6 +21,6 @@ pub(crate) use failure::{cancel_reason, to_cancel_reason};
 pub(crate) use plan::{KeptParts, ToRestore, to_algorithm, to_plan, transfer};
 pub(crate) use storage::{entry, metadata, to_entry, to_metadata};
 pub(crate) use values::{
-    WireError, address, path, ranges, sockets, time, to_address, to_path, to_ranges, to_sockets,
-    to_time,
+    WireError, address, ip, path, ranges, sockets, time, to_address, to_ip, to_path, to_ranges,
+    to_sockets, to_time,
 };

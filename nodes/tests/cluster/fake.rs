@@ -448,6 +448,7 @@ impl Work {
             checksums: Vec::new(),
             refused: 0,
             last_refusal: None,
+            nodes: Vec::new(),
         })));
     }
 }

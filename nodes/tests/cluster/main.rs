@@ -8,3 +8,4 @@ mod random;
 mod simulation;
 mod site;
 mod stripes;
+mod watching;

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use gridhaul_nodes::cluster::{MemberState, StateHandle};
-use gridhaul_nodes::{Arrival, Dial, DialError, RemoteConfig, RemoteNode, Service, ServiceConfig};
+use gridhaul_nodes::cluster::{Member, MemberState, StateHandle};
+use gridhaul_nodes::{
+    Arrival, Dial, DialError, Instances, RemoteConfig, RemoteNode, Service, ServiceConfig,
+};
 use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
@@ -30,6 +32,7 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// A node, and the control server's view of it.
 pub(crate) struct Remote {
     pub(crate) node: RemoteNode,
+    pub(crate) address: SocketAddr,
     directory: TempDir,
     connections: Arc<Mutex<Vec<AbortHandle>>>,
     pub(crate) service: Arc<Service>,
@@ -62,20 +65,11 @@ impl Remote {
             Arc::clone(&service),
             Arc::clone(&connections),
         ));
-        let dial = Dial::new(move || async move {
-            let stream = TcpStream::connect(address).await;
-            stream.map_err(|error| DialError(error.to_string()))
-        });
-        let node = RemoteNode::new(RemoteConfig {
-            name: address.to_string(),
-            dial,
-            runtime: runtime.handle().clone(),
-            root: PathBuf::from("/root of the control server"),
-            state: StateHandle::unknown(),
-            registry: registry(),
-        });
+        let named = (address.to_string(), StateHandle::unknown());
+        let node = connected(named, address, &Instances::default(), &runtime);
         let remote = Self {
             node,
+            address,
             directory,
             connections,
             service,
@@ -83,6 +77,22 @@ impl Remote {
         };
         remote.wait_for(|state| *state == MemberState::Up);
         remote
+    }
+
+    /// The same node under another name, for another control server.
+    pub(crate) fn under(&self, name: &str, instances: &Instances) -> Member {
+        let (name, state) = (name.to_owned(), StateHandle::unknown());
+        let named = (name.clone(), state.clone());
+        let node = connected(named, self.address, instances, &self.runtime);
+        Member {
+            name,
+            node: Arc::new(node),
+            state,
+        }
+    }
+
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
     }
 
     /// Waits until the control server sees the node in such a state.
@@ -125,6 +135,27 @@ impl Remote {
     pub(crate) fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).expect("a readable file")
     }
+}
+
+fn connected(
+    (name, state): (String, StateHandle),
+    address: SocketAddr,
+    instances: &Instances,
+    runtime: &Runtime,
+) -> RemoteNode {
+    let dial = Dial::new(move || async move {
+        let stream = TcpStream::connect(address).await;
+        stream.map_err(|error| DialError(error.to_string()))
+    });
+    RemoteNode::new(RemoteConfig {
+        name,
+        dial,
+        runtime: runtime.handle().clone(),
+        root: PathBuf::from("/root of the control server"),
+        state,
+        instances: instances.clone(),
+        registry: registry(),
+    })
 }
 
 pub(crate) fn wait_until(is_so: impl Fn() -> bool) {

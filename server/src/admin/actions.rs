@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gridhaul_nodes::cluster::Cluster;
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
+use super::nodes::set_drained;
 use super::orders::{Done, DrainReport, Order, ReloadReport, ServerAction};
 use crate::http::{self, Answer};
 use crate::live::Live;
@@ -42,6 +44,8 @@ pub(super) enum Action {
     Reload,
     Upgrade,
     LogLevel,
+    DrainNode,
+    ResumeNode,
 }
 
 impl Action {
@@ -55,6 +59,8 @@ impl Action {
             ["reload"] => Self::Reload,
             ["upgrade"] => Self::Upgrade,
             ["log-level"] => Self::LogLevel,
+            ["nodes", "drain"] => Self::DrainNode,
+            ["nodes", "resume"] => Self::ResumeNode,
             _ => return None,
         })
     }
@@ -64,6 +70,8 @@ impl Action {
 #[derive(Debug)]
 pub(super) struct Actions {
     pub(super) live: Arc<Live>,
+    /// The data nodes of the server, if it has some.
+    pub(super) nodes: Option<Arc<Cluster>>,
     pub(super) orders: mpsc::Sender<Order>,
 }
 
@@ -91,6 +99,18 @@ impl Actions {
             Action::Upgrade => self.order(by, ServerAction::Upgrade).await,
             Action::LogLevel => match serde_json::from_slice::<Level>(body) {
                 Ok(Level { level }) => self.order(by, ServerAction::LogLevel(level)).await,
+                Err(error) => failed(StatusCode::BAD_REQUEST, &error.to_string()),
+            },
+            Action::DrainNode | Action::ResumeNode => match serde_json::from_slice(body) {
+                Ok(named) => {
+                    let drained = action == Action::DrainNode;
+                    match set_drained(self.nodes.as_deref(), &named, drained, &by) {
+                        Ok(node) => {
+                            http::json(StatusCode::OK, &json!({ "ok": true, "node": node }))
+                        }
+                        Err(error) => failed(StatusCode::NOT_FOUND, &error),
+                    }
+                }
                 Err(error) => failed(StatusCode::BAD_REQUEST, &error.to_string()),
             },
         }
@@ -159,6 +179,9 @@ mod tests {
             ("/api/reload", Some(Action::Reload)),
             ("/api/upgrade", Some(Action::Upgrade)),
             ("/api/log-level", Some(Action::LogLevel)),
+            ("/api/nodes/drain", Some(Action::DrainNode)),
+            ("/api/nodes/resume", Some(Action::ResumeNode)),
+            ("/api/nodes/dtn1/drain", None),
             ("/api/sessions/-7/end", None),
             ("/api/sessions/7", None),
             ("/api/reload/", None),

@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 
+use super::nodes::list;
 use crate::config::{Reload, Source};
 use crate::shared::Shared;
 use crate::status::{
-    Counts, CredentialStatus, ErrorStatus, KeySource, KeyStatus, MOST_PROBLEMS, ProcessStatus,
-    ServerPhase, ServerStatus, Status, TakesEffect, utc,
+    Counts, CredentialStatus, ErrorStatus, KeySource, KeyStatus, MOST_PROBLEMS, NodeStatus,
+    ProcessStatus, ServerPhase, ServerStatus, Status, TakesEffect, utc,
 };
 use crate::telemetry::{PROBLEMS, log_lines_lost};
 use crate::version::VERSION_NUMBER;
@@ -35,8 +36,13 @@ pub(super) fn status(shared: &Shared, facts: &Facts, phase: ServerPhase) -> Stat
         credentials: credentials(shared, SystemTime::now()),
         rdma: shared.devices.get().cloned().unwrap_or_default(),
         configuration: configuration(shared),
-        nodes: Vec::new(),
+        nodes: nodes(shared),
     }
+}
+
+fn nodes(shared: &Shared) -> Vec<NodeStatus> {
+    let nodes = shared.data_nodes.as_ref();
+    nodes.map_or_else(Vec::new, |nodes| list(&nodes.cluster))
 }
 
 /// The latest warnings and errors of the log, and what the log itself cannot say.
@@ -127,8 +133,17 @@ fn counts(shared: &Shared) -> Counts {
         transfers_running: now.transfers_running,
         transfers_waiting: now.transfers_waiting,
         brokers: now.brokers,
-        workers_busy: now.node.senders.busy + now.node.receivers.busy,
-        workers_limit: now.node.senders.limit + now.node.receivers.limit,
+        // Of data nodes they are numbers of other machines.
+        workers_busy: now
+            .node
+            .senders
+            .busy
+            .saturating_add(now.node.receivers.busy),
+        workers_limit: now
+            .node
+            .senders
+            .limit
+            .saturating_add(now.node.receivers.limit),
         buffer_bytes: now.node.buffer_bytes,
         buffer_bytes_limit: now.node.buffer_bytes_limit,
     }

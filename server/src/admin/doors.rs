@@ -193,6 +193,10 @@ impl Doors {
             status: Paced::default(),
             actions: Actions {
                 live: Arc::clone(&shared.live),
+                nodes: shared
+                    .data_nodes
+                    .as_ref()
+                    .map(|nodes| Arc::clone(&nodes.cluster)),
                 orders,
             },
             access: Access {

@@ -8,6 +8,7 @@
 //!        ├─ actions    POST /api/...
 //!        │    └─ orders   for the loop of the server
 //!        ├─ document   /status.json
+//!        │    └─ nodes    data nodes
 //!        └─ page       the files of the page
 //! ```
 
@@ -15,6 +16,7 @@ mod access;
 mod actions;
 mod document;
 mod doors;
+mod nodes;
 mod orders;
 mod page;
 mod site;

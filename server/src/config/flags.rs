@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::as_node;
+use super::nodes_command::NodesArguments;
 use super::problem::WrongFlag;
 use super::settings::Settings;
+use super::socket_arguments::SocketArguments;
 use super::source_file::SourceFile;
 
 /// Serves a directory over GridFTP.
@@ -63,6 +65,8 @@ pub enum Command {
     Kick(KickArguments),
     /// Have a running server accept no more connections, and let its transfers finish; a second time ends the server
     Drain(SocketArguments),
+    /// Show the data nodes of a running server, drain and resume them
+    Nodes(NodesArguments),
     /// Have a running server read its configuration again, and tell what took effect
     Reload(SocketArguments),
     /// Have the program that is installed now take over from a running server, which finishes its transfers
@@ -137,17 +141,6 @@ pub struct DoctorArguments {
     /// The arguments of `serve`.
     #[command(flatten)]
     pub serve: ServeArguments,
-}
-
-/// How to reach a running server. The socket is for root and the account that started the server.
-#[derive(Debug, Clone, Default, PartialEq, Args)]
-pub struct SocketArguments {
-    /// The socket of the server, as in admin-socket. Default: as for a server at port 2811
-    #[arg(long, value_name = "PATH", conflicts_with = "config")]
-    pub socket: Option<PathBuf>,
-    /// The configuration file of the server, which tells where its socket is
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
 }
 
 /// The arguments of `status`.

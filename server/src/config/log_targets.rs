@@ -20,6 +20,7 @@ const TARGETS: &[&str] = &[
     "gridhaul_server",
     "gridhaul_server::admin::actions",
     "gridhaul_server::admin::doors",
+    "gridhaul_server::admin::nodes",
     "gridhaul_server::admin::site",
     "gridhaul_server::admission::workers",
     "gridhaul_server::front",

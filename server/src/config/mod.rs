@@ -32,6 +32,7 @@ mod log_level;
 mod log_targets;
 mod max_startups;
 mod nodes;
+mod nodes_command;
 mod one_line;
 mod places;
 mod port_range;
@@ -45,6 +46,7 @@ mod security;
 mod settings;
 mod shown;
 mod similar;
+mod socket_arguments;
 mod source_file;
 mod sources;
 mod tables;
@@ -61,8 +63,7 @@ pub use configuration::{Anonymous, Config, Log};
 pub use data::DataConnections;
 pub use flags::{
     CheckArguments, Command, CommandLine, DoctorArguments, GctArguments, ImportArguments,
-    KickArguments, PasswdArguments, ServeArguments, SocketArguments, StatusArguments, TopArguments,
-    Whom,
+    KickArguments, PasswdArguments, ServeArguments, StatusArguments, TopArguments, Whom,
 };
 pub use group_limits::{GroupLimit, Member};
 pub use keys::{KeyInForce, Keys, Reload, Source};
@@ -71,11 +72,13 @@ pub use listen::ListenAddress;
 pub use log_level::{LogLevel, LogLevelError};
 pub use max_startups::{MaxStartups, MaxStartupsError};
 pub use nodes::{NODE_PORT, NodeAddress};
+pub use nodes_command::{NodeArguments, NodesAction, NodesArguments};
 pub use places::HostFiles;
 pub use problem::WrongFlag;
 pub use seconds::Seconds;
 pub use security::{Gsi, Security};
 pub use settings::Settings;
+pub use socket_arguments::SocketArguments;
 pub use source_file::SourceFile;
 pub use sources::ConfigErrors;
 pub use tls_range::TlsRange;

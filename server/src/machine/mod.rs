@@ -1,6 +1,7 @@
-//! The machine that the server runs on: its name, its memory, the settings of its kernel, how many descriptors the process may
+//! The machine that the server runs on: its name, its memory, its network cards, the settings of its kernel, how many descriptors the process may
 //! have, and the processor time of processes.
 
+mod cards;
 mod clock;
 mod descriptors;
 mod kernel_setting;
@@ -9,6 +10,7 @@ mod process_facts;
 mod processor_time;
 mod usage;
 
+pub(crate) use cards::{NetworkCard, network_cards};
 pub(crate) use clock::{ClockState, clock_state};
 pub(crate) use descriptors::raise_descriptor_limit;
 pub(crate) use kernel_setting::{kernel_setting, largest_window};

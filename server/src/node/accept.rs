@@ -10,6 +10,7 @@ use tokio_rustls::server::TlsStream;
 use tracing::{debug, error, warn};
 
 use super::connection::{Served, serve_connection};
+use super::measure::measure;
 use super::security::NodeSecurity;
 use crate::admission::{Connections, Place, Room};
 use crate::config::MaxStartups;
@@ -65,6 +66,11 @@ impl Acceptor {
             all.saturating_sub(shaking),
             self.served.sessions()
         )
+    }
+
+    /// Measures the machine for control servers.
+    pub(super) async fn measure(self: Arc<Self>) {
+        measure(Arc::clone(&self.served)).await;
     }
 
     /// Tells control servers that the node ends.

@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use gridhaul_nodes::{Arrival, OwnStack, ReachRule, Service, ServiceConfig};
+use gridhaul_nodes::{
+    Arrival, MachineSample, OwnStack, ReachRule, Service, ServiceConfig, Traffic,
+};
 use gridhaul_security::tls::PeerIdentity;
 use gridhaul_stack::Registry;
 use gridhaul_transfer::{LocalNode, Reach};
@@ -38,7 +40,7 @@ impl Served {
                 restore: Box::new(restore),
                 root: config.root.clone(),
                 host: machine::host_name(),
-                program: version::VERSION.to_owned(),
+                program: version::VERSION_NUMBER.to_owned(),
                 stack: config.data.stack.to_string(),
                 drivers: registry
                     .drivers()
@@ -54,6 +56,16 @@ impl Served {
     /// The number of sessions of all control servers.
     pub(super) fn sessions(&self) -> usize {
         self.service.sessions()
+    }
+
+    /// The bytes of the transfers of all control servers.
+    pub(super) fn transferred(&self) -> Traffic {
+        self.service.transferred()
+    }
+
+    /// Tells control servers how busy the machine is.
+    pub(super) fn set_machine(&self, sample: MachineSample) {
+        self.service.set_machine(sample);
     }
 
     /// Tells control servers that this node wants no new sessions and transfers.

@@ -4,6 +4,7 @@
 //! start        from the command line to the last connection
 //!   ├─ accept        connections within limits; handshakes
 //!   ├─ connection    what a control server asks for
+//!   ├─ measure       the traffic of network cards
 //!   └─ security      the certificate, the trusted authorities, the control servers
 //! ```
 //!
@@ -14,6 +15,7 @@
 mod accept;
 mod connection;
 mod error;
+mod measure;
 mod security;
 mod start;
 

@@ -184,6 +184,7 @@ async fn run_until_end(prepared: Prepared, lost: Receiver<Lost>) -> Result<(), N
         let listener: TcpListener = in_runtime(one.listener)?;
         tokio::spawn(Arc::clone(&prepared.acceptor).accept(listener, shutdown.watch()));
     }
+    tokio::spawn(Arc::clone(&prepared.acceptor).measure());
     announce(&addresses);
     let notifier = Arc::new(prepared.notifier);
     notifier.ready(&prepared.acceptor.summary());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use gridhaul_nodes::cluster::{Member, StateHandle};
-use gridhaul_nodes::{Dial, DialError, RemoteConfig, RemoteNode};
+use gridhaul_nodes::{Dial, DialError, Instances, RemoteConfig, RemoteNode};
 use gridhaul_security::tls::{HostSettings, TlsVersions};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
@@ -28,14 +28,17 @@ pub(super) fn start(shared: &Arc<Shared>) {
         return;
     };
     let config = shared.settings().config;
-    let members = targets.iter().map(|target| member(shared, &config, target));
+    let instances = cluster.instances();
+    let members = targets
+        .iter()
+        .map(|target| member(shared, &config, target, &instances));
     if let Err(error) = cluster.set_members(members.collect()) {
         // The configuration has no node twice.
         error!(%error, "the data nodes cannot be used");
     }
 }
 
-fn member(shared: &Arc<Shared>, config: &Config, target: &Target) -> Member {
+fn member(shared: &Arc<Shared>, config: &Config, target: &Target, instances: &Instances) -> Member {
     let state = StateHandle::unknown();
     let (name, weak, target) = (
         target.node.to_string(),
@@ -48,6 +51,7 @@ fn member(shared: &Arc<Shared>, config: &Config, target: &Target) -> Member {
         runtime: Handle::current(),
         root: config.root.clone(),
         state: state.clone(),
+        instances: instances.clone(),
         registry: shared.registry.clone(),
     });
     Member {

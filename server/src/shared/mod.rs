@@ -230,6 +230,10 @@ impl Shared {
             transfers_running,
             transfers_waiting,
             node: self.node.load(),
+            nodes: self
+                .data_nodes
+                .as_ref()
+                .map_or_else(Vec::new, |nodes| nodes.cluster.members()),
             file_threads: self.threads.files_load(),
             drivers: self.registry.gauges(),
             brokers: self.storages.brokers(),

@@ -9,7 +9,7 @@ use gridhaul_protocol::reply::Reply;
 use gridhaul_security::voms::Fqan;
 use gridhaul_stack::{Detail, Movement};
 use gridhaul_storage::{ChecksumAlgorithm, ChecksumSource, FoundChecksum};
-use gridhaul_transfer::Refusal;
+use gridhaul_transfer::{NodePart, Refusal};
 
 use crate::transfer_verb::TransferVerb;
 
@@ -170,6 +170,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) channels: usize,
     pub(crate) stripes: usize,
     pub(crate) peers: &'a [IpAddr],
+    /// The data nodes that took part. Empty for this process.
+    pub(crate) nodes: &'a [NodePart],
     /// Refused data connections, of other hosts or without authentication.
     pub(crate) refused: usize,
     /// The last of them that failed to authenticate.

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
+use gridhaul_nodes::cluster::NODE_DETAIL;
 use gridhaul_security::voms::Fqan;
 use gridhaul_shares::Network;
 use gridhaul_stack::{Detail, DetailValue};
@@ -367,12 +368,15 @@ fn transfer_finished(transfer: &Transfer<'_>) {
     let counted = transfer
         .details
         .iter()
-        .filter(|detail| !is_left_out(&detail.value));
+        .filter(|detail| !is_left_out(&detail.value))
+        // They are in `nodes`.
+        .filter(|detail| detail.name != NODE_DETAIL);
     let short = List::of(
         counted
             .map(Detail::to_string)
             .filter(|detail| detail.len() <= SHORT),
     );
+    let nodes = List::of(transfer.nodes.iter().map(|node| node.name.as_str()));
     // Listings move data, and change nothing.
     tell_transfer!(
         (
@@ -394,6 +398,7 @@ fn transfer_finished(transfer: &Transfer<'_>) {
         channels = transfer.channels,
         stripes = transfer.stripes,
         peers = peers.as_ref().map(List::value),
+        nodes = nodes.as_ref().map(List::value),
         way = transfer.movement.map(|movement| movement.way),
         details = short.as_ref().map(List::value),
         refused = transfer.refused,

@@ -56,12 +56,7 @@ impl TransferLog {
 /// The format of globus-gridftp-server 13.24: fields and their order are fixed. That server does not escape names, so a name
 /// with spaces can forge fields there.
 fn line(host: &str, transfer: &Transfer<'_>) -> String {
-    let mut peers = String::new();
-    for peer in transfer.peers {
-        let separator = if peers.is_empty() { "" } else { "," };
-        // Writing to a String cannot fail.
-        let _ = write!(peers, "{separator}{}", peer.to_canonical());
-    }
+    let peers = destinations(transfer);
     format!(
         "DATE={} HOST={host} PROG=gridhaul-server NL.EVNT=FTP_INFO START={} USER={} FILE={} BUFFER={} \
          BLOCK={} NBYTES={} VOLUME=/ STREAMS={} STRIPES={} DEST=[{peers}] TYPE={} CODE={} TASKID={}\n",
@@ -78,6 +73,23 @@ fn line(host: &str, transfer: &Transfer<'_>) -> String {
         transfer.code,
         transfer.task_id.map_or_else(|| "none".to_owned(), encoded),
     )
+}
+
+/// That server has one address here: of the first data channel, or with data nodes one of each node, also if they are equal. With several
+/// peers and no data nodes this server has the address of each.
+fn destinations(transfer: &Transfer<'_>) -> String {
+    let of_nodes = transfer.nodes.iter().filter_map(|node| node.peer);
+    let of_nodes: Vec<_> = of_nodes.collect();
+    let peers = if of_nodes.is_empty() {
+        transfer.peers
+    } else {
+        &of_nodes
+    };
+    let peers: Vec<_> = peers
+        .iter()
+        .map(|peer| peer.to_canonical().to_string())
+        .collect();
+    peers.join(",")
 }
 
 /// UTC with microseconds.
@@ -111,6 +123,7 @@ mod tests {
     use std::net::IpAddr;
     use std::time::Duration;
 
+    use gridhaul_transfer::NodePart;
     use proptest::prelude::*;
 
     use super::*;
@@ -132,6 +145,7 @@ mod tests {
             channels: 1,
             stripes: 1,
             peers: &PEERS,
+            nodes: &[],
             refused: 0,
             last_refusal: None,
             buffer_bytes: 131_072,
@@ -155,6 +169,31 @@ mod tests {
              START=20261120094353.379549 USER=anonymous FILE=/D/tree/f3 BUFFER=131072 BLOCK=262144 \
              NBYTES=2 VOLUME=/ STREAMS=1 STRIPES=1 DEST=[127.0.0.1] TYPE=RETR CODE=226 TASKID=none\n"
         );
+    }
+
+    #[test]
+    fn each_data_node_has_its_peer() {
+        let node = |name: &str, peer| NodePart {
+            name: name.to_owned(),
+            peer,
+        };
+        let [peer] = PEERS;
+        let other = IpAddr::from([192, 0, 2, 1]);
+        let nodes = [
+            node("dtn1:7512", Some(peer)),
+            node("dtn2:7512", Some(peer)),
+            // It failed before it had a channel.
+            node("dtn3:7512", None),
+            node("dtn4:7512", Some(other)),
+        ];
+        let striped = Transfer {
+            nodes: &nodes,
+            stripes: 4,
+            ..transfer()
+        };
+        let line = line("host", &striped);
+        let expected = " STRIPES=4 DEST=[127.0.0.1,127.0.0.1,192.0.2.1] TYPE=";
+        assert!(line.contains(expected), "{line}");
     }
 
     #[test]

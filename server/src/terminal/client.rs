@@ -149,7 +149,10 @@ impl Client {
 
     /// The document at a path.
     pub(super) async fn get(&self, path: &str) -> Result<Bytes, TerminalError> {
-        match self.ask(Method::GET, path, "", TIME_LIMIT).await? {
+        match self
+            .ask(Method::GET, path, String::new(), TIME_LIMIT)
+            .await?
+        {
             (StatusCode::OK, body) => Ok(body),
             (_, body) => Err(refused(&body)),
         }
@@ -159,7 +162,7 @@ impl Client {
     pub(super) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
-        body: &'static str,
+        body: impl Into<String>,
     ) -> Result<T, TerminalError> {
         self.post_within(TIME_LIMIT, path, body).await
     }
@@ -169,9 +172,9 @@ impl Client {
         &self,
         limit: Duration,
         path: &str,
-        body: &'static str,
+        body: impl Into<String>,
     ) -> Result<T, TerminalError> {
-        let (_, body) = self.ask(Method::POST, path, body, limit).await?;
+        let (_, body) = self.ask(Method::POST, path, body.into(), limit).await?;
         serde_json::from_slice(&body).map_err(|_| refused(&body))
     }
 
@@ -179,7 +182,7 @@ impl Client {
         &self,
         method: Method,
         path: &str,
-        body: &'static str,
+        body: String,
         limit: Duration,
     ) -> Result<(StatusCode, Bytes), TerminalError> {
         let answer = ask(&self.path, method, path, body);
@@ -197,7 +200,7 @@ async fn ask(
     socket: &Path,
     method: Method,
     path: &str,
-    body: &'static str,
+    body: String,
 ) -> Result<(StatusCode, Bytes), TerminalError> {
     let stream = UnixStream::connect(socket).await;
     let stream = stream.map_err(|error| TerminalError::Connect {
@@ -215,7 +218,7 @@ async fn ask(
         .uri(path)
         .header(HOST, "localhost")
         .header(CONTENT_TYPE, "application/json")
-        .body(Full::new(Bytes::from_static(body.as_bytes())))
+        .body(Full::new(Bytes::from(body)))
         .map_err(|error| TerminalError::Answer(error.to_string()))?;
     let answer = sender.send_request(request).await.map_err(wrong)?;
     let status = answer.status();

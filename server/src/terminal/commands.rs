@@ -258,7 +258,7 @@ pub fn reload(arguments: &SocketArguments) -> Result<(), TerminalError> {
     }
 }
 
-async fn ask(client: &Client) -> Result<Status, TerminalError> {
+pub(super) async fn ask(client: &Client) -> Result<Status, TerminalError> {
     parsed(&client.get("/status.json").await?)
 }
 
@@ -281,13 +281,15 @@ async fn act(client: &Client, path: &str) -> Result<(), TerminalError> {
     }
 }
 
-fn print(text: &str) -> Result<(), TerminalError> {
+pub(super) fn print(text: &str) -> Result<(), TerminalError> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     Ok(stdout.flush()?)
 }
 
-fn wait<T>(work: impl Future<Output = Result<T, TerminalError>>) -> Result<T, TerminalError> {
+pub(super) fn wait<T>(
+    work: impl Future<Output = Result<T, TerminalError>>,
+) -> Result<T, TerminalError> {
     Builder::new_current_thread()
         .enable_all()
         .build()?

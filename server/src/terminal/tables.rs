@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::node_table;
 use super::words::{duration, end_of, fit, harmless, size, wrapped};
 use crate::status::{
     CredentialState, RdmaState, ServerPhase, SessionStatus, Status, TransferState, TransferStatus,
@@ -24,6 +25,10 @@ const LEAST: usize = 80;
 pub(super) fn summary(status: &Status, columns: Option<usize>) -> String {
     let mut lines = server(status);
     let width = columns.map_or(ENDLESS, |columns| columns.max(LEAST));
+    if !status.nodes.is_empty() {
+        lines.push(String::new());
+        lines.extend(node_table::table(&status.nodes, columns));
+    }
     lines.push(String::new());
     lines.extend(transfers(status, width));
     lines.push(String::new());
@@ -43,6 +48,12 @@ pub(super) fn summary(status: &Status, columns: Option<usize>) -> String {
 /// One screen of `top`.
 pub(super) fn frame(status: &Status, columns: usize, rows: usize) -> Vec<String> {
     let mut lines = server(status);
+    if !status.nodes.is_empty() {
+        // A quarter of the screen.
+        lines.push(String::new());
+        let nodes = node_table::table(&status.nodes, Some(columns));
+        lines.extend(clipped(nodes, rows / 4));
+    }
     lines.push(String::new());
     let transfers = transfers(status, columns);
     // The sessions get a third of the screen, or what the transfers leave.

@@ -14,6 +14,7 @@ mod inetd;
 mod journal;
 mod logs;
 mod node;
+mod node_watching;
 mod passphrase;
 mod processes;
 mod program;

@@ -31,7 +31,7 @@ const NEW: &[&str] = &[
 ];
 
 /// An authority with the certificates of a node and a control server.
-struct Nodes(TempDir);
+pub(crate) struct Nodes(TempDir);
 
 /// How a control server finds a node.
 struct Met {
@@ -41,7 +41,7 @@ struct Met {
 }
 
 impl Nodes {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let site = Self(public_directory());
         fs::create_dir(site.path("certificates")).expect("made");
         fs::create_dir(site.path("root")).expect("made");
@@ -86,11 +86,11 @@ impl Nodes {
         assert!(done.status.success(), "{arguments:?}: {errors}");
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn command(&self, flags: &[&str]) -> Command {
+    pub(crate) fn command(&self, flags: &[&str]) -> Command {
         self.with_certificate("node", flags)
     }
 

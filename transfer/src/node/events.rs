@@ -55,6 +55,17 @@ pub struct Outcome {
     pub refused: usize,
     /// The last connection with a failed handshake.
     pub last_refusal: Option<Refusal>,
+    /// The data nodes that took part, the one with the first stripe first. Empty for a node in the same process.
+    pub nodes: Vec<NodePart>,
+}
+
+/// What one of several data nodes did for a transfer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodePart {
+    /// Its name for administrators.
+    pub name: String,
+    /// The first peer of its data channels, if there was one.
+    pub peer: Option<IpAddr>,
 }
 
 /// A data connection that failed its handshake.

@@ -32,7 +32,7 @@ use gridhaul_stack::{Cancel, StackError};
 use gridhaul_storage::{FoundChecksum, Storage, StorageError};
 
 pub use account::{AttachError, NodeAccount};
-pub use events::{Event, EventSink, Outcome, Progress, Refusal, Survey};
+pub use events::{Event, EventSink, NodePart, Outcome, Progress, Refusal, Survey};
 pub use load::{NodeLoad, WorkerLoad};
 pub use plan::{
     Demands, Handling, LineIterator, LineSource, OpenLines, Placement, Plan, SyncPolicy, Task,

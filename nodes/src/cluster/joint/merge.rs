@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use gridhaul_stack::{Detail, Details};
-use gridhaul_transfer::{Outcome, Survey, TransferError};
+use gridhaul_transfer::{NodePart, Outcome, Survey, TransferError};
 
-use super::super::single::{FAILED_NODE, NODE};
+use super::super::single::{FAILED_NODE, NODE_DETAIL};
 
 /// The maximum number of peer addresses in the log.
 const MAX_PEERS: usize = 64;
@@ -57,10 +57,15 @@ pub(super) fn merge(concluded: Concluded) -> Outcome {
         checksums: Vec::new(),
         refused: 0,
         last_refusal: None,
+        nodes: Vec::new(),
     };
     for (name, is_lead, outcome) in outcomes {
+        merged.nodes.push(NodePart {
+            name: name.clone(),
+            peer: outcome.peers.first().copied(),
+        });
         add(&mut merged, *outcome, is_lead);
-        merged.details.add(&[Detail::text(NODE, name)], &[]);
+        merged.details.add(&[Detail::text(NODE_DETAIL, name)], &[]);
     }
     if let Some(name) = failed {
         merged.details.add(&[Detail::text(FAILED_NODE, name)], &[]);
@@ -106,7 +111,7 @@ pub(super) fn merge_surveys<'a>(
     for name in names {
         merged
             .details
-            .add(&[Detail::text(NODE, name.to_owned())], &[]);
+            .add(&[Detail::text(NODE_DETAIL, name.to_owned())], &[]);
     }
     merged
 }

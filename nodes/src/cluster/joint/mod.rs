@@ -17,13 +17,14 @@ use std::time::Duration;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_transfer::{
     CancelReason, Event, EventSink, NodeSession, Outcome, Plan, Progress, Role, RunningTransfer,
-    Share, Survey, Task, TransferError,
+    Share, Survey, TransferError,
 };
 
 use self::companions::Others;
 use self::merge::{Concluded, merge};
 use self::state::State;
 use super::member::Counted;
+use super::meter::Way;
 use super::port::Part;
 use crate::sync::lock;
 
@@ -73,15 +74,15 @@ impl Joint {
 
     /// Starts the transfer on these members; the first one is the lead.
     pub(super) fn begin(self: &Arc<Self>, parts: Vec<(Part, Counted)>, plan: &Plan) {
-        let receives = matches!(plan.task, Task::ReceiveFile { .. });
+        let way = Way::of(plan);
         let (parts, counted): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-        if !lock(&self.state).set_parts(&parts, counted, receives) {
+        if !lock(&self.state).set_parts(&parts, counted, way) {
             return;
         }
         let total = parts.iter().map(|part| part.stripes.len()).sum();
         if let [only] = parts.as_slice() {
             self.start(LEAD, &*only.attached.session, plan.clone());
-        } else if receives {
+        } else if way == Way::In {
             let others = Others::new(self, &parts, plan.clone());
             let role = Role::Lead(Arc::new(others));
             let plan = shared(plan, &parts[LEAD], total, role);

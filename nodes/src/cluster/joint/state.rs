@@ -10,7 +10,7 @@ use gridhaul_transfer::{CancelReason, Outcome, Progress, RunningTransfer, Survey
 use rustix::io::Errno;
 
 use super::super::member::Counted;
-use super::super::meter::Ticket;
+use super::super::meter::{Ticket, Way};
 use super::super::port::Part;
 use super::super::single::named;
 use super::merge::{Concluded, merge_surveys};
@@ -69,13 +69,13 @@ struct Ended {
 }
 
 impl MemberPart {
-    fn new(part: &Part, counted: Counted) -> Self {
+    fn new(part: &Part, counted: Counted, way: Way) -> Self {
         let record = &part.attached.record;
         Self {
             name: record.name.clone(),
             stripes: part.stripes.clone(),
             phase: Phase::Waiting,
-            ticket: record.meter.begin(),
+            ticket: record.meter.begin(way),
             counted: Some(counted),
         }
     }
@@ -111,18 +111,13 @@ impl MemberPart {
 }
 
 impl State {
-    /// Sets the members, of which the first one is the lead if the transfer `has_lead`. False if the transfer has ended already.
-    pub(super) fn set_parts(
-        &mut self,
-        parts: &[Part],
-        counted: Vec<Counted>,
-        has_lead: bool,
-    ) -> bool {
+    /// Sets the members, of which the first one is the lead if they receive. False if the transfer has ended already.
+    pub(super) fn set_parts(&mut self, parts: &[Part], counted: Vec<Counted>, way: Way) -> bool {
         if !self.is_finished {
-            self.has_lead = has_lead;
+            self.has_lead = way == Way::In;
             let parts = parts.iter().zip(counted);
             self.members = parts
-                .map(|(part, counted)| MemberPart::new(part, counted))
+                .map(|(part, counted)| MemberPart::new(part, counted, way))
                 .collect();
         }
         !self.is_finished

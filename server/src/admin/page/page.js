@@ -24,11 +24,11 @@ const tables = {
   credentials: sections.credentialsTable(),
   rdma: sections.rdmaTable(),
   configuration: sections.configurationTable(),
+  nodes: sections.nodesTable(orderNode),
 };
 const values = sections.valuesTable();
 
 let plots = null;
-let nodes = null;
 let received = null;
 let failure = null;
 let paused = false;
@@ -177,10 +177,6 @@ function lastTime(status) {
 function showNodes(list) {
   byId("nodes").hidden = list.length === 0;
   byId("nodes-link").hidden = list.length === 0;
-  if (list.length > 0) {
-    nodes ??= sections.nodesTable(list[0]);
-    nodes.update(list);
-  }
 }
 
 const PHASES = { serving: ["ok", "serving"], draining: ["warn", "draining"] };
@@ -217,7 +213,7 @@ function showServer({ server, counts, transfers, ...status }) {
   showLevel(server.log_level);
 }
 
-function attention(server, counts, { credentials, rdma, errors, history: { samples } }) {
+function attention(server, counts, { credentials, rdma, errors, nodes, history: { samples } }) {
   const items = [];
   if (server.phase !== "serving") {
     items.push(["warn", "The server is draining: it accepts no more connections."]);
@@ -233,6 +229,16 @@ function attention(server, counts, { credentials, rdma, errors, history: { sampl
   const unusable = rdma.filter(({ state }) => state !== "ok").map(({ device }) => visible(device));
   if (unusable.length > 0) {
     items.push(["warn", `The RDMA device ${unusable.join(", ")} cannot be used.`]);
+  }
+  const inState = (wanted) => nodes.filter(({ state }) => state === wanted).length;
+  if (inState("down") > 0) {
+    items.push(["bad", `Data nodes that cannot be used: ${number(inState("down"))} of ${number(nodes.length)}.`]);
+  }
+  if (inState("draining") > 0) {
+    items.push(["warn", `Data nodes that get no new transfers: ${number(inState("draining"))}.`]);
+  }
+  if (inState("same") > 0) {
+    items.push(["warn", `Entries of nodes that name a data node a second time: ${number(inState("same"))}.`]);
   }
   if (counts.workers_limit > 0 && counts.workers_busy >= counts.workers_limit) {
     items.push(["warn", "All workers are busy: further transfers wait."]);
@@ -337,6 +343,24 @@ async function endSession(row) {
     if (await act(`/api/sessions/${row.id}/end`, {}, `Ending session ${row.id}`)) {
       tell(`Session ${row.id} is being ended.`, "ok");
     }
+  }
+}
+
+async function orderNode(row) {
+  const name = visible(row.name);
+  if (row.drained) {
+    if (await act("/api/nodes/resume", { node: row.name }, `Resuming ${name}`)) {
+      tell(`The data node ${name} gets sessions and transfers again.`, "ok");
+    }
+    return;
+  }
+  const lines = [
+    "This server gives it no new sessions and transfers. Those that it has finish.",
+    "It lasts until the node is resumed, or this server is restarted or upgraded.",
+  ];
+  const answer = (await confirmed(`Drain ${name}?`, lines, "Drain the data node")) && (await act("/api/nodes/drain", { node: row.name }, `Draining ${name}`));
+  if (answer) {
+    tell(`The data node ${name} is being drained. Transfers left: ${number(answer.node.transfers)}.`, "ok");
   }
 }
 

@@ -292,22 +292,55 @@ export function configurationTable() {
   });
 }
 
-/** Data nodes have the fields that the server reports. */
-export function nodesTable(first) {
-  const name = Object.keys(first)[0];
+const NODES = { up: ["ok", "up"], draining: ["warn", "draining"], same: ["warn", "not used"], down: ["bad", "down"] };
+
+/** Why a node is not up, or else why it was down the last time. */
+function nodeReason(row) {
+  if (row.reason !== null) {
+    return `since ${time(row.since)}: ${row.reason}`;
+  }
+  return row.last_error === null ? null : `down at ${time(row.last_error.time)}: ${row.last_error.reason}`;
+}
+
+function share(td, value, limit, unit) {
+  twoLines(td, unit(value), `of ${unit(limit)}`);
+}
+
+/** `order` drains the node of a row, or resumes it. */
+export function nodesTable(order) {
+  const busy = ({ load }) => load.senders_busy + load.receivers_busy;
+  const version = (row) => (row.told === null ? "" : `${row.told.version} at ${row.told.host}`);
   return new DataTable(byId("nodes-table"), {
     name: "nodes",
-    caption: "Data nodes that carry out transfers",
+    caption: "Data nodes: what this server has there, and what they report of themselves",
     noun: "node",
-    id: (row) => String(row[name]),
-    text: (row) => Object.values(row).map((value) => visible(JSON.stringify(value))).join(" "),
+    size: 25,
+    id: (row) => row.name,
+    text: (row) => [row.name, row.state, version(row), nodeReason(row)].map(visible).join(" "),
     empty: "There is no data node.",
-    columns: Object.keys(first).map((key, index) => ({
-      label: visible(key).replaceAll("_", " "),
-      header: index === 0,
-      sort: (row) => row[key] ?? null,
-      cell: (td, row) => textCell(td, typeof row[key] === "object" && row[key] !== null ? JSON.stringify(row[key]) : row[key]),
-    })),
+    columns: [
+      { label: "Node", header: true, sort: (row) => row.name, cell: (td, row) => twoLines(td, shortened(row.name, 80), shortened(version(row), 80)) },
+      {
+        label: "State",
+        sort: (row) => row.state,
+        cell: (td, row) => stateCell(td, ...(row.state === "draining" && row.drained ? ["warn", "drained"] : (NODES[row.state] ?? ["warn", visible(row.state)]))),
+      },
+      { label: "Sessions", numeric: true, sort: (row) => row.sessions, cell: (td, row) => twoLines(td, number(row.sessions), `of ${number(row.load.sessions)}`) },
+      { label: "Transfers", numeric: true, sort: (row) => row.transfers, cell: (td, row) => twoLines(td, number(row.transfers), `of ${number(row.load.transfers)}`) },
+      { label: "Workers busy", numeric: true, sort: busy, cell: (td, row) => share(td, busy(row), 2 * row.load.workers_limit, number) },
+      { label: "Buffers", numeric: true, sort: (row) => row.load.buffer_bytes, cell: (td, row) => share(td, row.load.buffer_bytes, row.load.buffer_bytes_limit, bytes) },
+      { label: "Receiving", numeric: true, sort: (row) => row.bytes_per_second.received, cell: (td, row) => setText(td, rate(row.bytes_per_second.received)) },
+      { label: "Sending", numeric: true, sort: (row) => row.bytes_per_second.sent, cell: (td, row) => setText(td, rate(row.bytes_per_second.sent)) },
+      { label: "Reason", sort: nodeReason, cell: (td, row) => longText(td, nodeReason(row), 300) },
+      {
+        label: "Action",
+        cell: (td, row) => {
+          const label = row.drained ? "Resume" : "Drain";
+          button(td, label, `${label} the data node ${visible(row.name)}`, () => order(row));
+          setText(td.firstElementChild, label);
+        },
+      },
+    ],
   });
 }
 

@@ -203,6 +203,7 @@ impl Transfers {
                 channels: outcome.map_or(0, |outcome| outcome.channels),
                 stripes: outcome.map_or(0, |outcome| outcome.stripes),
                 peers: outcome.map_or(&[], |outcome| &outcome.peers),
+                nodes: outcome.map_or(&[], |outcome| &outcome.nodes),
                 refused: outcome.map_or(0, |outcome| outcome.refused),
                 last_refusal: outcome.and_then(|outcome| outcome.last_refusal.as_ref()),
                 buffer_bytes: outcome.map_or(0, |outcome| outcome.buffer_bytes),

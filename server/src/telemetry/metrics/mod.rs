@@ -1,10 +1,13 @@
 //! Metrics for Prometheus: counters from events, and present values from a [`Snapshot`].
 //!
 //! `prometheus-client` counts and writes the text. Label values are constants of the program and names of devices, never names or
-//! addresses that a client chose, so that the number of time series is bounded.
+//! addresses that a client chose, so that the number of time series is bounded. Data nodes have the names that the administrator
+//! gave them.
 
 mod counters;
 mod front;
+mod gauge;
+mod nodes;
 mod organizations;
 mod present;
 mod process;
@@ -147,6 +150,7 @@ mod tests {
                 buffer_bytes_limit: 0,
                 buffers_awaited: 0,
             },
+            nodes: Vec::new(),
             file_threads: load,
             drivers: Vec::new(),
             brokers: 4,

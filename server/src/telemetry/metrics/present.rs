@@ -9,12 +9,14 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use gridhaul_nodes::cluster::MemberReport;
 use gridhaul_shares::Load;
 use gridhaul_stack::GaugeValues;
 use gridhaul_transfer::NodeLoad;
 
 use super::counters::seconds_since_1970;
-use super::process;
+use super::gauge::gauge_value;
+use super::{nodes, process};
 use crate::machine::{ProcessFacts, Usage};
 use crate::version::VERSION_NUMBER;
 
@@ -28,6 +30,8 @@ pub(crate) struct Snapshot {
     pub(crate) transfers_running: usize,
     pub(crate) transfers_waiting: usize,
     pub(crate) node: NodeLoad,
+    /// Data nodes on other machines.
+    pub(crate) nodes: Vec<MemberReport>,
     /// Threads for work on files.
     pub(crate) file_threads: Load,
     /// Values that drivers report.
@@ -70,6 +74,7 @@ pub(super) fn registry(now: &Snapshot) -> Registry {
     sessions(&mut gauges, now);
     workers(&mut gauges, &now.node);
     file_threads(&mut gauges, &now.file_threads);
+    nodes::register(&mut gauges.0, &now.nodes);
     drivers(&mut gauges, &now.drivers);
     gauges.single(
         "gridhaul_brokers",
@@ -254,9 +259,4 @@ impl Gauges {
         }
         self.0.register(name, help, family);
     }
-}
-
-/// The value as a gauge holds it, at most `i64::MAX`.
-fn gauge_value(value: impl TryInto<i64>) -> i64 {
-    value.try_into().unwrap_or(i64::MAX)
 }

@@ -174,6 +174,7 @@ mod tests {
             channels: 1,
             stripes: 1,
             peers: &[],
+            nodes: &[],
             refused: 0,
             last_refusal: None,
             buffer_bytes: 0,

@@ -1,0 +1,145 @@
+//! What a node tells of itself, and what supervisors ask it.
+
+use std::fs;
+use std::net::IpAddr;
+
+use gridhaul_nodes::cluster::{Cluster, ClusterConfig, MemberReport, MemberState};
+use gridhaul_nodes::{Card, CardLoad, MachineSample, Traffic};
+use gridhaul_protocol::command::TransferMode;
+use gridhaul_transfer::DataNode as _;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tonic::Code;
+use tonic::transport::Endpoint;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tower::service_fn;
+
+use crate::site::{self, Remote, content, image, receive, send};
+
+#[test]
+fn a_node_tells_what_it_is_and_how_busy_its_cards_are() {
+    let remote = Remote::new();
+    let cluster = Cluster::new(ClusterConfig::default());
+    let member = remote.under("dtn1", &cluster.instances());
+    cluster.set_members(vec![member]).expect("one name");
+    remote.service.set_machine(MachineSample {
+        ring_bytes: 1,
+        ring_bytes_limit: 2,
+        cards: vec![card("lo", "127.0.0.1"), card("eth0", "192.0.2.1")],
+        transferred: Traffic::default(),
+    });
+    let report = || cluster.members().remove(0);
+    site::wait_until(|| !report().machine.cards.is_empty());
+    let told = report();
+    let facts = told.facts.expect("told");
+    let (version, host) = (facts.version.as_str(), facts.host.as_str());
+    assert_eq!((version, host), ("test", "node.example.org"));
+    assert_eq!(facts.addresses, [IpAddr::from([127, 0, 0, 1])]);
+    assert!(facts.clock_ahead_ms.abs() < 60_000);
+    let cards = told.machine.cards.iter().map(|card| card.name.as_str());
+    assert_eq!(cards.collect::<Vec<_>>(), ["lo"]);
+    let rings = (told.machine.ring_bytes, told.machine.ring_bytes_limit);
+    assert_eq!(rings, (1, 2));
+}
+
+#[test]
+fn sessions_of_other_control_servers_count_in_the_choice() {
+    let nodes = [Remote::new(), Remote::new()];
+    let cluster = Cluster::new(ClusterConfig::default());
+    let instances = cluster.instances();
+    let members = [("dtn1", &nodes[0]), ("dtn2", &nodes[1])];
+    let members = members.map(|(name, node)| node.under(name, &instances));
+    cluster.set_members(members.into()).expect("two names");
+    let sessions = |count: fn(&MemberReport) -> u64| {
+        let members = cluster.members();
+        members.iter().map(count).collect::<Vec<_>>()
+    };
+    let others = || sessions(|member| member.machine.other_sessions);
+    let all = || sessions(|member| member.machine.sessions);
+    let own = || sessions(|member| member.sessions as u64);
+    let _others = [(); 3].map(|()| nodes[0].attach());
+    site::wait_until(|| others() == [3, 0]);
+    let attached = [(); 3].map(|()| cluster.attach(&nodes[1].account()).expect("a node"));
+    assert_eq!(own(), [0, 3]);
+    let more = [(); 2].map(|()| cluster.attach(&nodes[1].account()).expect("a node"));
+    assert_eq!(own(), [1, 4]);
+    site::wait_until(|| all() == [4, 4]);
+    assert_eq!(others(), [3, 0]);
+    drop((attached, more));
+    site::wait_until(|| all() == [3, 0]);
+}
+
+fn card(name: &str, address: &str) -> Card {
+    Card {
+        load: CardLoad {
+            name: name.to_owned(),
+            ..CardLoad::default()
+        },
+        addresses: vec![address.parse().expect("an address")],
+    }
+}
+
+#[test]
+fn a_node_counts_what_its_transfers_move() {
+    let remote = Remote::new();
+    fs::write(remote.path("a"), content(3 << 20)).expect("a file");
+    let (receiver, sender) = (remote.attach(), remote.attach());
+    site::connect(&*sender, site::listen(&*receiver, 1));
+    let plan = |task| image(task, TransferMode::Stream, 1);
+    let receiving = site::start(&*receiver, plan(receive("/b")));
+    let sending = site::start(&*sender, plan(send("/a")));
+    sending.finish().result.expect("sent");
+    receiving.finish().result.expect("received");
+    let moved = remote.service.transferred();
+    assert_eq!((moved.received, moved.sent), (3 << 20, 3 << 20));
+}
+
+#[test]
+fn a_node_with_two_names_is_used_under_the_first() {
+    let remote = Remote::new();
+    let cluster = Cluster::new(ClusterConfig::default());
+    let instances = cluster.instances();
+    let names = ["dtn2", "dtn1"].map(|name| remote.under(name, &instances));
+    let only = names[0].clone();
+    cluster.set_members(names.into()).expect("two names");
+    let same = MemberState::Same {
+        name: "dtn1".to_owned(),
+    };
+    let states = || {
+        let members = cluster.members().into_iter();
+        members.map(|member| member.state).collect::<Vec<_>>()
+    };
+    site::wait_until(|| states() == [same.clone(), MemberState::Up]);
+    let _session = cluster.attach(&remote.account()).expect("it is used");
+    let sessions = cluster.members().into_iter().map(|member| member.sessions);
+    assert_eq!(sessions.collect::<Vec<_>>(), [0, 1]);
+    // The administrator removes the first name.
+    cluster.set_members(vec![only]).expect("one name");
+    drop(_session);
+    site::wait_until(|| states() == [MemberState::Up]);
+    cluster.attach(&remote.account()).expect("it is used");
+}
+
+/// What load balancers and supervisors ask.
+#[test]
+fn a_standard_health_check_is_answered() {
+    let remote = Remote::new();
+    let address = remote.address;
+    let ask = |service: &str| {
+        let service = service.to_owned();
+        let connect = move |_| async move { TcpStream::connect(address).await.map(TokioIo::new) };
+        let answer = remote.block_on(async move {
+            let endpoint = Endpoint::from_static("http://node");
+            let channel = endpoint.connect_with_connector(service_fn(connect)).await;
+            let mut health = HealthClient::new(channel.expect("connected"));
+            health.check(HealthCheckRequest { service }).await
+        });
+        answer.map(|answer| answer.into_inner().status())
+    };
+    assert_eq!(ask("").expect("an answer"), ServingStatus::Serving);
+    assert_eq!(ask("other").expect_err("unknown").code(), Code::NotFound);
+    remote.drain();
+    assert_eq!(ask("").expect("an answer"), ServingStatus::NotServing);
+}
