@@ -1,30 +1,42 @@
-//! The data nodes of a server (`nodes`): their names, and the cluster that they are.
+//! The data nodes of a server (`nodes`): the cluster that they are, and what their names stand for.
 
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+mod look_up;
+mod names;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gridhaul_nodes::cluster::{Cluster, ClusterConfig};
 use gridhaul_security::host_name::HostName;
+use tokio::sync::Notify;
 
 use crate::config::{Config, NodeAddress};
+
+pub(crate) use look_up::{Found, look_up};
+pub(crate) use names::Names;
 
 /// The data nodes of a server.
 #[derive(Debug)]
 pub(crate) struct DataNodes {
     pub(crate) cluster: Arc<Cluster>,
-    pub(crate) targets: Vec<Target>,
+    pub(crate) names: Names,
+    /// The configuration may name other nodes.
+    pub(crate) reloaded: Arc<Notify>,
 }
 
-/// A data node, and the addresses of its name when the server started.
-#[derive(Debug, Clone)]
+/// A data node, and how it is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
-    pub(crate) node: NodeAddress,
+    /// For administrators: the host and the port.
+    pub(crate) name: String,
+    /// The host that its certificate must name.
+    pub(crate) host: HostName,
+    /// The addresses of the host, or why there are none.
     pub(crate) addresses: Result<Vec<SocketAddr>, String>,
 }
 
 impl DataNodes {
-    /// The nodes that the configuration names; `None` if it names none. Looks their names up, before the process is confined.
+    /// The nodes that the configuration names; `None` if it names none.
     pub(crate) fn of(config: &Config) -> Option<Self> {
         if config.nodes.is_empty() {
             return None;
@@ -32,23 +44,18 @@ impl DataNodes {
         let spread_stripes = !config.handling.ordered;
         Some(Self {
             cluster: Arc::new(Cluster::new(ClusterConfig { spread_stripes })),
-            targets: config.nodes.iter().map(Target::of).collect(),
+            names: Names::new(&config.nodes_resolver),
+            reloaded: Arc::default(),
         })
     }
 }
 
 impl Target {
-    fn of(node: &NodeAddress) -> Self {
+    fn new(node: &NodeAddress, addresses: Result<Vec<SocketAddr>, String>) -> Self {
         Self {
-            addresses: addresses(node).map_err(|error| error.to_string()),
-            node: node.clone(),
+            name: node.to_string(),
+            host: node.host.clone(),
+            addresses,
         }
-    }
-}
-
-fn addresses(node: &NodeAddress) -> io::Result<Vec<SocketAddr>> {
-    match &node.host {
-        HostName::Address(address) => Ok(vec![SocketAddr::new(*address, node.port)]),
-        HostName::Name(name) => Ok((name.as_str(), node.port).to_socket_addrs()?.collect()),
     }
 }
