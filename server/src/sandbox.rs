@@ -174,7 +174,7 @@ fn needs(config: &Config) -> Needs {
 /// account database are replaced by renaming. A rule for a directory in `/proc` would not last, because the kernel recreates
 /// its directories.
 fn machine() -> impl Iterator<Item = Place> {
-    const READ: [&str; 12] = [
+    const READ: [&str; 13] = [
         "/etc",
         "/usr",
         "/lib",
@@ -185,6 +185,8 @@ fn machine() -> impl Iterator<Item = Place> {
         "/var/lib/sss",
         "/var/lib/extrausers",
         "/run/systemd/userdb",
+        // Where systemd-resolved has what /etc/resolv.conf is a link to.
+        "/run/systemd/resolve",
         "/run/userdb",
         "/run/host/userdb",
         "/var/db",

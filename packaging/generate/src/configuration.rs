@@ -86,6 +86,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("anonymous-drivers", "[\"auto\", \"tcp\", \"splice\"]"),
     ("client-options", "[\"rdma:message<=4M;rate;qps<=8\"]"),
     ("nodes", "[\"dtn1.example.org\", \"dtn2.example.org:7512\"]"),
+    ("nodes-resolver", "[\"192.0.2.53\"]"),
     ("control-servers", "[\"ctl.example.org\"]"),
     ("penalty-exempt", "[\"192.0.2.0/28\"]"),
     ("buffer-memory", "\"4GiB\""),

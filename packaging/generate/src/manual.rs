@@ -59,8 +59,9 @@ fn commands() -> Vec<Command> {
     commands
 }
 
+/// Commands have the name of the program before their own.
 fn is_program(command: &Command) -> bool {
-    command.has_subcommands()
+    command.get_name() == CommandLine::command().get_name()
 }
 
 fn page(command: &Command) -> Man {
@@ -83,6 +84,9 @@ fn render(page: &Man, command: &Command, to: &mut impl Write) -> io::Result<()> 
         to.write_all(MORE.as_bytes())?;
     } else {
         page.render_options_section(to)?;
+        if command.has_subcommands() {
+            page.render_subcommands_section(to)?;
+        }
     }
     writeln!(to, ".SH SEE ALSO")?;
     let name = command

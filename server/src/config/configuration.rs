@@ -13,7 +13,8 @@ use super::data::DataConnections;
 use super::group_limits::GroupLimit;
 use super::keys::Keys;
 use super::limits::Limits;
-use super::nodes::NodeAddress;
+use super::name_server::NameServer;
+use super::nodes::NodeSource;
 use super::security::Security;
 use super::values::{AtomicRoot, Callout, LogFormat};
 
@@ -47,7 +48,9 @@ pub struct Config {
     /// Data connections.
     pub data: DataConnections,
     /// The data nodes, in order; without them this process is the only one.
-    pub nodes: Vec<NodeAddress>,
+    pub nodes: Vec<NodeSource>,
+    /// The name servers for the names of data nodes; none are those of this machine.
+    pub nodes_resolver: Vec<NameServer>,
     /// In `gridhaul-server node`: what only a data node has.
     pub node: Option<AsNode>,
     /// The address of the page of metrics.

@@ -95,6 +95,7 @@ fn of_kind(value_name: &str) -> Option<Example> {
         "OCTAL" => Example::own("a file mode in quotes", "\"0644\""),
         "ADDRESS:PORT" => Example::own("an address with a port in quotes", "\"0.0.0.0:2811\""),
         "HOSTS" | "BLOCKS" => Example::own("a list of addresses in quotes", "[\"192.0.2.0/24\"]"),
+        "ADDRESSES" => Example::own("a list of addresses in quotes", "[\"192.0.2.53\"]"),
         "NODES" => Example::own("a list of nodes in quotes", "[\"dtn1.example.org:7512\"]"),
         "SERVERS" => Example::own(
             "a list of hosts or subjects in quotes",

@@ -15,7 +15,28 @@ use super::values::ValueError;
 pub const NODE_PORT: u16 = 7512;
 
 /// The most data nodes of a server.
-const MOST: usize = 256;
+pub const MOST_NODES: usize = 256;
+
+/// An entry of `nodes`: one node, or a name of DNS for several.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum NodeSource {
+    /// One node.
+    Node(NodeAddress),
+    /// `dns:HOST`, `dns:HOST:PORT`: each address of the host is a node, and each of them has a certificate for the host. So are
+    /// the headless services of Kubernetes.
+    Addresses(NodeAddress),
+    /// `dns+srv:_SERVICE._PROTOCOL.DOMAIN`: the targets of these records (RFC 2782) are nodes.
+    Service(ServiceName),
+}
+
+/// The name of a service (RFC 2782), in lower case and without the last dot.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ServiceName {
+    /// The whole name.
+    pub name: String,
+    /// The part behind the service and its protocol.
+    pub domain: String,
+}
 
 /// Where a data node is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -38,6 +59,50 @@ impl FromStr for NodeAddress {
             )
         })
     }
+}
+
+impl FromStr for NodeSource {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || {
+            ValueError::new(
+                text,
+                "a data node, like dtn1.example.org, dtn1.example.org:7512 or [2001:db8::1]:7512, or names of DNS, like \
+                 dns:dtn.example.org:7512 or dns+srv:_gridhaul._tcp.example.org",
+            )
+        };
+        if let Some(service) = text.strip_prefix("dns+srv:") {
+            return service_name(service).map(Self::Service).ok_or_else(wrong);
+        }
+        if let Some(host) = text.strip_prefix("dns:") {
+            let found = host_and_port(host).map(|(host, port)| NodeAddress { host, port });
+            let named = found.filter(|node| matches!(node.host, HostName::Name(_)));
+            return named.map(Self::Addresses).ok_or_else(wrong);
+        }
+        text.parse().map(Self::Node).map_err(|_| wrong())
+    }
+}
+
+impl NodeAddress {
+    /// A node at a port of a host.
+    pub fn new(host: HostName, port: u16) -> Self {
+        Self { host, port }
+    }
+}
+
+/// `_SERVICE._PROTOCOL.DOMAIN`; the domain has two labels at least, because targets must lie within it.
+fn service_name(text: &str) -> Option<ServiceName> {
+    let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let (service, rest) = name.split_once('.')?;
+    let (protocol, domain) = rest.split_once('.')?;
+    let is_label = |label: &str| label.len() > 1 && label.starts_with('_');
+    let is_domain = domain.contains('.') && domain.parse::<HostName>().is_ok();
+    let fits = is_label(service) && is_label(protocol) && is_domain && name.len() <= 253;
+    fits.then(|| ServiceName {
+        domain: domain.to_owned(),
+        name: name.clone(),
+    })
 }
 
 /// `HOST`, `HOST:PORT`, `ADDRESS` or `[ADDRESS]:PORT`.
@@ -71,10 +136,20 @@ impl fmt::Display for NodeAddress {
     }
 }
 
-deserialize_as_text!(NodeAddress);
+impl fmt::Display for NodeSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => node.fmt(f),
+            Self::Addresses(node) => write!(f, "dns:{node}"),
+            Self::Service(service) => write!(f, "dns+srv:{}", service.name),
+        }
+    }
+}
+
+deserialize_as_text!(NodeSource);
 
 /// The nodes in settings. Without certificates a node would not know the server.
-pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &mut Settings) -> Vec<NodeAddress> {
+pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &mut Settings) -> Vec<NodeSource> {
     let Some(nodes) = settings.nodes.take() else {
         return Vec::new();
     };
@@ -84,10 +159,10 @@ pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &mut Settings) ->
     if settings.gsi != Some(true) {
         errors.push(ConfigError::Needs("nodes", "--gsi"));
     }
-    if nodes.len() > MOST {
+    if nodes.len() > MOST_NODES {
         errors.push(ConfigError::TooManyNodes {
             count: nodes.len(),
-            most: MOST,
+            most: MOST_NODES,
         });
         return Vec::new();
     }
@@ -103,7 +178,7 @@ pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &mut Settings) ->
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> NodeAddress {
+    fn parsed(text: &str) -> NodeSource {
         text.parse().expect(text)
     }
 
@@ -116,6 +191,12 @@ mod tests {
             ("192.0.2.1:7000", "192.0.2.1:7000"),
             ("2001:db8::1", "[2001:db8::1]:7512"),
             ("[2001:db8::1]:7000", "[2001:db8::1]:7000"),
+            ("dns:DTN.example.org", "dns:dtn.example.org:7512"),
+            ("dns:dtn:7000", "dns:dtn:7000"),
+            (
+                "dns+srv:_GridHaul._tcp.Example.org.",
+                "dns+srv:_gridhaul._tcp.example.org",
+            ),
         ] {
             assert_eq!(parsed(text).to_string(), shown);
             assert_eq!(parsed(shown), parsed(text));
@@ -130,10 +211,19 @@ mod tests {
             "dtn1:7512:1",
             "0.0.0.0:7512",
             "192.0.2.1:0",
-            "dns:dtn1",
             "dtn1/x",
+            "dns:",
+            "dns:192.0.2.1",
+            "dns:dtn:0",
+            "dns+srv:dtn.example.org",
+            "dns+srv:_gridhaul.example.org",
+            "dns+srv:_gridhaul._tcp.",
+            "dns+srv:_gridhaul._tcp.org",
+            "dns+srv:_._tcp.example.org",
+            "dns+srv:_gridhaul._tcp.example.org:7512",
+            "srv:_gridhaul._tcp.example.org",
         ] {
-            let error = text.parse::<NodeAddress>().expect_err(text).to_string();
+            let error = text.parse::<NodeSource>().expect_err(text).to_string();
             assert!(error.contains("dtn1.example.org:7512"), "{error}");
         }
     }

@@ -34,4 +34,9 @@ pub(super) fn is_gsi_switched(new: &Config, running: &Config) -> bool {
     new.security.gsi.is_some() != running.security.gsi.is_some()
 }
 
+/// A server that was started without data nodes has files and data channels of its own, and the other way around.
+pub(super) fn is_clustering_switched(new: &Config, running: &Config) -> bool {
+    new.nodes.is_empty() != running.nodes.is_empty()
+}
+
 pub(super) use {keep, reload};

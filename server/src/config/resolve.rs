@@ -75,6 +75,7 @@ impl Config {
             atomic_uploads: settings.atomic_uploads.unwrap_or_default(),
             checksum_key: settings.checksum_key,
             nodes,
+            nodes_resolver: settings.nodes_resolver.unwrap_or_default(),
             node: None,
             metrics_listen: settings.metrics_listen.map(ListenAddress::on_this_machine),
             admin,

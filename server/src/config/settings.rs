@@ -14,8 +14,9 @@ use super::keys::{KeyInForce, Keys, Reload, Source};
 use super::listen::ListenAddress;
 use super::log_level::LogLevel;
 use super::max_startups::MaxStartups;
-use super::nodes::NodeAddress;
-use super::reload::{is_gsi_switched, keep, reload};
+use super::name_server::NameServer;
+use super::nodes::NodeSource;
+use super::reload::{is_clustering_switched, is_gsi_switched, keep, reload};
 use super::seconds::Seconds;
 use super::shown::Shown;
 use super::texts::list;
@@ -345,10 +346,18 @@ settings! {
 
     /// The data nodes that store and send the files of this server. Default: none
     ///
-    /// At most 256: hosts as their certificates name them, with a port other than 7512 after a colon
+    /// At most 256: hosts as their certificates name them, with a port other than 7512 after a colon. dns:HOST and
+    /// dns:HOST:PORT are a node at each address of a host, dns+srv:_SERVICE._tcp.DOMAIN the targets of a service within the
+    /// domain; these names are looked up again while the server runs
     #[arg(long, value_name = "NODES", value_delimiter = ',')]
     #[serde(deserialize_with = "list")]
-    nodes: Vec<NodeAddress> => restart(nodes),
+    nodes: Vec<NodeSource> => live(nodes if is_clustering_switched),
+
+    /// The name servers for the names of data nodes, as addresses with a port other than 53 after a colon. Default: the resolver
+    /// of this machine
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
+    nodes_resolver: Vec<NameServer> => restart(nodes_resolver),
 
     /// In `gridhaul-server node` only: the control servers that the node obeys, as hosts or as subjects of their certificates.
     /// Default: those with a certificate of the same subject or host as the node

@@ -9,7 +9,8 @@ use super::as_node::ControlServer;
 use super::listen::ListenAddress;
 use super::log_level::LogLevel;
 use super::max_startups::MaxStartups;
-use super::nodes::NodeAddress;
+use super::name_server::NameServer;
+use super::nodes::NodeSource;
 use super::seconds::Seconds;
 use super::tls_range::TlsRange;
 use super::values::{
@@ -36,7 +37,8 @@ shown_as_displayed!(
     String,
     IpAddr,
     ListenAddress,
-    NodeAddress,
+    NameServer,
+    NodeSource,
     bool,
     u32,
     usize,

@@ -5,6 +5,7 @@ mod activation_error;
 mod clients;
 mod expiry;
 mod listeners;
+mod membership;
 mod nodes;
 mod probe;
 mod sockets;
@@ -271,7 +272,7 @@ impl PreparedServer {
             keep_history_of(&self.shared);
             probe::probe_devices(&self.shared)?;
             self.shared.backend.watch()?;
-            nodes::start(&self.shared);
+            membership::start(&self.shared);
         }
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = self.metrics {
@@ -393,6 +394,9 @@ impl Server {
         let settings = self.shared.load(config)?;
         settings.start().map_err(StartError::Threads)?;
         self.shared.replace(settings);
+        if let Some(nodes) = &self.shared.data_nodes {
+            nodes.reloaded.notify_one();
+        }
         let ended = self.shared.end_refused();
         self.shared.take_inventory();
         self.reopen_transfer_log()?;

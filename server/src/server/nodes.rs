@@ -1,61 +1,48 @@
 //! Connections to the data nodes of the server, with the certificate of this host.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use gridhaul_nodes::cluster::{Member, StateHandle};
-use gridhaul_nodes::{Dial, DialError, Instances, RemoteConfig, RemoteNode};
+use gridhaul_nodes::cluster::{Cluster, Member, StateHandle};
+use gridhaul_nodes::{Dial, DialError, RemoteConfig, RemoteNode};
 use gridhaul_security::tls::{HostSettings, TlsVersions};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
-use tracing::error;
 
 use super::accept::keep_alive;
-use crate::config::Config;
-use crate::data_nodes::{DataNodes, Target};
+use crate::data_nodes::Target;
 use crate::mutual_tls;
 use crate::shared::Shared;
 
 /// The time for a connection, and again for its handshake.
 const TIME: Duration = Duration::from_secs(5);
 
-/// Connects to the data nodes of the configuration from now on. Must be called in the runtime.
-pub(super) fn start(shared: &Arc<Shared>) {
-    let Some(DataNodes { cluster, targets }) = &shared.data_nodes else {
-        return;
-    };
-    let config = shared.settings().config;
-    let instances = cluster.instances();
-    let members = targets
-        .iter()
-        .map(|target| member(shared, &config, target, &instances));
-    if let Err(error) = cluster.set_members(members.collect()) {
-        // The configuration has no node twice.
-        error!(%error, "the data nodes cannot be used");
-    }
+/// Where a node is at present; the connection to it reads this each time it dials.
+pub(super) type Place = Arc<Mutex<Target>>;
+
+/// A target has no state between its fields that a panic could break.
+pub(super) fn locked(place: &Place) -> MutexGuard<'_, Target> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn member(shared: &Arc<Shared>, config: &Config, target: &Target, instances: &Instances) -> Member {
+/// A member of the cluster that is reached at a place.
+pub(super) fn member(shared: &Arc<Shared>, name: &str, place: &Place, cluster: &Cluster) -> Member {
     let state = StateHandle::unknown();
-    let (name, weak, target) = (
-        target.node.to_string(),
-        Arc::downgrade(shared),
-        target.clone(),
-    );
+    let (weak, place) = (Arc::downgrade(shared), Arc::clone(place));
     let remote = RemoteNode::new(RemoteConfig {
-        name: name.clone(),
-        dial: Dial::new(move || dial(weak.clone(), target.clone())),
+        name: name.to_owned(),
+        dial: Dial::new(move || dial(weak.clone(), locked(&place).clone())),
         runtime: Handle::current(),
-        root: config.root.clone(),
+        root: shared.settings().config.root.clone(),
         state: state.clone(),
-        instances: instances.clone(),
+        instances: cluster.instances(),
         registry: shared.registry.clone(),
     });
     Member {
-        name,
+        name: name.to_owned(),
         node: Arc::new(remote),
         state,
     }
@@ -68,14 +55,11 @@ async fn dial(shared: Weak<Shared>, target: Target) -> Result<TlsStream<TcpStrea
         .ok_or_else(|| DialError("this server ends".to_owned()))?;
     let settings = tokio::task::spawn_blocking(move || settings(&shared)).await;
     let settings = settings.map_err(|error| DialError(error.to_string()))??;
-    let Target { node, addresses } = target;
-    let addresses = addresses.map_err(|error| {
-        DialError(format!(
-            "its name could not be looked up when this server started ({error}): restart it"
-        ))
-    })?;
+    let addresses = target
+        .addresses
+        .map_err(|error| DialError(format!("its name cannot be looked up: {error}")))?;
     let stream = connect(&addresses).await?;
-    let connected = mutual_tls::connect(stream, &node, node.host.clone(), &settings, TIME).await;
+    let connected = mutual_tls::connect(stream, &target.name, target.host, &settings, TIME).await;
     connected
         .map(|(stream, _)| stream)
         .map_err(|error| DialError(error.to_string()))

@@ -66,7 +66,7 @@ impl Nodes {
         site
     }
 
-    fn issue(&self, name: &str, subject: &str, extension: &str, by: &[&str]) {
+    pub(crate) fn issue(&self, name: &str, subject: &str, extension: &str, by: &[&str]) {
         let [key, request, out] = ["key", "csr", "pem"].map(|end| format!("{name}.{end}"));
         let named = ["-subj", subject, "-keyout", &key, "-out", &request];
         self.openssl(&[&["req"], NEW, &named].concat());
@@ -95,7 +95,7 @@ impl Nodes {
     }
 
     /// A node with another certificate.
-    fn with_certificate(&self, name: &str, flags: &[&str]) -> Command {
+    pub(crate) fn with_certificate(&self, name: &str, flags: &[&str]) -> Command {
         let mut command = program();
         command
             .args(["node", "--listen", "127.0.0.1:0", "--root"])
