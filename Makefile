@@ -155,6 +155,13 @@ soak: test-programs release ## Run 500 sessions for two minutes, copy 100,000 sm
 	$(INTEROP) soak
 	$(INTEROP) soak -- --small-files 100000
 
+.PHONY: kills
+kills: test-programs release ## Kill data nodes, control servers and the network between them COUNT times from SEED on
+	$(INTEROP) kills -- --seed $(SEED) --count $(COUNT)
+
+SEED ?= 1
+COUNT ?= 200
+
 INTEROP = GRIDHAUL_SERVER=$(TARGET_DIRECTORY)/release/gridhaul-server cargo run --release -p gridhaul-interop --bin
 
 .PHONY: fuzz

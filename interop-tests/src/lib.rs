@@ -1,15 +1,15 @@
 //! gridhaul against programs of other projects.
 //!
 //! ```text
-//!   cases                    bench                    guest
-//!   the table of cases,      measurements:            user-mode Linux with
-//!   run against both         make bench, soak,        RDMA devices in software
-//!   servers, and its report  bench-rdma, bench-crowds
-//!        |                        |                        |
-//!        +------------------------+------------------------+
-//!                                 |
-//!                              support
-//!          client programs, servers, certificates, raw sessions
+//!   cases                    bench                    guest                    kills
+//!   the table of cases,      measurements:            user-mode Linux with     data nodes that are
+//!   run against both         make bench, soak,        RDMA devices in          killed, and networks
+//!   servers, and its report  bench-rdma, bench-crowds software                 that are cut: make kills
+//!        |                        |                        |                        |
+//!        +------------------------+------------------------+------------------------+
+//!                                             |
+//!                                          support
+//!                      client programs, servers, certificates, raw sessions
 //! ```
 //!
 //! The [table](cases::table) of cases drives `globus-url-copy`, gfal2, `curl`, `lftp` and Python's `ftplib`
@@ -37,6 +37,7 @@
 pub mod bench;
 pub mod cases;
 pub mod guest;
+pub mod kills;
 pub mod support;
 
 pub use support::{

@@ -112,7 +112,7 @@ pub struct SessionRequest {
     pub call: u64,
     #[prost(
         oneof = "session_request::Body",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14"
     )]
     pub body: ::core::option::Option<session_request::Body>,
 }
@@ -151,6 +151,9 @@ pub mod session_request {
         /// The other nodes of the transfer have ended; for its lead.
         #[prost(message, tag = "13")]
         CompanionsDone(super::CompanionsDone),
+        /// Has no reply.
+        #[prost(message, tag = "14")]
+        SetRate(super::SetRate),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -754,6 +757,17 @@ pub struct Handling {
     /// Bytes per second that the transfer may move at most.
     #[prost(uint64, optional, tag = "9")]
     pub rate: ::core::option::Option<u64>,
+    /// `SetRate` may follow, also if there is no rate now.
+    #[prost(bool, tag = "10")]
+    pub rate_may_change: bool,
+}
+/// Bytes per second that a running transfer may move from now on; absent is no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetRate {
+    #[prost(uint64, tag = "1")]
+    pub transfer: u64,
+    #[prost(uint64, optional, tag = "2")]
+    pub rate: ::core::option::Option<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DemandedChecksum {
@@ -800,6 +814,9 @@ pub struct CompanionsDone {
     pub stored: ::prost::alloc::vec::Vec<Range>,
     #[prost(message, optional, tag = "3")]
     pub failure: ::core::option::Option<Failure>,
+    /// The next message has further ranges.
+    #[prost(bool, tag = "4")]
+    pub more: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TransferEvent {

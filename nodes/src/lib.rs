@@ -32,9 +32,10 @@ mod version;
 mod wire;
 
 pub use instances::Instances;
+pub use limits::REPLY_TIME;
 pub use remote::{Dial, DialError, Dialled, RemoteConfig, RemoteNode};
 pub use service::{
     Arrival, Card, Connection, MachineSample, OwnStack, ReachRule, RestoreDriver, Service,
-    ServiceConfig, ServiceError,
+    ServiceConfig, ServiceError, blocking_threads,
 };
 pub use told::{CardLoad, MachineLoad, NodeFacts, Traffic};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// The longest message, in bytes.
-pub(crate) const MESSAGE_BYTES: usize = 16 << 20;
+/// The longest message, in bytes. Many small entries of a message take up to 150 times the memory of their bytes while they are
+/// decoded; `wire/bounds.rs` has their number before anything is kept.
+pub(crate) const MESSAGE_BYTES: usize = 256 << 10;
 
 /// Sessions over one connection at a time.
 pub(crate) const SESSIONS: u32 = 16_384;
@@ -32,6 +33,9 @@ pub(crate) const LOAD_EVERY: Duration = Duration::from_millis(250);
 /// How long a node may be silent, which tells its load every half second.
 pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 
+/// Messages about the progress of a checksum that wait for its caller.
+pub(crate) const PROGRESS: usize = 64;
+
 /// Requests of a session that wait for the node to take them.
 pub(crate) const REQUESTS: usize = 512;
 
@@ -48,24 +52,37 @@ pub(crate) const ATTACH: Duration = Duration::from_secs(30);
 pub(crate) const CALLS: usize = 32;
 
 /// Requests of a session for data channels that wait.
-pub(crate) const ORDERED_REQUESTS: usize = 64;
+pub(crate) const ORDERED_REQUESTS: usize = 16;
+
+/// Requests with more bytes are large.
+pub(crate) const LARGE_BYTES: usize = 1 << 10;
+
+/// Large requests that wait or are served on a node at a time, divided in fair shares; further ones are not read.
+pub(crate) const LARGE_REQUESTS: usize = 256;
 
 /// Replies of a session that wait for the control server.
 pub(crate) const REPLIES: usize = 64;
 
+/// A control server that takes no reply of a session for this time does not serve it any more: the session ends.
+pub const REPLY_TIME: Duration = Duration::from_secs(60);
+
 /// Open directories of a session.
 pub(crate) const LISTS: usize = 256;
 
-/// The entries of a directory in one reply, about.
-///
-/// Each may have the target of a symbolic link of 4 KiB, and a message has to hold them all.
+/// The entries of a directory in one reply.
 pub(crate) const RUN_ENTRIES: usize = 1024;
+
+/// The same in bytes, about: one more entry fits into a message.
+pub(crate) const RUN_BYTES: usize = 192 << 10;
 
 /// Listeners of a session on one node.
 pub(crate) const LISTENERS: usize = 64;
 
 /// Ranges in one message about a transfer.
-pub(crate) const RANGES: usize = 100_000;
+pub(crate) const RANGES: usize = 10_000;
 
-/// The lines of a listing in one message, in bytes, about.
-pub(crate) const LINES_BYTES: usize = 256 * 1024;
+/// Ranges of a transfer that one end keeps for the other. A node has at most 65,536 (`transfer/src/ledger.rs`).
+pub(crate) const KEPT_RANGES: usize = 1 << 20;
+
+/// The lines of a listing in one message, in bytes.
+pub(crate) const LINES_BYTES: usize = 128 * 1024;

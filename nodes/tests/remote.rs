@@ -1,5 +1,6 @@
 //! A node behind gRPC, used as a session uses it, over connections of this machine without TLS.
 
+mod faulty;
 mod site;
 mod watching;
 

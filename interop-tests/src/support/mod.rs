@@ -7,7 +7,7 @@ mod failure;
 pub mod guest_network;
 mod launch;
 mod node;
-mod node_site;
+pub(crate) mod node_site;
 mod pki;
 pub mod policer;
 pub(crate) mod process_group;

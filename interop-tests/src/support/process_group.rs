@@ -184,9 +184,9 @@ mod tests {
             .args(["-c", "sleep 1000 & echo $!; wait"])
             .stdout(Stdio::piped());
         let mut group = ProcessGroup::start(command).unwrap();
-        let mut output = std::io::BufReader::new(group.leader().stdout.take().unwrap());
+        let mut output = io::BufReader::new(group.leader().stdout.take().unwrap());
         let mut line = String::new();
-        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+        io::BufRead::read_line(&mut output, &mut line).unwrap();
         let other: u32 = line.trim_end().parse().unwrap();
         assert!(group.members().contains(&other));
         assert!(group.members().contains(&group.id()));

@@ -109,8 +109,9 @@ impl Ports {
     /// Remembers the peers. Which members connect to them is decided when a transfer starts.
     pub(super) fn connect(&self, request: &ConnectRequest) -> Result<(), StackError> {
         self.release();
-        // This member shows whether the stack can be built.
-        self.storage.present().session.connect(request)?;
+        // The drivers of the session have keys, which go to the members of the transfer only.
+        let record = self.storage.present().record;
+        record.node.check_stack(&request.stack)?;
         lock(&self.slot).replace(Port::Peers(request.clone()));
         Ok(())
     }
@@ -302,12 +303,6 @@ impl Ports {
 
     /// Makes these members the holders of the data port, unless the client has requested another one.
     fn place(&self, parts: &[Part], number: u64) -> Option<Vec<Counted>> {
-        let storage = self.storage.present().session;
-        let mut sessions = parts.iter().map(|part| &part.attached.session);
-        if !sessions.any(|session| Arc::ptr_eq(session, &storage)) {
-            // It has checked the peers.
-            storage.release();
-        }
         let mut slot = lock(&self.slot);
         if slot.number != number {
             drop(slot);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -12,8 +12,9 @@ use tokio::sync::mpsc::{self as requests};
 use tonic::{Status, Streaming};
 
 use crate::generated::{self as message, session_reply, session_request};
-use crate::limits::REPLIES;
+use crate::limits::PROGRESS;
 use crate::sync::lock;
+use crate::wire;
 
 /// A session's connection to its node.
 pub(super) struct Link {
@@ -25,9 +26,22 @@ pub(super) struct Link {
     waiting: Mutex<Waiting>,
 }
 
+/// The replies to a call.
+pub(super) struct Replies {
+    receiver: mpsc::Receiver<session_reply::Body>,
+    queued: Arc<AtomicUsize>,
+}
+
+/// Passes replies to the call that waits.
+#[derive(Clone)]
+struct Waits {
+    sender: mpsc::Sender<session_reply::Body>,
+    queued: Arc<AtomicUsize>,
+}
+
 #[derive(Default)]
 struct Waiting {
-    calls: HashMap<u64, mpsc::SyncSender<session_reply::Body>>,
+    calls: HashMap<u64, Waits>,
     transfers: HashMap<u64, Arc<dyn Follower>>,
     /// Why the stream has ended.
     lost: Option<Arc<str>>,
@@ -82,16 +96,19 @@ impl Link {
     }
 
     /// Sends a request, and returns its number and the replies as they come. They end when the node is lost.
-    pub(super) fn call(
-        &self,
-        body: session_request::Body,
-    ) -> (u64, mpsc::Receiver<session_reply::Body>) {
-        let (sender, replies) = mpsc::sync_channel(REPLIES);
+    pub(super) fn call(&self, body: session_request::Body) -> (u64, Replies) {
+        let (sender, receiver) = mpsc::channel();
+        let queued = Arc::new(AtomicUsize::new(0));
+        let replies = Replies {
+            receiver,
+            queued: Arc::clone(&queued),
+        };
+        let waits = Waits { sender, queued };
         let call = self.number();
         {
             let mut waiting = lock(&self.waiting);
             if waiting.lost.is_none() {
-                waiting.calls.insert(call, sender);
+                waiting.calls.insert(call, waits);
             }
         }
         self.tell(call, body);
@@ -197,7 +214,12 @@ impl Link {
                 Ok(Some(message::SessionReply {
                     call,
                     body: Some(body),
-                })) => self.pass_on(call, body),
+                })) => {
+                    if let Err(error) = wire::check_reply(&body) {
+                        break error.to_string().into();
+                    }
+                    self.pass_on(call, body);
+                }
                 Ok(Some(_)) => {}
                 Ok(None) => break "it has ended the session".into(),
                 Err(status) => break reason_of(&status),
@@ -237,12 +259,51 @@ impl Link {
                 }
             }
             body => {
-                if let Some(waits) = waiting.calls.get_mut(&call) {
-                    // Only the progress of a checksum has so many replies that some may be left out.
-                    let _ = waits.try_send(body);
+                // A call has one reply, and a checksum tells its progress before.
+                let is_progress = matches!(body, session_reply::Body::CheckedBytes(_));
+                let waits = match is_progress {
+                    true => waiting.calls.get(&call).cloned(),
+                    false => waiting.calls.remove(&call),
+                };
+                if let Some(waits) = waits {
+                    waits.pass_on(body, is_progress);
                 }
             }
         }
+    }
+}
+
+impl Waits {
+    /// Progress that the caller does not take is left out.
+    fn pass_on(&self, body: session_reply::Body, is_progress: bool) {
+        if is_progress && self.queued.load(Ordering::Acquire) >= PROGRESS {
+            return;
+        }
+        self.queued.fetch_add(1, Ordering::AcqRel);
+        // The caller may have given up.
+        let _ = self.sender.send(body);
+    }
+}
+
+impl Replies {
+    /// Waits for the next reply.
+    pub(super) fn recv(&self) -> Result<session_reply::Body, RecvTimeoutError> {
+        let reply = self.receiver.recv();
+        self.taken(reply.map_err(|_| RecvTimeoutError::Disconnected))
+    }
+
+    /// The same with a limit for the time.
+    pub(super) fn recv_timeout(
+        &self,
+        limit: Duration,
+    ) -> Result<session_reply::Body, RecvTimeoutError> {
+        self.taken(self.receiver.recv_timeout(limit))
+    }
+
+    fn taken<E>(&self, reply: Result<session_reply::Body, E>) -> Result<session_reply::Body, E> {
+        reply.inspect(|_| {
+            self.queued.fetch_sub(1, Ordering::AcqRel);
+        })
     }
 }
 

@@ -18,9 +18,9 @@ use tokio::runtime::Handle;
 
 use super::link::{Follower, Link, Lost};
 use crate::generated::{self as message, session_request, transfer_event};
-use crate::limits::{CANCEL, LINES_BYTES};
+use crate::limits::{CANCEL, KEPT_RANGES, LINES_BYTES};
 use crate::sync::lock;
-use crate::wire::{self, KeptParts, Moving};
+use crate::wire::{self, KeptParts, Moving, WireError};
 
 /// A transfer on a node, from the view of the control server.
 pub(super) struct RemoteTransfer {
@@ -121,15 +121,23 @@ impl RemoteTransfer {
         }
     }
 
-    fn note_moving(&self, sent: message::Moving) {
-        let received = wire::to_ranges(&sent.received);
+    fn note_moving(&self, sent: message::Moving) -> Result<(), WireError> {
+        let received = wire::to_ranges(&sent.received)?;
+        let moving = Moving::try_from(sent)?;
         let mut state = lock(&self.state);
-        if let Ok(received) = received {
-            state.received.extend_from(&received);
+        state.received.extend_from(&received);
+        state.moving = moving;
+        match state.received.len() {
+            count if count > KEPT_RANGES => Err(WireError::new(format!("{count} ranges"))),
+            _ => Ok(()),
         }
-        if let Ok(moving) = Moving::try_from(sent) {
-            state.moving = moving;
-        }
+    }
+
+    /// Ends a transfer whose node does not keep to the rules.
+    fn break_off(&self, error: &WireError) {
+        self.cancel(CancelReason::Abort);
+        let reason = format!("the data node {}: {error}", self.link.node);
+        self.finish(self.failed(TransferError::Local(reason)));
     }
 
     /// Makes the next lines of a listing, on a thread that may wait for storage.
@@ -191,16 +199,20 @@ impl RemoteTransfer {
         let companion = thread::Builder::new().name("companions".to_owned());
         let spawned = companion.spawn(move || {
             companions.opened(Path::new(&path));
-            let mut done = message::CompanionsDone {
-                transfer: transfer.call,
-                ..message::CompanionsDone::default()
+            let (stored, failure) = match companions.wait() {
+                Ok(stored) => (stored, None),
+                Err(error) => (RangeSet::new(), Some(message::Failure::of(&error))),
             };
-            match companions.wait() {
-                Ok(stored) => done.stored = wire::ranges(&stored),
-                Err(error) => done.failure = Some(message::Failure::of(&error)),
+            for (portion, more) in wire::in_messages(&stored) {
+                let done = message::CompanionsDone {
+                    transfer: transfer.call,
+                    stored: portion,
+                    failure: failure.clone(),
+                    more,
+                };
+                let link = &transfer.link;
+                link.tell(link.number(), session_request::Body::CompanionsDone(done));
             }
-            let link = &transfer.link;
-            link.tell(link.number(), session_request::Body::CompanionsDone(done));
         });
         if let Err(error) = spawned {
             let reason = format!("no thread for a striped transfer: {error}");
@@ -214,7 +226,12 @@ impl Follower for RemoteTransfer {
         match event.event {
             Some(transfer_event::Event::Queued(ahead)) => self.report_queue(ahead),
             Some(transfer_event::Event::Started(reused)) => self.report_start(reused),
-            Some(transfer_event::Event::Moving(moving)) => self.note_moving(moving),
+            Some(transfer_event::Event::Moving(moving)) => {
+                if let Err(error) = self.note_moving(moving) {
+                    self.break_off(&error);
+                    return true;
+                }
+            }
             Some(transfer_event::Event::WantsLines(_)) => self.send_lines(),
             Some(transfer_event::Event::Opened(path)) => self.note_opened(&path),
             Some(transfer_event::Event::Finished(outcome)) => {

@@ -1,18 +1,19 @@
 //! The files of a session: calls for storage and checksums, on blocking threads.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use gridhaul_stack::Cancel;
 use gridhaul_storage::{ChecksumSource, DirectoryStream, FileIdentity, Storage, StorageError};
 use gridhaul_transfer::{ChecksumRequest, NodeSession, Relabel};
+use prost::Message as _;
 
 use super::replies::Sender;
 use crate::generated::{self as message, session_reply::Body, storage_call::Call};
-use crate::limits::{LISTS, RUN_ENTRIES};
+use crate::limits::{LISTS, RUN_BYTES, RUN_ENTRIES};
 use crate::sync::lock;
 use crate::wire::{self, WireError};
 
@@ -37,7 +38,13 @@ pub(super) struct Files {
 }
 
 /// An open directory; absent while a call reads from it.
-type List = Option<Box<dyn DirectoryStream>>;
+type List = Option<OpenList>;
+
+/// An open directory, and entries that did not fit into the last reply.
+struct OpenList {
+    stream: Box<dyn DirectoryStream>,
+    rest: VecDeque<message::Entry>,
+}
 
 impl Files {
     pub(super) fn new(
@@ -67,6 +74,11 @@ impl Files {
         }
     }
 
+    /// The call has ended.
+    pub(super) fn forget(&self, call: u64) {
+        lock(&self.cancels).remove(&call);
+    }
+
     pub(super) fn cancel_all(&self) {
         for cancel in lock(&self.cancels).values() {
             cancel.cancel();
@@ -76,13 +88,13 @@ impl Files {
     /// Serves a call for storage.
     pub(super) fn serve(&self, call: u64, sent: message::StorageCall, cancel: &Cancel) {
         storage(self, call, sent, cancel);
-        lock(&self.cancels).remove(&call);
+        self.forget(call);
     }
 
     /// Computes a checksum, and tells now and then how far it is.
     pub(super) fn checksum(&self, call: u64, sent: &message::ChecksumCall, cancel: &Cancel) {
         checksum(self, call, sent, cancel);
-        lock(&self.cancels).remove(&call);
+        self.forget(call);
     }
 }
 
@@ -164,7 +176,10 @@ fn open_list(files: &Files, call: u64, path: &std::path::Path) -> Result<(), Cal
     if lock(&files.lists).len() >= LISTS {
         return Err(WireError::new("too many listings at a time").into());
     }
-    let list = files.storage.list(path)?;
+    let list = OpenList {
+        stream: files.storage.list(path)?,
+        rest: VecDeque::new(),
+    };
     lock(&files.lists).insert(call, Some(list));
     Ok(())
 }
@@ -175,7 +190,7 @@ fn next_run(files: &Files, sent: message::NextRun) -> Result<Body, CallError> {
         .and_then(Option::take);
     let mut list = taken.ok_or_else(|| WireError::new("a listing that is not open"))?;
     let enough = usize::try_from(sent.enough).unwrap_or(usize::MAX);
-    let entries = read_run(&mut *list, enough.clamp(1, RUN_ENTRIES));
+    let entries = list.next_run(enough.clamp(1, RUN_ENTRIES));
     let has_ended = entries.as_ref().map_or(true, Option::is_none);
     let mut lists = lock(&files.lists);
     if has_ended {
@@ -190,23 +205,31 @@ fn next_run(files: &Files, sent: message::NextRun) -> Result<Body, CallError> {
     }))
 }
 
-fn read_run(
-    list: &mut dyn DirectoryStream,
-    enough: usize,
-) -> Result<Option<Vec<message::Entry>>, StorageError> {
-    let Some(mut run) = list.next_run(enough)? else {
-        return Ok(None);
-    };
-    let mut entries = Vec::with_capacity(run.count());
-    run.entries(&mut |name, metadata| entries.push(wire::entry(name, metadata)))?;
-    Ok(Some(entries))
+impl OpenList {
+    /// The next entries, as many as fit into a reply.
+    fn next_run(&mut self, enough: usize) -> Result<Option<Vec<message::Entry>>, StorageError> {
+        if self.rest.is_empty() {
+            let Some(mut run) = self.stream.next_run(enough)? else {
+                return Ok(None);
+            };
+            let rest = &mut self.rest;
+            run.entries(&mut |name, metadata| rest.push_back(wire::entry(name, metadata)))?;
+        }
+        let mut bytes = 0;
+        let mut entries = Vec::new();
+        while bytes < RUN_BYTES
+            && entries.len() < RUN_ENTRIES
+            && let Some(entry) = self.rest.pop_front()
+        {
+            bytes += entry.encoded_len();
+            entries.push(entry);
+        }
+        Ok(Some(entries))
+    }
 }
 
 /// Computes a checksum, and tells now and then how far it is.
 pub(super) fn checksum(files: &Files, call: u64, sent: &message::ChecksumCall, cancel: &Cancel) {
-    /// How often the number of bytes is sent.
-    const EVERY: Duration = Duration::from_millis(250);
-
     let request = wire::to_path(&sent.path).and_then(|path| {
         Ok(ChecksumRequest {
             path,
@@ -223,26 +246,9 @@ pub(super) fn checksum(files: &Files, call: u64, sent: &message::ChecksumCall, c
             return;
         }
     };
-    let (done, ended) = (AtomicU64::new(0), AtomicBool::new(false));
-    let found = thread::scope(|scope| {
-        let teller = scope.spawn(|| {
-            let mut told = 0;
-            loop {
-                thread::park_timeout(EVERY);
-                if ended.load(Ordering::Acquire) {
-                    return;
-                }
-                let now = done.load(Ordering::Relaxed);
-                if now != told {
-                    told = now;
-                    files.replies.send(call, Body::CheckedBytes(now));
-                }
-            }
-        });
-        let found = files.node.checksum(&request, &done, cancel);
-        ended.store(true, Ordering::Release);
-        teller.thread().unpark();
-        found
+    let done = AtomicU64::new(0);
+    let found = while_telling(files, call, &done, || {
+        files.node.checksum(&request, &done, cancel)
     });
     let reply = match found {
         Ok(found) => Body::Checksum(message::Checksum {
@@ -257,4 +263,46 @@ pub(super) fn checksum(files: &Files, call: u64, sent: &message::ChecksumCall, c
         Err(error) => Body::Failure(message::Failure::of(&error)),
     };
     files.replies.send(call, reply);
+}
+
+/// Works, and tells the number in `done` meanwhile when it has changed. Also after a panic of the work, nothing is told any more.
+fn while_telling<T>(files: &Files, call: u64, done: &AtomicU64, work: impl FnOnce() -> T) -> T {
+    /// How often the number is sent.
+    const EVERY: Duration = Duration::from_millis(250);
+
+    /// The teller ends when this is dropped.
+    struct Telling<'a>(&'a AtomicBool, Option<Thread>);
+
+    impl Drop for Telling<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+            if let Some(teller) = &self.1 {
+                teller.unpark();
+            }
+        }
+    }
+
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let tell = || {
+            let mut told = 0;
+            loop {
+                thread::park_timeout(EVERY);
+                if ended.load(Ordering::Acquire) {
+                    return;
+                }
+                let now = done.load(Ordering::Relaxed);
+                if now != told {
+                    told = now;
+                    files.replies.send(call, Body::CheckedBytes(now));
+                }
+            }
+        };
+        let teller = thread::Builder::new().name("checksum".to_owned());
+        // Without a thread there is no progress to see.
+        let teller = teller.spawn_scoped(scope, tell).ok();
+        let teller = teller.map(|teller| teller.thread().clone());
+        let _telling = Telling(&ended, teller);
+        work()
+    })
 }

@@ -3,8 +3,9 @@
 //! ```text
 //!   Service      connections, Describe, WatchLoad
 //!     └─> session      one stream of requests: reads them, and keeps the order where it matters
-//!           ├─> calls        storage and checksums, each on a blocking thread
-//!           └─> transfers    a transfer, its events and its state
+//!           ├─> calls        storage and checksums, each on a blocking thread (threads)
+//!           ├─> transfers    a transfer, its events and its state
+//!           └─> replies      what goes back, and how long it may wait
 //! ```
 
 mod calls;
@@ -12,6 +13,7 @@ mod connection;
 mod replies;
 mod session;
 mod shared;
+mod threads;
 mod transfers;
 
 use std::fmt;
@@ -35,8 +37,11 @@ use tower::Service as _;
 
 use connection::LocalAddress;
 pub use connection::{Arrival, Connection};
+use replies::Replies;
 use shared::Shared;
-pub use shared::{Card, MachineSample, OwnStack, ReachRule, RestoreDriver, ServiceConfig};
+pub use shared::{
+    Card, MachineSample, OwnStack, ReachRule, RestoreDriver, ServiceConfig, blocking_threads,
+};
 
 use crate::generated as message;
 use crate::generated::data_node_server::{DataNode as Calls, DataNodeServer};
@@ -160,9 +165,6 @@ pub struct ServiceError(#[source] hyper::Error);
 
 struct Handler(Arc<Shared>);
 
-/// The replies of a session.
-type Replies = ReceiverStream<Result<message::SessionReply, Status>>;
-
 #[tonic::async_trait]
 impl Calls for Handler {
     async fn describe(
@@ -224,7 +226,7 @@ impl Calls for Handler {
     ) -> Result<Response<Replies>, Status> {
         let here = here(&request)?;
         let replies = session::begin(Arc::clone(&self.0), here, request.into_inner()).await?;
-        Ok(Response::new(ReceiverStream::new(replies)))
+        Ok(Response::new(replies))
     }
 }
 

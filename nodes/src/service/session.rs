@@ -7,21 +7,24 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use gridhaul_protocol::stack::StackSpec;
+use gridhaul_shares::{Grant, Source};
 use gridhaul_stack::{Driver, SessionValue, StackError};
 use gridhaul_transfer::{
     AttachError, CancelReason, ConnectRequest, ListenFailure, ListenRequest, NodeSession, Stripes,
 };
 use tokio::sync::{Semaphore, mpsc};
-use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use tonic::{Status, Streaming};
+use tracing::warn;
 use zeroize::Zeroizing;
 
 use super::calls::Files;
-use super::replies::{Reply, Sender};
+use super::replies::{Replies, Sender};
 use super::shared::{Counted, Shared};
+use super::threads::run;
 use super::transfers::Transfers;
 use crate::generated::{self as message, session_reply, session_request};
-use crate::limits::{CALLS, ORDERED_REQUESTS};
+use crate::limits::{ATTACH, CALLS, LARGE_BYTES, ORDERED_REQUESTS};
 use crate::sync::lock;
 use crate::wire::{self, WireError};
 
@@ -33,11 +36,20 @@ struct Session {
     replies: Sender,
     transfers: Transfers,
     here: SocketAddr,
+    /// Whom its threads count for.
+    source: Source,
     /// The network of the client, by its first address: for IPv4, the client.
     client: IpAddr,
     /// Why the last `Connect` failed; the next transfer fails with it.
     refused_stack: Mutex<Option<Refused>>,
     _counted: Counted,
+}
+
+/// A request, and its place among the large ones.
+struct Request {
+    call: u64,
+    body: Option<session_request::Body>,
+    room: Option<Grant>,
 }
 
 /// Why data channels cannot be made.
@@ -58,8 +70,10 @@ pub(super) async fn begin(
     shared: Arc<Shared>,
     here: SocketAddr,
     mut requests: Streaming<message::SessionRequest>,
-) -> Result<mpsc::Receiver<Reply>, Status> {
-    let first = requests.message().await?;
+) -> Result<Replies, Status> {
+    let first = timeout(ATTACH, requests.message()).await;
+    let late = |_| Status::deadline_exceeded("a session does not begin");
+    let first = first.map_err(late)??;
     let Some(message::SessionRequest {
         call,
         body: Some(session_request::Body::Attach(attach)),
@@ -69,16 +83,17 @@ pub(super) async fn begin(
     };
     let account = wire::account(&attach, &shared.config.root)
         .map_err(|error| Status::invalid_argument(error.to_string()))?;
-    let client = account.source.network.first_address();
-    let (replies, receiver) = Sender::new();
+    let source = account.source.clone();
+    let client = source.network.first_address();
+    let (replies, stream) = Sender::new(shared.config.reply_time);
     let node = Arc::clone(&shared.config.node);
-    let attached = spawn_blocking(move || {
+    let attached = run(&shared.threads.attaching, &source, move || {
         let session = node.attach(&account)?;
         let (storage, home) = (session.storage(), session.home());
         Ok::<_, AttachError>((session, storage, home))
     });
     match attached.await {
-        Ok(Ok((node, storage, home))) => {
+        Some(Ok((node, storage, home))) => {
             let home = wire::path(&home);
             let attached = message::Attached { home };
             replies
@@ -92,20 +107,21 @@ pub(super) async fn begin(
                 node,
                 replies,
                 here,
+                source,
                 client,
                 refused_stack: Mutex::default(),
             });
             tokio::spawn(session.serve(requests));
         }
-        Ok(Err(error)) => {
+        Some(Err(error)) => {
             let failure = message::Failure::of(&error);
             replies
                 .send_async(call, session_reply::Body::Failure(failure))
                 .await;
         }
-        Err(_) => return Err(Status::internal("the node failed")),
+        None => return Err(Status::internal("the node failed")),
     }
-    Ok(receiver)
+    Ok(stream)
 }
 
 impl Session {
@@ -116,61 +132,20 @@ impl Session {
         let permits = Arc::new(Semaphore::new(CALLS));
         loop {
             let request = tokio::select! {
-                request = requests.message() => request,
+                request = self.next(&mut requests) => request,
+                () = self.replies.stuck() => {
+                    let seconds = self.shared.config.reply_time.as_secs();
+                    warn!(seconds, "a session ends whose control server takes no replies");
+                    break;
+                }
                 // After a panic: the control server learns of it by the end of the stream.
                 _ = &mut in_order => break,
             };
-            let Ok(Some(request)) = request else {
+            let Some(request) = request else {
                 break;
             };
-            let call = request.call;
-            match request.body {
-                Some(session_request::Body::Storage(storage)) => {
-                    // Before the call begins, so that it can be given up while it waits.
-                    let cancel = self.files.cancellable(call);
-                    self.call(&permits, call, move |files| {
-                        files.serve(call, storage, &cancel)
-                    })
-                    .await;
-                }
-                Some(session_request::Body::Checksum(checksum)) => {
-                    // Before the call begins, so that it can be given up while it waits.
-                    let cancel = self.files.cancellable(call);
-                    self.call(&permits, call, move |files| {
-                        files.checksum(call, &checksum, &cancel)
-                    })
-                    .await;
-                }
-                Some(session_request::Body::CancelCall(cancel)) => {
-                    self.files.cancel(cancel.other);
-                }
-                Some(session_request::Body::LookAhead(look_ahead)) => {
-                    let paths = look_ahead.paths.iter().map(|path| wire::to_path(path));
-                    if let Ok(paths) = paths.collect() {
-                        self.node.look_ahead(paths);
-                    }
-                }
-                Some(session_request::Body::Lines(lines)) => self.transfers.lines(lines),
-                Some(session_request::Body::CompanionsDone(done)) => {
-                    self.transfers.companions_done(done);
-                }
-                Some(
-                    body @ (session_request::Body::Listen(_)
-                    | session_request::Body::Connect(_)
-                    | session_request::Body::Release(_)
-                    | session_request::Body::Transfer(_)
-                    | session_request::Body::CancelTransfer(_)),
-                ) => {
-                    if ordered.send((call, body)).await.is_err() {
-                        break;
-                    }
-                }
-                Some(session_request::Body::Attach(_)) | None => {
-                    let failure = message::Failure::unknown();
-                    self.replies
-                        .send_async(call, session_reply::Body::Failure(failure))
-                        .await;
-                }
+            if !self.take(request, &ordered, &permits).await {
+                break;
             }
         }
         drop(ordered);
@@ -182,7 +157,98 @@ impl Session {
         }
         // One that was in the queue.
         self.transfers.end(CancelReason::ControlChannelLost);
-        let _ = spawn_blocking(move || self.node.release()).await;
+        let session = Arc::clone(&self);
+        run(&self.shared.threads.ports, &self.source, move || {
+            session.node.release();
+        })
+        .await;
+    }
+
+    /// The next request, when there is room for it. `None` at the end of the stream.
+    async fn next(&self, requests: &mut Streaming<message::SessionRequest>) -> Option<Request> {
+        let message = requests.message().await.ok()??;
+        let Some(body) = message.body else {
+            return Some(Request {
+                call: message.call,
+                body: None,
+                room: None,
+            });
+        };
+        if let Err(error) = wire::check_request(&body) {
+            let status = Status::resource_exhausted(error.to_string());
+            self.replies.end(status).await;
+            return None;
+        }
+        let room = if body.encoded_len() > LARGE_BYTES {
+            Some(self.shared.large.take(&self.source, 1).granted().await)
+        } else {
+            None
+        };
+        Some(Request {
+            call: message.call,
+            body: Some(body),
+            room,
+        })
+    }
+
+    /// Begins to serve a request. False if the session has to end.
+    async fn take(
+        self: &Arc<Self>,
+        request: Request,
+        ordered: &mpsc::Sender<Request>,
+        permits: &Arc<Semaphore>,
+    ) -> bool {
+        let Request { call, body, room } = request;
+        match body {
+            Some(session_request::Body::Storage(storage)) => {
+                // Before the call begins, so that it can be given up while it waits.
+                let cancel = self.files.cancellable(call);
+                self.call(permits, call, move |files| {
+                    let _room = room;
+                    files.serve(call, storage, &cancel);
+                })
+                .await;
+            }
+            Some(session_request::Body::Checksum(checksum)) => {
+                // Before the call begins, so that it can be given up while it waits.
+                let cancel = self.files.cancellable(call);
+                self.call(permits, call, move |files| {
+                    let _room = room;
+                    files.checksum(call, &checksum, &cancel);
+                })
+                .await;
+            }
+            Some(session_request::Body::CancelCall(cancel)) => self.files.cancel(cancel.other),
+            Some(session_request::Body::LookAhead(look_ahead)) => {
+                let paths = look_ahead.paths.iter().map(|path| wire::to_path(path));
+                if let Ok(paths) = paths.collect() {
+                    self.node.look_ahead(paths);
+                }
+            }
+            Some(session_request::Body::Lines(lines)) => self.transfers.lines(lines),
+            Some(session_request::Body::CompanionsDone(done)) => {
+                self.transfers.companions_done(done);
+            }
+            Some(session_request::Body::SetRate(sent)) => self.transfers.set_rate(sent),
+            Some(
+                body @ (session_request::Body::Listen(_)
+                | session_request::Body::Connect(_)
+                | session_request::Body::Release(_)
+                | session_request::Body::Transfer(_)
+                | session_request::Body::CancelTransfer(_)),
+            ) => {
+                let body = Some(body);
+                let request = Request { call, body, room };
+                return ordered.send(request).await.is_ok();
+            }
+            Some(session_request::Body::Attach(_)) | None => {
+                let failure = message::Failure::unknown();
+                self.replies
+                    .send_async(call, session_reply::Body::Failure(failure))
+                    .await;
+            }
+        }
+        true
     }
 
     /// Runs a call on a blocking thread, when there are not too many.
@@ -195,30 +261,32 @@ impl Session {
         let Ok(permit) = Arc::clone(permits).acquire_owned().await else {
             return;
         };
-        let (files, replies) = (Arc::clone(&self.files), self.replies.clone());
+        let session = Arc::clone(self);
         tokio::spawn(async move {
-            let done = spawn_blocking(move || work(&files)).await;
+            let files = Arc::clone(&session.files);
+            let threads = &session.shared.threads.files;
+            let done = run(threads, &session.source, move || work(&files)).await;
             drop(permit);
-            if done.is_err() {
+            if done.is_none() {
+                session.files.forget(call);
                 let failure = message::Failure::refused(&WireError::new("an error of its own"));
                 let body = session_reply::Body::Failure(failure);
-                replies.send_async(call, body).await;
+                session.replies.send_async(call, body).await;
             }
         });
     }
 
     /// Serves what concerns data channels, one request after the other.
-    async fn serve_in_order(
-        self: Arc<Self>,
-        mut queue: mpsc::Receiver<(u64, session_request::Body)>,
-    ) {
-        while let Some((call, body)) = queue.recv().await {
+    async fn serve_in_order(self: Arc<Self>, mut queue: mpsc::Receiver<Request>) {
+        while let Some(Request { call, body, room }) = queue.recv().await {
+            let Some(body) = body else { continue };
             let session = Arc::clone(&self);
+            let served = run(&self.shared.threads.ports, &self.source, move || {
+                let _room = room;
+                session.serve_one(call, body);
+            });
             // A panic must not leave the control server without a reply: the stream ends.
-            if spawn_blocking(move || session.serve_one(call, body))
-                .await
-                .is_err()
-            {
+            if served.await.is_none() {
                 return;
             }
         }

@@ -5,13 +5,17 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use gridhaul_protocol::stack::StackSpec;
+use gridhaul_shares::Pool;
 use gridhaul_stack::{Driver, RestoreError, SessionValue};
 use gridhaul_transfer::DataNode;
 use tokio::sync::watch;
 
+use super::threads::Threads;
 use crate::generated as message;
+use crate::limits::LARGE_REQUESTS;
 use crate::load;
 use crate::sync::lock;
 use crate::told::{CardLoad, MachineLoad, Traffic};
@@ -48,6 +52,15 @@ pub struct ServiceConfig {
     pub reach: Box<ReachRule>,
     /// Where data channels listen; `None` is the address at which the control server has reached the node.
     pub data_address: Option<IpAddr>,
+    /// The number of threads for work on files. The runtime must allow [`blocking_threads`] of it.
+    pub file_threads: usize,
+    /// A session ends whose control server takes no reply for this time.
+    pub reply_time: Duration,
+}
+
+/// The number of blocking threads that the runtime of a node must allow, if it has so many for work on files.
+pub fn blocking_threads(file_threads: usize) -> usize {
+    Threads::needed(file_threads)
 }
 
 /// The machine of a node, measured now and then.
@@ -84,6 +97,9 @@ impl fmt::Debug for ServiceConfig {
 /// What all sessions share.
 pub(super) struct Shared {
     pub(super) config: ServiceConfig,
+    pub(super) threads: Threads,
+    /// Places for large requests.
+    pub(super) large: Pool,
     instance: [u8; 16],
     sessions: AtomicUsize,
     transfers: AtomicUsize,
@@ -96,6 +112,8 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(config: ServiceConfig, draining: watch::Receiver<bool>) -> Arc<Self> {
         Arc::new(Self {
+            threads: Threads::new(config.file_threads),
+            large: Pool::new(LARGE_REQUESTS),
             config,
             instance: instance(),
             sessions: AtomicUsize::new(0),

@@ -8,7 +8,8 @@ use std::time::Duration;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::StorageError;
 use gridhaul_transfer::{
-    CancelReason, Companions, Event, LineSource, NodeSession, RunningTransfer, TransferError,
+    BandwidthLimit, CancelReason, Companions, Event, LineSource, NodeSession, RunningTransfer,
+    TransferError,
 };
 use rustix::io::Errno;
 use tokio::sync::mpsc as events;
@@ -17,7 +18,7 @@ use tokio::time::{Instant, interval_at};
 use super::replies::Sender;
 use super::shared::Shared;
 use crate::generated::{self as message, session_reply::Body, transfer_event};
-use crate::limits::{RANGES, TRANSFERS};
+use crate::limits::{KEPT_RANGES, TRANSFERS};
 use crate::sync::lock;
 use crate::wire::{self, Moving, ToRestore, WireError};
 
@@ -35,6 +36,9 @@ struct Entry {
     running: Option<Arc<dyn RunningTransfer>>,
     lines: Option<mpsc::SyncSender<Piece>>,
     companions: Option<mpsc::Sender<Result<RangeSet, TransferError>>>,
+    /// What the others have stored, until all of it is known.
+    stored: RangeSet,
+    rate: Vec<Arc<BandwidthLimit>>,
 }
 
 /// The next lines of a listing; `None` is their end.
@@ -70,6 +74,8 @@ impl Transfers {
             running: None,
             lines: Some(lines),
             companions: Some(companions),
+            stored: RangeSet::new(),
+            rate: plan.handling.bandwidth.clone(),
         };
         {
             let mut entries = lock(&self.entries);
@@ -144,17 +150,37 @@ impl Transfers {
         }
     }
 
-    /// Tells the lead that the other nodes have ended.
+    /// Changes how many bytes per second a transfer may move.
+    pub(super) fn set_rate(&self, sent: message::SetRate) {
+        if let Some(entry) = lock(&self.entries).get(&sent.transfer) {
+            entry.rate.iter().for_each(|limit| limit.set(sent.rate));
+        }
+    }
+
+    /// Tells the lead that the other nodes have ended, when all that they have stored is known.
     pub(super) fn companions_done(&self, sent: message::CompanionsDone) {
+        let mut entries = lock(&self.entries);
+        let Some(entry) = entries.get_mut(&sent.transfer) else {
+            return;
+        };
         let stored = match sent.failure {
             Some(failure) => Err(failure.restore().unwrap_or_else(wrong)),
             None => wire::to_ranges(&sent.stored).map_err(wrong),
         };
-        if let Some(companions) = lock(&self.entries)
-            .get_mut(&sent.transfer)
-            .and_then(|entry| entry.companions.take())
-        {
-            let _ = companions.send(stored);
+        let stored = stored.and_then(|ranges| {
+            entry.stored.extend_from(&ranges);
+            let count = entry.stored.len();
+            if count > KEPT_RANGES {
+                return Err(wrong(WireError::new(format!("{count} ranges"))));
+            }
+            Ok(())
+        });
+        if sent.more && stored.is_ok() {
+            return;
+        }
+        if let Some(companions) = entry.companions.take() {
+            let all = std::mem::take(&mut entry.stored);
+            let _ = companions.send(stored.map(|()| all));
         }
     }
 }
@@ -222,33 +248,18 @@ impl Told {
 
     async fn tell_state(&mut self, running: &dyn RunningTransfer) {
         let now = Moving::of(running);
-        let mut received = running.take_received();
+        let received = running.take_received();
         if now == self.last && received.is_empty() {
             return;
         }
         let moved = now.bytes().saturating_sub(self.last.bytes());
         self.shared.add_transferred(self.receives, moved);
-        loop {
-            let (first, rest) = split(received);
-            let event = transfer_event::Event::Moving(wire::moving(&now, &first));
+        for (part, _) in wire::in_messages(&received) {
+            let event = transfer_event::Event::Moving(wire::moving(&now, part));
             self.replies.send_async(self.call, body(event)).await;
-            received = rest;
-            if received.is_empty() {
-                break;
-            }
         }
         self.last = now;
     }
-}
-
-/// As many ranges as one message may have, and the others.
-fn split(ranges: RangeSet) -> (RangeSet, RangeSet) {
-    if ranges.len() <= RANGES {
-        return (ranges, RangeSet::new());
-    }
-    let mut all = ranges.iter();
-    let first = all.by_ref().take(RANGES).collect();
-    (first, all.collect())
 }
 
 /// The lines of a listing, which the control server makes.

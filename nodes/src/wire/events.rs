@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::{Detail, DetailValue, Details, Movement};
 use gridhaul_transfer::{Outcome, Progress, Refusal, RunningTransfer, Survey};
 
@@ -39,14 +38,14 @@ impl Moving {
     }
 }
 
-pub(crate) fn moving(state: &Moving, received: &RangeSet) -> message::Moving {
+pub(crate) fn moving(state: &Moving, received: Vec<message::Range>) -> message::Moving {
     let micros = state.waited.as_micros();
     message::Moving {
         stripes: state.progress.stripes.clone(),
-        received: values::ranges(received),
+        received,
         total_bytes: state.survey.total_bytes,
         channels: state.survey.channels as u64,
-        peers: state.survey.peers.iter().copied().map(values::ip).collect(),
+        peers: peers(&state.survey.peers),
         details: details(&state.survey.details),
         settling: state.settling,
         waited_microseconds: u64::try_from(micros).unwrap_or(u64::MAX),
@@ -79,7 +78,7 @@ pub(crate) fn outcome(outcome: &Outcome) -> message::Outcome {
         bytes: outcome.bytes,
         channels: outcome.channels as u64,
         stripes: outcome.stripes as u64,
-        peers: outcome.peers.iter().copied().map(values::ip).collect(),
+        peers: peers(&outcome.peers),
         buffer_bytes: outcome.buffer_bytes as u64,
         block_bytes: outcome.block_bytes as u64,
         movement: outcome.movement.as_ref().map(|movement| message::Movement {
@@ -137,12 +136,17 @@ fn size(sent: u64) -> usize {
     usize::try_from(sent).unwrap_or(usize::MAX)
 }
 
+fn peers(peers: &[IpAddr]) -> Vec<message::IpAddress> {
+    let peers = peers.iter().take(FACTS).copied();
+    peers.map(values::ip).collect()
+}
+
 fn to_peers(sent: &[message::IpAddress]) -> Result<Vec<IpAddr>, WireError> {
-    sent.iter().take(FACTS).map(values::to_ip).collect()
+    sent.iter().map(values::to_ip).collect()
 }
 
 fn details(details: &Details) -> Vec<message::Detail> {
-    let details = details.as_slice().iter();
+    let details = details.as_slice().iter().take(FACTS);
     details
         .map(|one| message::Detail {
             name: one.name.to_owned(),
@@ -159,7 +163,7 @@ fn details(details: &Details) -> Vec<message::Detail> {
 
 /// A detail without a value, of a later version, is left out.
 fn to_details(sent: Vec<message::Detail>) -> Details {
-    let known = sent.into_iter().take(FACTS).filter_map(|one| {
+    let known = sent.into_iter().filter_map(|one| {
         let value = match one.value? {
             detail::Value::Text(text) => DetailValue::Text(Cow::Owned(text)),
             detail::Value::Setting(number) => DetailValue::Setting(number),

@@ -1,12 +1,13 @@
 //! Values of the interface as messages, and back. Nothing that a peer sends is used before it has become a value here.
 //!
 //! ```text
-//!   account   storage   plan   events
-//!       └────────┴───┬───┴───────┘
+//!   account   storage   plan   events   bounds
+//!       └────────┴───┬───┴───────┴────────┘
 //!                 values, failure
 //! ```
 
 mod account;
+mod bounds;
 mod events;
 mod failure;
 mod plan;
@@ -14,6 +15,7 @@ mod storage;
 mod values;
 
 pub(crate) use account::{account, attach};
+pub(crate) use bounds::{check_reply, check_request};
 pub(crate) use events::{Moving, moving, outcome, to_outcome};
 #[cfg(any(test, fuzzing))]
 pub(crate) use failure::Sent;
@@ -21,6 +23,6 @@ pub(crate) use failure::{cancel_reason, to_cancel_reason};
 pub(crate) use plan::{KeptParts, ToRestore, to_algorithm, to_plan, transfer};
 pub(crate) use storage::{entry, metadata, to_entry, to_metadata};
 pub(crate) use values::{
-    WireError, address, ip, path, ranges, sockets, time, to_address, to_ip, to_path, to_ranges,
-    to_sockets, to_time,
+    WireError, address, in_messages, ip, path, sockets, time, to_address, to_ip, to_path,
+    to_ranges, to_sockets, to_time,
 };

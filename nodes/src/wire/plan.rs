@@ -16,7 +16,7 @@ use crate::generated::{self as message, receive_file, transfer};
 const SYNC: [SyncPolicy; 3] = [SyncPolicy::None, SyncPolicy::Close, SyncPolicy::Data];
 
 /// The most stripes of a transfer.
-const MAX_STRIPES: u32 = 4096;
+pub(super) const MAX_STRIPES: u32 = 4096;
 
 /// The parts of a plan that stay at the control server.
 #[derive(Default)]
@@ -119,6 +119,7 @@ fn handling(handling: &Handling) -> message::Handling {
             .iter()
             .filter_map(|limit| limit.rate())
             .min(),
+        rate_may_change: !handling.bandwidth.is_empty(),
     }
 }
 
@@ -244,11 +245,11 @@ fn to_handling(sent: message::Handling) -> Result<Handling, WireError> {
         } else {
             UploadName::Final
         },
-        bandwidth: sent
-            .rate
-            .map(|rate| BandwidthLimit::new(Some(rate)))
-            .into_iter()
-            .collect(),
+        bandwidth: if sent.rate.is_some() || sent.rate_may_change {
+            vec![BandwidthLimit::new(sent.rate)]
+        } else {
+            Vec::new()
+        },
         demands: Demands {
             checksums: to_sums(sent.demanded)?,
             modified: sent.demanded_modified.map(values::to_time).transpose()?,

@@ -129,6 +129,17 @@ pub(crate) fn ranges(ranges: &RangeSet) -> Vec<message::Range> {
         .collect()
 }
 
+/// Ranges in portions that fit into a message, at least one; and whether further ones follow.
+pub(crate) fn in_messages(all: &RangeSet) -> impl Iterator<Item = (Vec<message::Range>, bool)> {
+    let mut portions: Vec<_> = ranges(all).chunks(RANGES).map(<[_]>::to_vec).collect();
+    if portions.is_empty() {
+        portions.push(Vec::new());
+    }
+    let last = portions.len() - 1;
+    let portions = portions.into_iter().enumerate();
+    portions.map(move |(index, portion)| (portion, index < last))
+}
+
 pub(crate) fn to_ranges(ranges: &[message::Range]) -> Result<RangeSet, WireError> {
     if ranges.len() > RANGES {
         return Err(WireError(format!("{} ranges", ranges.len())));

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use gridhaul_nodes::cluster::{Member, MemberState, StateHandle};
 use gridhaul_nodes::{
     Arrival, Dial, DialError, Instances, RemoteConfig, RemoteNode, Service, ServiceConfig,
+    blocking_threads,
 };
 use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_shares::Source;
 use gridhaul_stack::{Registry, RestoreError, SocketOptions};
-use gridhaul_storage::{PosixOptions, PosixStorage};
+use gridhaul_storage::{PosixOptions, PosixStorage, Storage};
 use gridhaul_transfer::{
     AccountFiles, Admission, ConnectRequest, DataNode as _, Event, Handling, ListenRequest,
     LocalNode, NodeAccount, NodeConfig, NodeSession, Outcome, Placement, Plan, RunningTransfer,
@@ -23,11 +24,14 @@ use gridhaul_transfer::{
 };
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 
 /// The time limit for an expected event: long enough for a slow machine.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// Threads of a node for work on files.
+pub(crate) const FILE_THREADS: usize = 8;
 
 /// A node, and the control server's view of it.
 pub(crate) struct Remote {
@@ -36,15 +40,27 @@ pub(crate) struct Remote {
     directory: TempDir,
     connections: Arc<Mutex<Vec<AbortHandle>>>,
     pub(crate) service: Arc<Service>,
+    /// The runtime of the node, which has only the threads that it must have.
     runtime: Runtime,
+    /// That of the control server.
+    _control: Runtime,
 }
 
 impl Remote {
     pub(crate) fn new() -> Self {
-        let runtime = Runtime::new().expect("a runtime");
+        Self::with(local())
+    }
+
+    pub(crate) fn with(node: LocalNode) -> Self {
+        let runtime = Builder::new_multi_thread()
+            .max_blocking_threads(blocking_threads(FILE_THREADS))
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let control = Runtime::new().expect("a runtime");
         let directory = TempDir::new().expect("a temporary directory");
         let service = Arc::new(Service::new(ServiceConfig {
-            node: Arc::new(local()),
+            node: Arc::new(node),
             restore: Box::new(|value| Err(RestoreError::UnknownDriver(value.name().to_owned()))),
             root: directory.path().to_owned(),
             host: "node.example.org".to_owned(),
@@ -54,6 +70,8 @@ impl Remote {
             own_stack: Box::new(|stack| stack),
             reach: Box::new(|_, host| Err(format!("{host} is refused"))),
             data_address: None,
+            file_threads: FILE_THREADS,
+            reply_time: TIME_LIMIT,
         }));
         let connections = Arc::new(Mutex::new(Vec::new()));
         let listener = runtime
@@ -66,7 +84,7 @@ impl Remote {
             Arc::clone(&connections),
         ));
         let named = (address.to_string(), StateHandle::unknown());
-        let node = connected(named, address, &Instances::default(), &runtime);
+        let node = connected(named, address, &Instances::default(), &control);
         let remote = Self {
             node,
             address,
@@ -74,6 +92,7 @@ impl Remote {
             connections,
             service,
             runtime,
+            _control: control,
         };
         remote.wait_for(|state| *state == MemberState::Up);
         remote
@@ -107,9 +126,13 @@ impl Remote {
     }
 
     pub(crate) fn account(&self) -> NodeAccount {
+        self.account_of("test")
+    }
+
+    pub(crate) fn account_of(&self, name: &str) -> NodeAccount {
         NodeAccount {
-            source: Source::at(Ipv4Addr::LOCALHOST.into()),
-            name: "test".to_owned(),
+            source: Source::at(Ipv4Addr::LOCALHOST.into()).with_account(name.to_owned()),
+            name: name.to_owned(),
             account: None,
             root: PathBuf::from("/root of the control server"),
             read_only: false,
@@ -192,12 +215,20 @@ fn registry() -> Registry {
 }
 
 fn local() -> LocalNode {
+    local_with(|_, storage| storage)
+}
+
+/// A node on whose storage `adapt` puts something, by the name of the session.
+pub(crate) fn local_with(
+    adapt: impl Fn(&str, Arc<dyn Storage>) -> Arc<dyn Storage> + Send + Sync + 'static,
+) -> LocalNode {
     LocalNode::new(NodeConfig {
         registry: registry(),
-        open_storage: Box::new(|account| {
+        open_storage: Box::new(move |account| {
             let options = PosixOptions::default();
+            let storage = PosixStorage::open(&account.root, options)?;
             Ok(AccountFiles {
-                storage: Arc::new(PosixStorage::open(&account.root, options)?),
+                storage: adapt(&account.name, Arc::new(storage)),
                 home: PathBuf::from("/"),
             })
         }),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gridhaul_nodes::{
-    Arrival, MachineSample, OwnStack, ReachRule, Service, ServiceConfig, Traffic,
+    Arrival, MachineSample, OwnStack, REPLY_TIME, ReachRule, Service, ServiceConfig, Traffic,
 };
 use gridhaul_security::tls::PeerIdentity;
 use gridhaul_stack::Registry;
@@ -49,6 +49,8 @@ impl Served {
                 own_stack: own_stack(config, registry),
                 reach: reach_rule(),
                 data_address: config.data.address,
+                file_threads: config.limits.file_threads,
+                reply_time: REPLY_TIME,
             }),
         }
     }

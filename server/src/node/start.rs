@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridhaul_accounts::{BrokerSource, ListedFiles, Monitor};
+use gridhaul_nodes::blocking_threads;
 use gridhaul_transfer::LocalNode;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -35,7 +36,6 @@ use crate::shutdown::Shutdown;
 use crate::start_logs::StartRights;
 use crate::storages::Storages;
 use crate::telemetry::Logging;
-use crate::threads::Threads;
 use crate::validate::Validated;
 
 /// What runs after the start.
@@ -244,7 +244,7 @@ fn announce(addresses: &[SocketAddr]) {
 
 fn runtime(config: &Config) -> io::Result<Runtime> {
     Builder::new_multi_thread()
-        .max_blocking_threads(Threads::needed(config.limits.file_threads))
+        .max_blocking_threads(blocking_threads(config.limits.file_threads))
         .thread_name("gridhaul")
         .enable_all()
         .build()

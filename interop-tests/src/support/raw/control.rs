@@ -222,14 +222,7 @@ impl Control {
     ///
     /// When the reply is not a `229` with one address on each inner line.
     pub fn striped_passive(&mut self) -> io::Result<Vec<SocketAddr>> {
-        let reply = self.must("SPAS", 229)?;
-        let inner = reply.lines.len().saturating_sub(1);
-        let lines = reply.lines.get(1..inner).unwrap_or_default().iter();
-        lines
-            .map(|line| line.strip_prefix(' ').and_then(six_numbers))
-            .collect::<Option<Vec<_>>>()
-            .filter(|stripes| !stripes.is_empty())
-            .ok_or_else(|| malformed("not a list of addresses:", reply.text().as_bytes()))
+        striped_addresses(&self.must("SPAS", 229)?)
     }
 
     /// Sends `PORT`.
@@ -340,6 +333,17 @@ pub(super) fn passive_address(reply: &Reply) -> io::Result<SocketAddr> {
     let list = reply.tail().split_once('(').map_or("", |(_, list)| list);
     six_numbers(list.trim_end_matches([')', '.']))
         .ok_or_else(|| malformed("no address in", reply.text().as_bytes()))
+}
+
+/// The addresses in the reply to `SPAS`.
+pub(super) fn striped_addresses(reply: &Reply) -> io::Result<Vec<SocketAddr>> {
+    let inner = reply.lines.len().saturating_sub(1);
+    let lines = reply.lines.get(1..inner).unwrap_or_default().iter();
+    lines
+        .map(|line| line.strip_prefix(' ').and_then(six_numbers))
+        .collect::<Option<Vec<_>>>()
+        .filter(|stripes| !stripes.is_empty())
+        .ok_or_else(|| malformed("not a list of addresses:", reply.text().as_bytes()))
 }
 
 pub(super) fn expect(reply: &Reply, code: u16) -> io::Result<()> {

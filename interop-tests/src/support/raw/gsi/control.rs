@@ -8,7 +8,9 @@ use gridhaul_security::context::Context;
 
 use super::encoding::{base64, decode};
 use super::identity::{End, Identity};
-use crate::support::raw::control::{Control, comma_form, expect, passive_address};
+use crate::support::raw::control::{
+    Control, comma_form, expect, passive_address, striped_addresses,
+};
 use crate::support::raw::data::{DataListener, connect_data};
 use crate::support::raw::reply::{Dialogue, Reply, malformed};
 
@@ -135,6 +137,15 @@ impl GsiControl {
     pub fn passive(&mut self) -> io::Result<SocketAddr> {
         let reply = self.must("PASV", 227)?;
         passive_address(&reply)
+    }
+
+    /// Sends `SPAS` and returns the data addresses of the stripes (GFD.20 3.4).
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses, with its reply.
+    pub fn striped_passive(&mut self) -> io::Result<Vec<SocketAddr>> {
+        striped_addresses(&self.must("SPAS", 229)?)
     }
 
     /// Listens, and sends the address with `PORT`.

@@ -1,0 +1,21 @@
+//! Processes that are killed and networks that are cut during transfers over data nodes.
+//!
+//! ```text
+//!   campaign     rounds with seeds, and their summary
+//!     └─> round      one transfer, one fault, and the checks behind it
+//!           ├─> world       nodes, control servers, and the network between them (cut)
+//!           ├─> transfer    the clients: MODE E with restarts, and globus-url-copy
+//!           ├─> steady      sessions beside it, which must not notice
+//!           └─> remains     what nodes still hold
+//! ```
+
+mod campaign;
+mod cut;
+mod dice;
+mod remains;
+mod round;
+mod steady;
+mod transfer;
+mod world;
+
+pub use campaign::{Campaign, Summary};
