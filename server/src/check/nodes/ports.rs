@@ -36,6 +36,8 @@ struct Trial {
     directory: Option<PathBuf>,
     /// The number of the node, for names of files.
     index: usize,
+    /// Where bytes of its data channel have come from, if this machine reaches it.
+    data_address: Option<IpAddr>,
     /// The bytes.
     text: String,
     /// The stack from this machine: others may need an adapter, which it may not have.
@@ -73,35 +75,26 @@ pub(super) fn check(
             account,
             directory: directory.map(|shared| shared.path.clone()),
             index,
+            data_address: None,
             text: text.clone(),
             tcp: tcp.clone(),
             stack: stack.clone(),
         })
     });
-    let trials: Vec<_> = trials.collect();
-    let reached = from_here(report, config, &trials, patience);
-    copies(report, &reached, patience);
+    let mut trials: Vec<_> = trials.collect();
+    from_here(report, config, &mut trials, patience);
+    copies(report, &trials, patience);
     between(report, &trials, patience);
 }
 
-/// Connects to a data port of each node, which sends some bytes. Returns the nodes where that works.
-fn from_here(
-    report: &mut Report,
-    config: &Config,
-    trials: &[Trial],
-    patience: &Patience,
-) -> Vec<Trial> {
+/// Connects to a data port of each node, which sends some bytes. Notes the addresses where that works.
+fn from_here(report: &mut Report, config: &Config, trials: &mut [Trial], patience: &Patience) {
     let results = patience.each(LIMIT, trials.to_vec(), |trial| trial.fetch_text());
-    let mut reached = Vec::new();
-    let mut addresses = Vec::new();
     let mut closed = Vec::new();
-    for (trial, result) in trials.iter().zip(results) {
+    for (trial, result) in trials.iter_mut().zip(results) {
         let name = &trial.node.node.name;
         match result {
-            Some(Ok(address)) => {
-                addresses.push((name.as_str(), address.ip()));
-                reached.push(trial.clone());
-            }
+            Some(Ok(address)) => trial.data_address = Some(address.ip()),
             Some(Err(reason)) => closed.push(of(name, &format!("{reason}{PORTS}"))),
             None => closed.push(of(name, "no data channel to it was tried in time")),
         }
@@ -114,8 +107,11 @@ fn from_here(
         report.ok(ABOUT, text);
     }
     report.problems(Verdict::Error, ABOUT, closed);
-    tell_private(report, config, &addresses);
-    reached
+    let addresses = trials.iter().filter_map(|trial| {
+        let address = trial.data_address?;
+        Some((trial.node.node.name.as_str(), address))
+    });
+    tell_private(report, config, &addresses.collect::<Vec<_>>());
 }
 
 /// The remedy for a data channel that is not made.
@@ -123,8 +119,8 @@ const PORTS: &str =
     ": have firewalls let in the port-range of the node, or correct its data-address";
 
 /// Sends a file to each node, and fetches it through the next one.
-fn copies(report: &mut Report, reached: &[Trial], patience: &Patience) {
-    let sharing = reached.iter().filter(|trial| trial.directory.is_some());
+fn copies(report: &mut Report, trials: &[Trial], patience: &Patience) {
+    let sharing = trials.iter().filter(|trial| trial.receives());
     let sharing: Vec<_> = sharing.cloned().collect();
     let stored = patience.each(LIMIT, sharing.clone(), |trial| trial.store());
     let mut problems = Vec::new();
@@ -170,7 +166,7 @@ fn copies(report: &mut Report, reached: &[Trial], patience: &Patience) {
     report.problems(Verdict::Error, ABOUT, problems);
 }
 
-/// Has each node connect to some others.
+/// Has each node connect to some others. Those that this machine does not reach have been reported.
 fn between(report: &mut Report, trials: &[Trial], patience: &Patience) {
     let count = trials.len();
     let mut problems = Vec::new();
@@ -182,7 +178,7 @@ fn between(report: &mut Report, trials: &[Trial], patience: &Patience) {
                 trials[(from + distance) % count].clone(),
             )
         });
-        let pairs: Vec<_> = pairs.filter(|(_, to)| to.directory.is_some()).collect();
+        let pairs: Vec<_> = pairs.filter(|(_, to)| to.receives()).collect();
         tried += pairs.len();
         let results = patience.each(LIMIT, pairs.clone(), |(from, to)| from.send_to(&to));
         for ((from, to), result) in pairs.iter().zip(results) {
@@ -207,6 +203,11 @@ fn between(report: &mut Report, trials: &[Trial], patience: &Patience) {
 }
 
 impl Trial {
+    /// Whether it can store what comes over a data channel.
+    fn receives(&self) -> bool {
+        self.directory.is_some() && self.data_address.is_some()
+    }
+
     /// A data channel from this machine, over which the node sends some lines. Returns the address of the data port.
     fn fetch_text(&self) -> Result<SocketAddr, String> {
         let session = self.node.again(self.account.as_deref(), HERE)?;
@@ -263,6 +264,12 @@ impl Trial {
     fn send_to(&self, to: &Self) -> Result<(), String> {
         let receiver = to.node.again(to.account.as_deref(), HERE)?;
         let address = listen(receiver.as_ref(), &to.stack)?;
+        // The sender connects wherever this check says: a node must not name the address of another machine.
+        if to.data_address != Some(address.ip()) {
+            return Err(format!(
+                "{address} is another address than that of its last data port"
+            ));
+        }
         // As a client at the other node, so that this one lets it connect there.
         let sender = self.node.again(self.account.as_deref(), address.ip())?;
         connect(sender.as_ref(), &self.stack, address)?;
