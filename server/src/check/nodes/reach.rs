@@ -138,10 +138,10 @@ fn tell(report: &mut Report, name: &str, described: &NodeDescription) {
         ABOUT,
         format!("{name} is a data node of version {program} on {host}, and accepts this server"),
     );
-    if program != version::VERSION {
+    if program != version::VERSION_NUMBER {
         let text = format!(
             "{name} has version {program}, and this machine {}: install the same version on all of them",
-            version::VERSION
+            version::VERSION_NUMBER
         );
         report.warning(ABOUT, text);
     }
