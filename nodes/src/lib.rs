@@ -33,7 +33,10 @@ mod wire;
 
 pub use instances::Instances;
 pub use limits::REPLY_TIME;
-pub use remote::{Dial, DialError, Dialled, RemoteConfig, RemoteNode};
+pub use remote::{
+    DescribeError, Dial, DialError, Dialled, NodeDescription, RemoteConfig, RemoteNode,
+    describe_node,
+};
 pub use service::{
     Arrival, Card, Connection, MachineSample, OwnStack, ReachRule, RestoreDriver, Service,
     ServiceConfig, ServiceError, blocking_threads,

@@ -34,8 +34,8 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// `here` is the time of this machine when the node wrote the message, in milliseconds since 1970.
-    pub(crate) fn of(sent: &message::Description, here: i64) -> Self {
+    /// `clock_ahead` is in milliseconds.
+    pub(crate) fn of(sent: &message::Description, clock_ahead: i64) -> Self {
         let addresses = sent.data_addresses.iter().take(MOST);
         Self {
             version: name(&sent.program),
@@ -48,7 +48,7 @@ impl NodeFacts {
                 .map(|one| name(one))
                 .collect(),
             addresses: addresses.filter_map(|one| wire::to_ip(one).ok()).collect(),
-            clock_ahead_ms: (sent.now / 1000).saturating_sub(here),
+            clock_ahead_ms: clock_ahead,
         }
     }
 }

@@ -9,6 +9,7 @@
 //! ```
 
 mod addresses;
+mod describe;
 mod dial;
 #[cfg(test)]
 mod hostile;
@@ -18,5 +19,6 @@ mod session;
 mod storage;
 mod transfer;
 
+pub use describe::{DescribeError, NodeDescription, describe_node};
 pub use dial::{Dial, DialError, Dialled};
 pub use node::{RemoteConfig, RemoteNode};

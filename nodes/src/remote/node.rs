@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Registry, StackError};
@@ -20,6 +20,7 @@ use tonic::transport::Channel;
 use tracing::{info, warn};
 
 use super::addresses::Listening;
+use super::describe::{Described, describe, silent};
 use super::dial::Dial;
 use super::link::{Link, reason_of};
 use super::session::RemoteSession;
@@ -287,28 +288,15 @@ impl Watcher {
 
     /// Returns the reason why the node cannot be used any more.
     async fn follow(&self, client: &mut DataNodeClient<Channel>) -> String {
-        let request = message::DescribeRequest {
-            major: MAJOR,
-            minor: MINOR,
+        let Described { sent, clock_ahead } = match describe(client).await {
+            Ok(described) => described,
+            Err(reason) => return reason,
         };
-        let began = Instant::now();
-        let description = match timeout(SILENCE, client.describe(request)).await {
-            Ok(Ok(description)) => description.into_inner(),
-            Ok(Err(status)) => return reason_of(&status).to_string(),
-            Err(_) => return silent(),
-        };
-        if description.major != MAJOR {
-            return format!(
-                "it speaks version {} of the protocol between nodes, and this server version {MAJOR}: install the same version of \
-                 gridhaul on both",
-                description.major
-            );
-        }
-        let facts = NodeFacts::of(&description, time_of(began));
+        let facts = NodeFacts::of(&sent, clock_ahead);
         warn_of_clock(&self.name, &facts);
         let version = facts.version.clone();
         self.state.tell_facts(facts);
-        let claim = self.instances.claim(&description.instance, &self.name);
+        let claim = self.instances.claim(&sent.instance, &self.name);
         let mut loads = match client.watch_load(message::WatchLoadRequest {}).await {
             Ok(loads) => loads.into_inner(),
             Err(status) => return reason_of(&status).to_string(),
@@ -353,19 +341,6 @@ impl Watcher {
             );
         }
     }
-}
-
-fn silent() -> String {
-    format!("it has not answered for {} s", SILENCE.as_secs())
-}
-
-/// The time of this machine in the middle of a call that ends now, in milliseconds since 1970.
-fn time_of(began: Instant) -> i64 {
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    let middle = now.saturating_sub(began.elapsed() / 2);
-    i64::try_from(middle.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Certificates, modification times and logs need clocks that agree.

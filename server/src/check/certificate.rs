@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use gridhaul_security::certificate::{Certificate, Validity};
+use gridhaul_security::credential::Credential;
 use gridhaul_security::files::{OwnRights, read_encrypted_credential};
 use gridhaul_security::trust::TrustStore;
 use jiff::Timestamp;
@@ -20,15 +21,15 @@ const ABOUT: &str = "certificate";
 /// How long before the end of the validity a warning is due: enough time to get a new certificate.
 const SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Checks whether clients will accept the certificate. It assumes that clients trust the same authorities as `trust`. A certificate
-/// whose key has a passphrase that must be asked for is examined only if `may_ask`.
+/// Checks whether clients will accept the certificate, and returns it. It assumes that clients trust the same authorities as `trust`.
+/// A certificate whose key has a passphrase that must be asked for is examined only if `may_ask`.
 pub(super) fn check(
     report: &mut Report,
     (files, may_ask): (&HostFiles, bool),
     trust: Option<&TrustStore>,
     (host, user): (&str, &str),
     now: SystemTime,
-) {
+) -> Option<Credential> {
     let passphrase = Passphrase::new(files.passphrase.as_deref(), None);
     let is_encrypted = Cell::new(false);
     let unlock = || {
@@ -39,10 +40,10 @@ pub(super) fn check(
     let credential = match read_encrypted_credential(&files.certificates, &files.key, open, unlock)
     {
         Ok(credential) => credential,
-        Err(_) if is_encrypted.get() && files.passphrase.is_none() && !may_ask => return,
+        Err(_) if is_encrypted.get() && files.passphrase.is_none() && !may_ask => return None,
         Err(error) => {
             report.error(ABOUT, error);
-            return;
+            return None;
         }
     };
     let leaf = credential.leaf();
@@ -60,7 +61,7 @@ pub(super) fn check(
     let (verdict, text) = lifetime(leaf.validity(), now);
     report.add(verdict, ABOUT, format!("it {text}"));
     if verdict == Verdict::Error {
-        return;
+        return Some(credential);
     }
     if let Some(trust) = trust {
         match trust.validate(credential.chain(), now) {
@@ -75,6 +76,7 @@ pub(super) fn check(
         }
     }
     check_names(report, leaf, host);
+    Some(credential)
 }
 
 fn check_passphrase(report: &mut Report, files: &HostFiles, user: &str) {

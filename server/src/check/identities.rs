@@ -89,6 +89,19 @@ fn check_gridmap(
     check_read_again(report, ABOUT, path, &config.user);
 }
 
+/// The accounts that the grid-mapfile and rules name, without pools.
+pub(super) fn account_names(gsi: &Gsi) -> BTreeSet<String> {
+    let gridmap = gsi.gridmap.as_ref();
+    // A file that cannot be read is an error of its own.
+    let gridmap = gridmap.and_then(|path| GridmapFile::open(path).ok());
+    let gridmap = gridmap.map(|file| file.current());
+    let entries = gridmap.iter().flat_map(|gridmap| gridmap.entries());
+    let of_map = entries.flat_map(|entry| entry.accounts.iter().cloned());
+    let of_rules = accounts_of_rules(gsi).map(|(account, _)| account.to_owned());
+    let all = of_map.chain(of_rules);
+    all.filter(|account| !account.starts_with('.')).collect()
+}
+
 /// The accounts that rules name, with the number of the table, from 0.
 fn accounts_of_rules(gsi: &Gsi) -> impl Iterator<Item = (&str, usize)> {
     let rules = gsi.rules.iter().enumerate();

@@ -11,6 +11,7 @@ mod in_use;
 mod kernel;
 mod machine;
 mod network;
+mod nodes;
 mod rdma;
 pub(crate) mod report;
 mod sandbox;
@@ -25,6 +26,7 @@ use crate::drivers;
 use crate::server::passed_places;
 use crate::service::Environment;
 use crate::validate::{Validated, in_child};
+use nodes::Own;
 use report::{Report, Verdict};
 
 /// Checks the arguments of `serve`. Returns whether there is no error.
@@ -45,7 +47,11 @@ pub fn check(arguments: &CheckArguments, output: &mut impl Write) -> io::Result<
         check_rdma(&mut report, &validated);
     } else {
         report.settings(Verdict::Warning, &validated.warnings);
-        check_all(&mut report, &validated, arguments.serve.config.as_deref());
+        let own = check_all(&mut report, &validated, arguments.serve.config.as_deref());
+        // A server that upgrades itself has passed its sockets. Nodes that it cannot use either must not keep it from that.
+        if environment.passed.is_empty() {
+            nodes::check(&mut report, &validated, own);
+        }
     }
     report.find_places(|key| validated.place(key));
     report.write(output)?;
@@ -97,10 +103,10 @@ pub(crate) fn defects(validated: &Validated, file: Option<&Path>) -> Vec<Problem
     })
 }
 
-/// Examines what the settings name, except for settings with an error, which was reported.
-fn check_all(report: &mut Report, validated: &Validated, file: Option<&Path>) {
+/// Examines what the settings name on this machine, except for settings with an error, which was reported.
+fn check_all(report: &mut Report, validated: &Validated, file: Option<&Path>) -> Own {
     let config = &validated.config;
-    check_files(report, validated, file, Depth::CHECK);
+    let own = check_files(report, validated, file, Depth::CHECK);
     sandbox::check(report, config);
     network::check(report, validated);
     let registry = drivers::registry();
@@ -111,9 +117,15 @@ fn check_all(report: &mut Report, validated: &Validated, file: Option<&Path>) {
     {
         rdma::check(report, validated, driver);
     }
+    own
 }
 
-fn check_files(report: &mut Report, validated: &Validated, file: Option<&Path>, depth: Depth) {
+fn check_files(
+    report: &mut Report,
+    validated: &Validated,
+    file: Option<&Path>,
+    depth: Depth,
+) -> Own {
     let config = &validated.config;
     let now = SystemTime::now();
     let security = &config.security;
@@ -122,18 +134,17 @@ fn check_files(report: &mut Report, validated: &Validated, file: Option<&Path>, 
         .as_ref()
         .filter(|_| !validated.is_wrong("trust"))
         .and_then(|gsi| trust::check(report, &gsi.trust, &config.user, now, depth));
-    if let Some(host) = &security.host
-        && !validated.is_wrong("cert")
-        && !validated.is_wrong("key")
-    {
+    let host = security.host.as_ref();
+    let host = host.filter(|_| !validated.is_wrong("cert") && !validated.is_wrong("key"));
+    let credential = host.and_then(|host| {
         certificate::check(
             report,
             (host, depth.may_ask),
             trust.as_deref(),
             (&crate::machine::host_name(), &config.user),
             now,
-        );
-    }
+        )
+    });
     if let Some(gsi) = &security.gsi {
         identities::check(report, validated, gsi, depth);
         authorization::check(report, validated, gsi);
@@ -143,6 +154,7 @@ fn check_files(report: &mut Report, validated: &Validated, file: Option<&Path>, 
         files::check_exposed(report, "configuration", file, "change every setting");
         files::check_read_again(report, "configuration", file, &config.user);
     }
+    Own { credential, trust }
 }
 
 fn check_rdma(report: &mut Report, validated: &Validated) {

@@ -3,6 +3,7 @@
 mod accept;
 mod activation_error;
 mod clients;
+mod dial;
 mod expiry;
 mod listeners;
 mod membership;
@@ -40,6 +41,7 @@ use crate::telemetry::{FrontCounts, Journal, TransferLog, keep_history, watch_la
 pub(crate) use accept::{is_shortage, keep_alive};
 pub use activation_error::ActivationError;
 pub(crate) use clients::{Clients, Mode};
+pub(crate) use dial::dial_node;
 
 pub(crate) use listeners::{Listeners, PassedPlaces, kept_admin_socket, passed_places};
 pub(crate) use sockets::in_runtime;

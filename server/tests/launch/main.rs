@@ -15,6 +15,7 @@ mod journal;
 mod logs;
 mod name_server;
 mod node;
+mod node_check;
 mod node_names;
 mod node_watching;
 mod passphrase;
