@@ -41,6 +41,7 @@ pub mod support;
 
 pub use support::{
     Accounts, BadCredential, BadKind, Client, ClientError, Failure, Finished, HOST, Kind, Launch,
-    LaunchError, PASSWORD, PASSWORD_USER, Pki, PkiError, ProgramError, Relay, Server,
-    UserCredential, UserKind, check, chown_to_nobody, content, gridhaul_program, raw, url,
+    LaunchError, Node, NodeLaunch, NodeSite, PASSWORD, PASSWORD_USER, Pki, PkiError, ProgramError,
+    Relay, Server, UserCredential, UserKind, check, chown_to_nobody, content, gridhaul_program,
+    raw, url,
 };

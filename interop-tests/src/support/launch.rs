@@ -18,7 +18,7 @@ use super::server::{START_LIMIT, Server};
 
 /// The option of both programs that accepts accounts without a login shell: those of the tests are
 /// Debian's own.
-const DISABLED_LOGIN: &str = "allow-disabled-login";
+pub(super) const DISABLED_LOGIN: &str = "allow-disabled-login";
 
 /// The settings of a server. By default it is writable for anonymous users and listens on loopback.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub struct Launch {
     kind: Kind,
     root: PathBuf,
     address: IpAddr,
+    /// 0 is a free one.
+    port: u16,
     anonymous_write: bool,
     access: Access,
     wrapper: Vec<OsString>,
@@ -48,6 +50,7 @@ impl Launch {
             kind,
             root: root.into(),
             address: Ipv4Addr::LOCALHOST.into(),
+            port: 0,
             anonymous_write: true,
             access: Access::Anonymous,
             wrapper: Vec::new(),
@@ -67,6 +70,13 @@ impl Launch {
     #[must_use]
     pub fn address(mut self, address: IpAddr) -> Self {
         self.address = address;
+        self
+    }
+
+    /// Our server listens on this port, that of a server which has ended.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = port;
         self
     }
 
@@ -166,7 +176,7 @@ impl Launch {
     }
 
     fn gridhaul_arguments(&self) -> Vec<OsString> {
-        let listen = SocketAddr::new(self.address, 0).to_string();
+        let listen = SocketAddr::new(self.address, self.port).to_string();
         let mut arguments: Vec<OsString> = ["serve", "--root"].map(Into::into).into();
         arguments.push(self.root.clone().into());
         arguments.extend(["--listen", &listen].map(Into::into));
@@ -267,7 +277,9 @@ pub enum LaunchError {
     #[error(transparent)]
     Program(#[from] ProgramError),
     /// The first line has another form.
-    #[error("the first line must be `Server listening at HOST:PORT`, it was `{line}`")]
+    #[error(
+        "the first line must be `Server listening at HOST:PORT` or `Node listening at HOST:PORT`, it was `{line}`"
+    )]
     FirstLine {
         /// The line.
         line: String,
@@ -284,7 +296,7 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
-    fn silent(log: &Path) -> Self {
+    pub(super) fn silent(log: &Path) -> Self {
         let log = fs::read(log).unwrap_or_default();
         Self::Silent {
             log: String::from_utf8_lossy(&log).into_owned(),
@@ -293,7 +305,7 @@ impl LaunchError {
 }
 
 /// The first lines of a server's standard output; the rest is read and dropped.
-fn lines(stdout: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+pub(super) fn lines(stdout: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     /// More than our server writes when it starts.
     const MOST: usize = 20;
 

@@ -6,6 +6,8 @@ pub mod content;
 mod failure;
 pub mod guest_network;
 mod launch;
+mod node;
+mod node_site;
 mod pki;
 pub mod policer;
 pub(crate) mod process_group;
@@ -23,6 +25,8 @@ pub use account::chown_to_nobody;
 pub use client::{Client, ClientError, Finished};
 pub use failure::{Failure, check};
 pub use launch::{Launch, LaunchError};
+pub use node::{Node, NodeLaunch};
+pub use node_site::NodeSite;
 pub use pki::{
     Accounts, BadCredential, BadKind, HOST, PASSWORD, PASSWORD_USER, Pki, PkiError, UserCredential,
     UserKind,

@@ -86,6 +86,23 @@ impl ProcessGroup {
         Ok(Some(status))
     }
 
+    /// The processes of the group that run.
+    pub(crate) fn members(&self) -> Vec<u32> {
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        numbers
+            .filter(|&process| group_of(process) == Some(self.pid.as_raw_nonzero().get()))
+            .collect()
+    }
+
+    /// Kills the leader only; others of the group have to notice.
+    pub(crate) fn kill_leader(&self) -> io::Result<()> {
+        if self.status.is_none() {
+            kill_process(self.pid, Signal::KILL)?;
+        }
+        Ok(())
+    }
+
     /// Asks the leader to end.
     pub(crate) fn terminate(&self) -> io::Result<()> {
         if self.status.is_none() {
@@ -110,6 +127,16 @@ impl Drop for ProcessGroup {
             end(self.pid, &mut self.leader);
         }
     }
+}
+
+/// The process group of a process that runs (proc_pid_stat(5): the third field behind the name).
+fn group_of(process: u32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ');
+    let state = fields.next()?;
+    let group = fields.nth(1)?.parse().ok()?;
+    (state != "Z").then_some(group)
 }
 
 /// Kills the group of `leader` and reaps it.
@@ -148,6 +175,26 @@ mod tests {
         drop(group);
         // The pipe ends when the last process that holds it has ended.
         assert_eq!(output.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn the_others_of_a_group_survive_the_leader() {
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", "sleep 1000 & echo $!; wait"])
+            .stdout(Stdio::piped());
+        let mut group = ProcessGroup::start(command).unwrap();
+        let mut output = std::io::BufReader::new(group.leader().stdout.take().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+        let other: u32 = line.trim_end().parse().unwrap();
+        assert!(group.members().contains(&other));
+        assert!(group.members().contains(&group.id()));
+        group.kill_leader().unwrap();
+        while group.members().contains(&group.id()) {
+            std::thread::yield_now();
+        }
+        assert_eq!(group.members(), [other]);
     }
 
     #[test]

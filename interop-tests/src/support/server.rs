@@ -120,6 +120,20 @@ impl Server {
         self.group.wait(limit)
     }
 
+    /// Kills the main process only, as a crash does; the others have to notice.
+    ///
+    /// # Errors
+    ///
+    /// When the process cannot be signalled.
+    pub fn kill(&self) -> io::Result<()> {
+        self.group.kill_leader()
+    }
+
+    /// The processes of this server that run.
+    pub fn processes(&self) -> Vec<u32> {
+        self.group.members()
+    }
+
     /// Whether the server process still runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.group.wait(Duration::ZERO), Ok(None))
