@@ -54,6 +54,7 @@ groups! {
     nodes_third_party: "nodes/third-party ",
     nodes_stacks: "nodes/stacks ",
     nodes_restart: "nodes/restart ",
+    nodes_errors: "nodes/errors ",
     nodes_gfal_copy: "nodes/gfal-copy ",
     nodes_arc: "nodes/arccp ",
     nodes_jglobus: "nodes/jglobus ",

@@ -202,6 +202,14 @@ fn other_clients() -> Vec<Case> {
         Case::new("nodes/jglobus put", gsi::jglobus_put),
     ];
     java.extend(Case::third_party("nodes/jglobus copy", gsi::jglobus_copy));
+    let listed = Case::new("nodes/errors list of a missing directory", |context| {
+        context
+            .globus_url_copy(["-list".into(), context.from("nosuch/")])
+            .run()?
+            .failed_with(1, &["550", "No such file or directory"])?;
+        Ok(Observation::none())
+    });
+    cases.push(listed.deviation("with data nodes it answers 500"));
     let rsa = [Role::TwoNodesRsa, Role::ThreeNodesRsa];
     let cases = cases.into_iter();
     let cases = cases.map(|case| of(case, roles).crashing(gsi::CRASHING_ATTEMPTS));
