@@ -144,6 +144,10 @@ bench-record: test-programs release ## The same, and write docs/measurements; on
 bench-crowds: test-programs release ## Time a client beside 1,000 hostile connections from other addresses
 	$(INTEROP) bench-crowds
 
+.PHONY: bench-nodes
+bench-nodes: test-programs release ## Measure servers with 1 to 8 data nodes, and write docs/measurements; on a machine that does nothing else
+	$(INTEROP) bench-nodes -- --record docs/measurements
+
 .PHONY: bench-rdma
 bench-rdma: guest-kernel ## Measure rdma on simulated paths and over devices in software, and write docs/measurements
 	cargo build --release -p gridhaul-interop --bin bench-rdma --bin bench-devices

@@ -50,6 +50,14 @@ groups! {
     gsi_refused: "gsi/refused ",
     gsi_globus_url_copy: "gsi/globus-url-copy/",
     gsi_gfal2: "gsi/gfal2 ",
+    nodes_of_every_number: "nodes/globus-url-copy ",
+    nodes_third_party: "nodes/third-party ",
+    nodes_stacks: "nodes/stacks ",
+    nodes_restart: "nodes/restart ",
+    nodes_errors: "nodes/errors ",
+    nodes_gfal_copy: "nodes/gfal-copy ",
+    nodes_arc: "nodes/arccp ",
+    nodes_jglobus: "nodes/jglobus ",
 }
 
 #[test]

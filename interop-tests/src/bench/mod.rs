@@ -1,4 +1,4 @@
-//! Measurements: the modules of the programs `bench`, `bench-rdma`, `bench-devices`, `bench-crowds` and `soak`.
+//! Measurements: the modules of the programs `bench`, `bench-rdma`, `bench-devices`, `bench-crowds`, `bench-nodes` and `soak`.
 
 pub mod awake;
 pub mod cpus;
@@ -9,6 +9,7 @@ pub mod hostile;
 pub mod machine;
 
 pub mod measured;
+pub mod nodes;
 pub mod ports;
 pub mod pump;
 pub mod rdma;

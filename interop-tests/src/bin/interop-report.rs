@@ -18,6 +18,9 @@ struct Arguments {
     /// The number of concurrent cases.
     #[arg(long, default_value_t = 3)]
     workers: usize,
+    /// Run our server with this number of data nodes, also in cases that are not about them.
+    #[arg(long, default_value_t = 0)]
+    nodes: u8,
     /// Print the names of the cases and run nothing.
     #[arg(long)]
     list: bool,
@@ -54,7 +57,7 @@ fn main() -> std::io::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let started = Instant::now();
-    let testbed = Testbed::new()?;
+    let testbed = Testbed::with_nodes(arguments.nodes)?;
     let mut report = Report::default();
     for kind in arguments.server.kinds() {
         match kind.program() {

@@ -69,6 +69,13 @@ impl Case {
         self
     }
 
+    /// Uses these servers.
+    #[must_use]
+    pub fn roles(mut self, roles: [Role; 2]) -> Self {
+        self.setup.roles = roles;
+        self
+    }
+
     /// Uses servers that make RSA keys for delegated credentials.
     #[must_use]
     pub fn rsa_delegations(mut self) -> Self {

@@ -28,18 +28,56 @@ pub enum Role {
     SecondGsiRsa,
     /// For anonymous users and one with a password, who may use TLS.
     Tls,
+    /// With one data node, for users with certificates.
+    OneNode,
+    /// As [`Role::OneNode`], with two nodes.
+    TwoNodes,
+    /// With three nodes.
+    ThreeNodes,
+    /// With four nodes.
+    FourNodes,
+    /// With eight nodes.
+    EightNodes,
+    /// As [`Role::EightNodes`]: the other end of a copy.
+    SecondEightNodes,
+    /// As [`Role::TwoNodes`], with RSA keys for delegated credentials.
+    TwoNodesRsa,
+    /// As [`Role::ThreeNodes`], with RSA keys for delegated credentials.
+    ThreeNodesRsa,
+    /// With two data nodes, for anonymous users.
+    TwoOpenNodes,
+    /// With three data nodes, for anonymous users.
+    ThreeOpenNodes,
 }
 
 impl Role {
     /// The number of roles.
-    pub(super) const COUNT: usize = Self::Tls as usize + 1;
+    pub(super) const COUNT: usize = Self::ThreeOpenNodes as usize + 1;
 
     /// Whether a server in this role needs certificates.
     pub(super) fn needs_certificates(self) -> bool {
-        matches!(
-            self,
-            Self::Gsi | Self::SecondGsi | Self::GsiRsa | Self::SecondGsiRsa | Self::Tls
-        )
+        let without = [
+            Self::Main,
+            Self::Second,
+            Self::Ipv6,
+            Self::ReadOnly,
+            Self::WholeMachine,
+            Self::TwoOpenNodes,
+            Self::ThreeOpenNodes,
+        ];
+        !without.contains(&self)
+    }
+
+    /// The number of data nodes; without them the server has the files itself.
+    pub(super) fn nodes(self) -> u8 {
+        match self {
+            Self::OneNode => 1,
+            Self::TwoNodes | Self::TwoNodesRsa | Self::TwoOpenNodes => 2,
+            Self::ThreeNodes | Self::ThreeNodesRsa | Self::ThreeOpenNodes => 3,
+            Self::FourNodes => 4,
+            Self::EightNodes | Self::SecondEightNodes => 8,
+            _ => 0,
+        }
     }
 }
 

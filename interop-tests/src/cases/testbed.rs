@@ -13,14 +13,39 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 use super::setup::Role;
-use crate::support::{Failure, Kind, Launch, LaunchError, Pki, Server};
+use crate::support::{Cluster, Failure, Kind, Launch, Pki, Server};
 
 /// Servers, started at their first use, and the tree that they serve.
 #[derive(Debug)]
 pub struct Testbed {
-    servers: [OnceLock<Result<Server, LaunchError>>; Role::COUNT * 2],
+    servers: [OnceLock<Result<Started, Failure>>; Role::COUNT * 2],
     /// Dropped, and removed, after the servers have ended.
     directory: TempDir,
+    /// The data nodes of each server of ours whose role has none.
+    nodes: u8,
+}
+
+/// A server, alone or with data nodes.
+#[derive(Debug)]
+enum Started {
+    Alone(Server),
+    Cluster(Cluster),
+}
+
+impl Started {
+    fn new(launch: &Launch, nodes: u8) -> Result<Self, Failure> {
+        Ok(match nodes {
+            0 => Self::Alone(launch.start()?),
+            nodes => Self::Cluster(Cluster::start(launch, nodes)?),
+        })
+    }
+
+    fn server(&self) -> &Server {
+        match self {
+            Self::Alone(server) => server,
+            Self::Cluster(cluster) => cluster.server(),
+        }
+    }
 }
 
 impl Testbed {
@@ -39,8 +64,21 @@ impl Testbed {
             fs::create_dir(directory.path().join(part))?;
         }
         Ok(Self {
-            servers: Default::default(),
+            servers: [const { OnceLock::new() }; Role::COUNT * 2],
             directory,
+            nodes: 0,
+        })
+    }
+
+    /// The same, with this number of data nodes in every server of ours.
+    ///
+    /// # Errors
+    ///
+    /// As [`Testbed::new`].
+    pub fn with_nodes(nodes: u8) -> io::Result<Self> {
+        Ok(Self {
+            nodes,
+            ..Self::new()?
         })
     }
 
@@ -63,9 +101,15 @@ impl Testbed {
         let index = role as usize * 2 + usize::from(kind == Kind::Globus);
         let pki = role.needs_certificates().then(Pki::shared).transpose();
         let pki = pki.map_err(|error| Failure::Wrong(error.to_string()))?;
-        let server = self.servers[index].get_or_init(|| self.launch(kind, role, pki).start());
-        server
+        let nodes = match (role.nodes(), kind) {
+            (0, Kind::Gridhaul) => self.nodes,
+            (nodes, _) => nodes,
+        };
+        let started =
+            self.servers[index].get_or_init(|| Started::new(&self.launch(kind, role, pki), nodes));
+        started
             .as_ref()
+            .map(Started::server)
             .map_err(|error| Failure::Wrong(error.to_string()))
     }
 
@@ -78,12 +122,20 @@ impl Testbed {
         if kind == Kind::Gridhaul {
             // Many cases expect a refusal, and all of them come from one address.
             launch = launch.arg("--penalty-exempt").arg("127.0.0.0/8");
+            if role.nodes() > 0 || self.nodes > 0 {
+                // The nodes of the partner are not at the address of the client, and some users are anonymous.
+                launch = launch.arg("--data-hosts").arg("127.0.0.0/8");
+            }
         }
         match (role, pki) {
             (Role::Ipv6, _) => launch.ipv6(),
             (Role::ReadOnly, _) => launch.read_only(),
             (Role::Tls, Some(pki)) => launch.tls(pki),
-            (Role::Gsi | Role::SecondGsi, Some(pki)) if kind == Kind::Gridhaul => {
+            (
+                Role::GsiRsa | Role::SecondGsiRsa | Role::TwoNodesRsa | Role::ThreeNodesRsa,
+                Some(pki),
+            ) => launch.gsi(pki),
+            (_, Some(pki)) if kind == Kind::Gridhaul => {
                 launch.gsi(pki).arg("--delegation-keys").arg("ec")
             }
             (_, Some(pki)) => launch.gsi(pki),

@@ -21,7 +21,7 @@ use super::server::{START_LIMIT, Server};
 pub(super) const DISABLED_LOGIN: &str = "allow-disabled-login";
 
 /// The settings of a server. By default it is writable for anonymous users and listens on loopback.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Launch {
     kind: Kind,
     root: PathBuf,
@@ -33,6 +33,8 @@ pub struct Launch {
     wrapper: Vec<OsString>,
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
+    /// Our server accepts users of the grid-mapfile in addition.
+    certificates: Option<&'static Pki>,
 }
 
 /// How users log in.
@@ -41,6 +43,15 @@ enum Access {
     Anonymous,
     Gsi(&'static Pki),
     Tls(&'static Pki),
+}
+
+impl Access {
+    fn pki(self) -> Option<&'static Pki> {
+        match self {
+            Self::Anonymous => None,
+            Self::Gsi(pki) | Self::Tls(pki) => Some(pki),
+        }
+    }
 }
 
 impl Launch {
@@ -56,7 +67,22 @@ impl Launch {
             wrapper: Vec::new(),
             arguments: Vec::new(),
             environment: Vec::new(),
+            certificates: None,
         }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Our server accepts users of the grid-mapfile in addition to those that it has: data nodes need that.
+    pub(super) fn with_certificates(mut self, pki: &'static Pki) -> Self {
+        self.certificates = Some(pki);
+        self
     }
 
     /// Listens on `::1` instead of `127.0.0.1`.
@@ -180,26 +206,30 @@ impl Launch {
         let mut arguments: Vec<OsString> = ["serve", "--root"].map(Into::into).into();
         arguments.push(self.root.clone().into());
         arguments.extend(["--listen", &listen].map(Into::into));
-        let files = match self.access {
-            Access::Anonymous => Vec::new(),
-            Access::Gsi(pki) => {
-                arguments.extend(["--gsi".into(), format!("--{DISABLED_LOGIN}").into()]);
-                // The accounts that exist on every machine are those of system services, with small UIDs.
-                arguments.extend(["--least-uid", "1"].map(Into::into));
-                vec![
-                    ("--cert", pki.host_certificate()),
-                    ("--key", pki.host_key()),
-                    ("--trust", pki.trust()),
-                    ("--gridmap", pki.gridmap()),
-                    ("--vomsdir", pki.voms_directory()),
-                ]
-            }
-            Access::Tls(pki) => vec![
+        let gsi = match self.access {
+            Access::Gsi(pki) => Some(pki),
+            Access::Anonymous | Access::Tls(_) => self.certificates,
+        };
+        let mut files = Vec::new();
+        if let Some(pki) = gsi {
+            arguments.extend(["--gsi".into(), format!("--{DISABLED_LOGIN}").into()]);
+            // The accounts that exist on every machine are those of system services, with small UIDs.
+            arguments.extend(["--least-uid", "1"].map(Into::into));
+            files.extend([
+                ("--trust", pki.trust()),
+                ("--gridmap", pki.gridmap()),
+                ("--vomsdir", pki.voms_directory()),
+            ]);
+        }
+        if let Access::Tls(pki) = self.access {
+            files.push(("--passwords", pki.passwords()));
+        }
+        if let Some(pki) = gsi.or_else(|| self.access.pki()) {
+            files.extend([
                 ("--cert", pki.host_certificate()),
                 ("--key", pki.host_key()),
-                ("--passwords", pki.passwords()),
-            ],
-        };
+            ]);
+        }
         for (flag, path) in files {
             arguments.extend([flag.into(), path.into()]);
         }

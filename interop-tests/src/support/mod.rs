@@ -2,6 +2,7 @@
 
 mod account;
 mod client;
+mod cluster;
 pub mod content;
 mod failure;
 pub mod guest_network;
@@ -23,6 +24,7 @@ pub mod usage;
 
 pub use account::chown_to_nobody;
 pub use client::{Client, ClientError, Finished};
+pub use cluster::Cluster;
 pub use failure::{Failure, check};
 pub use launch::{Launch, LaunchError};
 pub use node::{Node, NodeLaunch};

@@ -15,10 +15,11 @@ use super::process_group::ProcessGroup;
 use super::program::gridhaul_program;
 use super::server::START_LIMIT;
 
-/// The settings of a data node. By default it listens on a free port of loopback.
+/// The settings of a data node.
 #[derive(Debug, Clone)]
 pub struct NodeLaunch {
     pki: &'static Pki,
+    certificate: [PathBuf; 2],
     root: PathBuf,
     listen: SocketAddr,
     arguments: Vec<OsString>,
@@ -34,15 +35,27 @@ pub struct Node {
 }
 
 impl NodeLaunch {
-    /// A node with the files beneath `root`, and the host certificate of the servers.
+    /// A node with the files beneath `root`, and the host certificate of the servers. It listens on a free port of loopback.
     pub fn new(pki: &'static Pki, root: impl Into<PathBuf>) -> Self {
         Self {
             pki,
+            certificate: [pki.host_certificate(), pki.host_key()],
             root: root.into(),
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             arguments: Vec::new(),
             environment: Vec::new(),
         }
+    }
+
+    /// One of the eight nodes that have an address and a certificate of their own. It obeys control servers with the host
+    /// certificate of the servers.
+    pub fn numbered(pki: &'static Pki, root: impl Into<PathBuf>, number: u8) -> Self {
+        let node = Self {
+            certificate: [pki.node_certificate(number), pki.node_key()],
+            listen: (pki.node_address(number), 0).into(),
+            ..Self::new(pki, root)
+        };
+        node.arg("--control-servers").arg("localhost")
     }
 
     /// Listens at this address instead.
@@ -76,10 +89,11 @@ impl NodeLaunch {
             .prefix("gridhaul-node-")
             .tempdir()?;
         let log = logs.path().join("log");
+        let [certificate, key] = self.certificate.clone();
         let files = [
             ("--root", self.root.clone()),
-            ("--cert", self.pki.host_certificate()),
-            ("--key", self.pki.host_key()),
+            ("--cert", certificate),
+            ("--key", key),
             ("--trust", self.pki.trust()),
         ];
         let mut command = Command::new(gridhaul_program()?);

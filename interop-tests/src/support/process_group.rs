@@ -161,7 +161,7 @@ fn guardian(pid: Pid) -> io::Result<Child> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use std::io::{BufRead as _, BufReader, Read};
 
     #[test]
     fn dropping_a_group_kills_its_grandchildren() {
@@ -184,9 +184,9 @@ mod tests {
             .args(["-c", "sleep 1000 & echo $!; wait"])
             .stdout(Stdio::piped());
         let mut group = ProcessGroup::start(command).unwrap();
-        let mut output = io::BufReader::new(group.leader().stdout.take().unwrap());
+        let mut output = BufReader::new(group.leader().stdout.take().unwrap());
         let mut line = String::new();
-        io::BufRead::read_line(&mut output, &mut line).unwrap();
+        output.read_line(&mut line).unwrap();
         let other: u32 = line.trim_end().parse().unwrap();
         assert!(group.members().contains(&other));
         assert!(group.members().contains(&group.id()));

@@ -269,12 +269,16 @@ fn line_source(replies: Sender, call: u64, arriving: mpsc::Receiver<Piece>) -> L
         open: Arc::new(move |_| {
             let arriving = lock(&arriving).take();
             let arriving = arriving.ok_or_else(|| StorageError::new("list", Errno::INVAL))?;
-            Ok(Box::new(RemoteLines {
+            let mut lines = RemoteLines {
                 replies: replies.clone(),
                 call,
                 arriving,
                 ended: false,
-            }))
+            };
+            // A directory that cannot be listed is an error before data connections are used: the client gets it instead of
+            // their reset.
+            let first = lines.next().transpose()?;
+            Ok(Box::new(first.map(Ok).into_iter().chain(lines)))
         }),
     }
 }

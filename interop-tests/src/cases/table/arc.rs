@@ -38,7 +38,7 @@ fn arc(context: &Context<'_>, program: &str) -> Client {
         .directory(context.local(""))
 }
 
-fn get(context: &Context<'_>) -> Result<Observation, Failure> {
+pub(super) fn get(context: &Context<'_>) -> Result<Observation, Failure> {
     let expected = context.remote_sample("two words", 3_000_001)?;
     let copy = context.local("copy");
     arc(context, "arccp")
@@ -50,7 +50,7 @@ fn get(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-fn put(context: &Context<'_>) -> Result<Observation, Failure> {
+pub(super) fn put(context: &Context<'_>) -> Result<Observation, Failure> {
     let expected = context.local_sample("source", 3_000_001)?;
     arc(context, "arccp")
         .arg(&expected)

@@ -8,6 +8,7 @@ mod gfal;
 mod gsi;
 mod lftp;
 mod names;
+mod nodes;
 mod options;
 mod partial;
 mod python;
@@ -39,6 +40,7 @@ pub fn cases() -> Vec<Case> {
         tls::cases(),
         gsi::cases(),
         arc::cases(),
+        nodes::cases(),
     ]
     .into_iter()
     .flatten()

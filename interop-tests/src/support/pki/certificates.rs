@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -10,14 +11,19 @@ use super::authority::{Authority, Issue, Key};
 use super::bad::{self, BadCredential, BadKind};
 use super::cache;
 use super::command::PkiError;
-use super::names::{AUTHORITY, HOST, ORGANISATION};
+use super::names::{AUTHORITY, HOST, ORGANISATION, node_address};
 use super::users::{self, Accounts, UserCredential, UserKind};
 
-/// The extensions of the host certificate, with all names that clients of the tests use.
-const HOST_EXTENSIONS: &str = "basicConstraints = critical,CA:FALSE\n\
+/// The extensions of host certificates, without the names.
+const HOST_USE: &str = "basicConstraints = critical,CA:FALSE\n\
     keyUsage = critical,digitalSignature,keyEncipherment\n\
-    extendedKeyUsage = serverAuth,clientAuth\n\
-    subjectAltName = DNS:localhost,IP:127.0.0.1,IP:::1\n";
+    extendedKeyUsage = serverAuth,clientAuth\n";
+
+/// All names of this host that clients of the tests use.
+const HOST_NAMES: &str = "subjectAltName = DNS:localhost,IP:127.0.0.1,IP:::1\n";
+
+/// The number of data nodes with a certificate.
+const NODES: u8 = 8;
 
 /// Files of authorities, the host and users.
 #[derive(Debug)]
@@ -63,6 +69,21 @@ impl Pki {
     /// The key of [`Self::host_certificate`].
     pub fn host_key(&self) -> PathBuf {
         self.top.join("host.key")
+    }
+
+    /// The certificate of a data node, with no other name than its address. There are eight.
+    pub fn node_certificate(&self, number: u8) -> PathBuf {
+        self.top.join(format!("node{number}.pem"))
+    }
+
+    /// The key of [`Self::node_certificate`].
+    pub fn node_key(&self) -> PathBuf {
+        self.top.join("node.key")
+    }
+
+    /// The address of a data node in its certificate.
+    pub fn node_address(&self, number: u8) -> Ipv4Addr {
+        node_address(number)
     }
 
     /// The trust directory, with signing policies and revocation lists.
@@ -131,9 +152,10 @@ fn make(top: &Path, accounts: &Accounts) -> Result<(), PkiError> {
     let authority = Authority::new(top, "authority", AUTHORITY, &Key::new(top, "authority")?)?;
     authority.trust(top, &[&format!("{ORGANISATION}/*")])?;
     authority.issue(&Issue {
-        extensions: HOST_EXTENSIONS,
+        extensions: &format!("{HOST_USE}{HOST_NAMES}"),
         ..Issue::new("host", HOST, &Key::new(top, "host")?)
     })?;
+    make_nodes(top, &authority)?;
     let user_key = Key::new(top, "user")?;
     let narrow = authority.narrow(top)?;
     users::make(top, [&authority, &narrow], &user_key)?;
@@ -142,6 +164,23 @@ fn make(top: &Path, accounts: &Accounts) -> Result<(), PkiError> {
     authority.revocations(top)?;
     users::write_map(top, accounts)?;
     users::write_passwords(top)
+}
+
+/// Makes the certificates of data nodes. They share a key, because a key takes longer than the certificates.
+fn make_nodes(top: &Path, authority: &Authority) -> Result<(), PkiError> {
+    let key = Key::new(top, "node")?;
+    for number in 0..NODES {
+        let address = node_address(number);
+        authority.issue(&Issue {
+            extensions: &format!("{HOST_USE}subjectAltName = IP:{address}\n"),
+            ..Issue::new(
+                &format!("node{number}"),
+                &format!("{ORGANISATION}/CN={address}"),
+                &key,
+            )
+        })?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

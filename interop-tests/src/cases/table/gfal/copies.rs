@@ -28,7 +28,7 @@ const OPTIONS: [&[&str]; 11] = [
 
 /// A copy's two ends.
 #[derive(Clone, Copy)]
-enum Direction {
+pub(in crate::cases::table) enum Direction {
     Get,
     Put,
     ThirdParty,
@@ -130,7 +130,8 @@ fn copy_of(context: &Context<'_>, direction: Direction, name: &str) -> std::path
     }
 }
 
-fn copy(
+/// Copies a file of this size; `source` and `copy` are its names.
+pub(in crate::cases::table) fn copy(
     context: &Context<'_>,
     direction: Direction,
     options: &[&str],

@@ -8,6 +8,8 @@ mod output;
 
 use crate::cases::Case;
 
+pub(super) use copies::{Direction, copy};
+
 pub(super) fn cases() -> Vec<Case> {
     [copies::cases(), listings::cases(), names::cases()].concat()
 }

@@ -73,7 +73,8 @@ pub(super) fn cases() -> Vec<Case> {
         .collect()
 }
 
-fn get(context: &Context<'_>) -> Result<Observation, Failure> {
+/// All kinds of downloads.
+pub(in crate::cases::table) fn get(context: &Context<'_>) -> Result<Observation, Failure> {
     let expected = context.remote_sample("source", SIZE)?;
     let observation = jglobus(context, "get", "source", context.local("copy"), &GETS)?;
     for options in GETS {
@@ -82,7 +83,8 @@ fn get(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(observation)
 }
 
-fn put(context: &Context<'_>) -> Result<Observation, Failure> {
+/// All kinds of uploads.
+pub(in crate::cases::table) fn put(context: &Context<'_>) -> Result<Observation, Failure> {
     let expected = context.local_sample("source", SIZE)?;
     let observation = jglobus(context, "put", "copy", &expected, &PUTS)?;
     for options in PUTS {
@@ -91,7 +93,8 @@ fn put(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(observation)
 }
 
-fn copy(context: &Context<'_>) -> Result<Observation, Failure> {
+/// All kinds of third-party copies.
+pub(in crate::cases::table) fn copy(context: &Context<'_>) -> Result<Observation, Failure> {
     let expected = context.remote_sample("source", SIZE)?;
     let destination = context.destination().path(&context.name("copy"));
     let observation = jglobus(context, "copy", "source", destination, &COPIES)?;

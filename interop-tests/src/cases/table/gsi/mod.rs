@@ -11,6 +11,9 @@ mod variants;
 
 use crate::cases::Case;
 
+pub(super) use jglobus::{copy as jglobus_copy, get as jglobus_get, put as jglobus_put};
+pub(super) use variants::CRASHING_ATTEMPTS;
+
 pub(super) fn cases() -> Vec<Case> {
     [
         credentials::cases(),

@@ -19,7 +19,7 @@ pub(super) const PROTECTIONS: [&str; 4] = ["-nodcau", "", "-dcsafe", "-dcpriv"];
 pub(super) const SIZE: u64 = 3_000_001;
 
 /// The number of attempts: with certificates gfal2 2.21 crashes at exit in about 2 % of the runs, with any server.
-pub(super) const CRASHING_ATTEMPTS: usize = 5;
+pub(in crate::cases::table) const CRASHING_ATTEMPTS: usize = 5;
 
 /// The options that are not empty.
 pub(super) fn options(words: &[&'static str]) -> Vec<&'static str> {
