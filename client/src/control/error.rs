@@ -1,0 +1,91 @@
+//! Errors of a control channel.
+
+use std::io;
+use std::time::Duration;
+
+use gridhaul_protocol::address::PassiveReplyError;
+use gridhaul_protocol::reply::{Reply, ReplyError};
+use gridhaul_security::context::ContextError;
+
+/// Why a dialogue with a server failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The name of the host has no address.
+    #[error("{host}: the name cannot be looked up: {error}")]
+    LookUp {
+        /// The name.
+        host: String,
+        /// The resolver's words.
+        error: io::Error,
+    },
+    /// No address of the server answers.
+    #[error("cannot connect to {server}: {error}")]
+    Connect {
+        /// The server.
+        server: String,
+        /// Of the last address.
+        error: io::Error,
+    },
+    /// The connection broke.
+    #[error("the control connection broke: {0}")]
+    Connection(#[source] io::Error),
+    /// The server closed the connection.
+    #[error("the server closed the control connection")]
+    Closed,
+    /// The server sent no reply in time.
+    #[error("the server sent no reply to {verb} within {} s", within.as_secs())]
+    Silent {
+        /// The command.
+        verb: &'static str,
+        /// The limit.
+        within: Duration,
+    },
+    /// The server's bytes are no replies.
+    #[error(transparent)]
+    Reply(#[from] ReplyError),
+    /// The server refused a command.
+    #[error("the server refused {verb}: {}", words(reply))]
+    Refused {
+        /// The command.
+        verb: &'static str,
+        /// The reply.
+        reply: Reply,
+    },
+    /// The reply to a request for a data port has no usable address.
+    #[error(
+        "the server sent no usable address for data connections ({error}): {}",
+        words(reply)
+    )]
+    PassiveAddress {
+        /// The reply.
+        reply: Reply,
+        /// The reason.
+        error: PassiveReplyError,
+    },
+    /// The security exchange failed.
+    #[error("the security exchange failed: {0}")]
+    Security(#[from] ContextError),
+    /// A protected reply was expected.
+    #[error("the server sent a reply without protection, or a token that is none")]
+    Unprotected,
+    /// The server is another host.
+    #[error(
+        "{host} presents the certificate of {presented}: check the name, or say --subject if this is the right server"
+    )]
+    OtherHost {
+        /// The host that was dialled.
+        host: String,
+        /// Hosts or subject of the certificate.
+        presented: String,
+    },
+}
+
+/// A reply as one line: the code, and the texts of all lines.
+fn words(reply: &Reply) -> String {
+    let lines: Vec<_> = reply
+        .lines()
+        .map(|line| String::from_utf8_lossy(line).trim().to_owned())
+        .filter(|line| !line.is_empty() && line != "End.")
+        .collect();
+    format!("{} {}", reply.code(), lines.join("; "))
+}

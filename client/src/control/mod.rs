@@ -1,0 +1,214 @@
+//! A control channel: commands, replies, and their protection.
+
+mod error;
+mod stream;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use gridhaul_protocol::command::{Base64, Command};
+use gridhaul_protocol::line::encode_command_line;
+use gridhaul_protocol::reply::{Reply, ReplyDecoder};
+use gridhaul_security::context::Context;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+pub use error::ControlError;
+pub use stream::AddressFamily;
+
+use crate::location::Server;
+
+/// The bytes that are read at a time.
+const READ_BYTES: usize = 16 * 1024;
+
+/// A control channel.
+pub struct Control {
+    stream: TcpStream,
+    peer: SocketAddr,
+    decoder: ReplyDecoder,
+    /// Bytes that were read and are not decoded.
+    input: Vec<u8>,
+    /// Protects commands and replies (RFC 2228).
+    context: Option<Box<Context>>,
+    /// The longest wait for a reply.
+    patience: Duration,
+}
+
+impl Control {
+    /// Connects, and reads the greeting.
+    ///
+    /// # Errors
+    ///
+    /// When no address answers, or the server does not welcome clients.
+    pub async fn open(
+        server: &Server,
+        family: AddressFamily,
+        patience: Duration,
+    ) -> Result<Self, ControlError> {
+        let stream = stream::connect(server, family, patience).await?;
+        let peer = stream.peer_addr().map_err(ControlError::Connection)?;
+        let mut control = Self {
+            stream,
+            peer,
+            decoder: ReplyDecoder::new(),
+            input: Vec::new(),
+            context: None,
+            patience,
+        };
+        let greeting = control.final_reply("the greeting").await?;
+        accepted("the connection", greeting)?;
+        Ok(control)
+    }
+
+    /// The address of the server.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The address of this machine that the server sees.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is broken.
+    pub fn local(&self) -> Result<SocketAddr, ControlError> {
+        self.stream.local_addr().map_err(ControlError::Connection)
+    }
+
+    /// Sends a command, and returns its last reply, which is no error.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Refused`] when the server refuses; others end the session.
+    pub async fn must(&mut self, command: &Command) -> Result<Reply, ControlError> {
+        accepted(command.verb(), self.ask(command).await?)
+    }
+
+    /// Sends a command, and returns its last reply, which may be an error.
+    ///
+    /// # Errors
+    ///
+    /// Those that end the session.
+    pub async fn ask(&mut self, command: &Command) -> Result<Reply, ControlError> {
+        self.send(command).await?;
+        self.final_reply(command.verb()).await
+    }
+
+    /// Sends a command; its replies must be read later.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is broken.
+    pub async fn send(&mut self, command: &Command) -> Result<(), ControlError> {
+        let line = encode_command_line(&command.encode());
+        let line = match &mut self.context {
+            None => line,
+            Some(context) => {
+                let token = Base64::new(Base64::encode(&context.wrap(&line)?));
+                let token = token.ok_or(ControlError::Unprotected)?;
+                encode_command_line(&Command::Enc(token).encode())
+            }
+        };
+        let sent = timeout(self.patience, self.stream.write_all(&line)).await;
+        sent.map_err(|_| self.silent(command.verb()))?
+            .map_err(ControlError::Connection)
+    }
+
+    /// The next reply, which may be preliminary.
+    ///
+    /// # Errors
+    ///
+    /// When there is none within the time limit, or the connection is broken.
+    pub async fn reply(&mut self, verb: &'static str) -> Result<Reply, ControlError> {
+        let reply = timeout(self.patience, self.next_reply()).await;
+        reply.unwrap_or_else(|_| Err(self.silent(verb)))
+    }
+
+    /// The next reply, however long it takes. Can be given up and called again.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is broken.
+    pub async fn next_reply(&mut self) -> Result<Reply, ControlError> {
+        loop {
+            let mut unread = self.input.as_slice();
+            let reply = self.decoder.decode(&mut unread);
+            let consumed = self.input.len() - unread.len();
+            self.input.drain(..consumed);
+            if let Some(reply) = reply {
+                return self.revealed(reply?);
+            }
+            let mut buffer = [0; READ_BYTES];
+            let read = self.stream.read(&mut buffer).await;
+            match read.map_err(ControlError::Connection)? {
+                0 => return Err(ControlError::Closed),
+                count => self.input.extend_from_slice(&buffer[..count]),
+            }
+        }
+    }
+
+    /// Protects all further commands.
+    pub(crate) fn protect(&mut self, context: Context) {
+        self.context = Some(Box::new(context));
+    }
+
+    async fn final_reply(&mut self, verb: &'static str) -> Result<Reply, ControlError> {
+        loop {
+            let reply = self.reply(verb).await?;
+            if !reply.is_preliminary() {
+                return Ok(reply);
+            }
+        }
+    }
+
+    /// The reply in a protected one. Each line has a token (RFC 2228 3, 63yz).
+    fn revealed(&mut self, reply: Reply) -> Result<Reply, ControlError> {
+        let Some(context) = &mut self.context else {
+            return Ok(reply);
+        };
+        if !(631..=633).contains(&reply.code()) {
+            // A server that ends the session may do so in the clear; it must not make a client believe that a command succeeded.
+            return match reply.is_error() {
+                true => Ok(reply),
+                false => Err(ControlError::Unprotected),
+            };
+        }
+        let mut text = Vec::new();
+        for line in reply.lines() {
+            let line = String::from_utf8_lossy(line).into_owned();
+            let token = Base64::new(line).and_then(|token| token.decode());
+            let token = token.ok_or(ControlError::Unprotected)?;
+            text.extend(context.unwrap(&token)?);
+        }
+        let mut text = text.as_slice();
+        match ReplyDecoder::new().decode(&mut text) {
+            Some(reply) if text.is_empty() => Ok(reply?),
+            _ => Err(ControlError::Unprotected),
+        }
+    }
+
+    fn silent(&self, verb: &'static str) -> ControlError {
+        ControlError::Silent {
+            verb,
+            within: self.patience,
+        }
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control")
+            .field("peer", &self.peer)
+            .field("is_protected", &self.context.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The reply, if it is no error.
+pub(crate) fn accepted(verb: &'static str, reply: Reply) -> Result<Reply, ControlError> {
+    match reply.is_completion() || reply.is_intermediate() || reply.is_preliminary() {
+        true => Ok(reply),
+        false => Err(ControlError::Refused { verb, reply }),
+    }
+}

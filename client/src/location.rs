@@ -1,0 +1,340 @@
+//! The places that are copied from and to: files of this machine, and URLs of servers.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
+
+/// A place that is copied from or to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A file or directory of this machine: a plain path, or `file:` followed by an absolute path.
+    Local(PathBuf),
+    /// A file or directory of a server.
+    Remote(Url),
+}
+
+/// The URL of a file or directory of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Url {
+    /// The server, and as whom to log in.
+    pub server: Server,
+    /// The decoded path, byte for byte: all that follows the host, with its first slash.
+    pub path: Vec<u8>,
+}
+
+/// A server, and as whom to log in there. Sessions with equal values can be shared.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Server {
+    /// How to log in.
+    pub scheme: Scheme,
+    /// The user of the URL.
+    pub user: Option<String>,
+    /// The name or the address; an IPv6 address has no brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// The way to log in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// `ftp`: a name and a password, or anonymous, in the clear.
+    Ftp,
+    /// `gsiftp`: a certificate.
+    GsiFtp,
+}
+
+/// A text that is no location.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LocationError {
+    /// The scheme is none of those that this program has.
+    #[error("'{0}': the scheme must be gsiftp, ftp or file")]
+    Scheme(String),
+    /// A `file` URL names another host or no absolute path.
+    #[error("'{0}': a file URL is file:/PATH or file:///PATH, with an absolute path")]
+    File(String),
+    /// The host is missing or malformed.
+    #[error(
+        "'{0}': a URL is SCHEME://[USER@]HOST[:PORT]/PATH, with brackets around an IPv6 address"
+    )]
+    Host(String),
+    /// There is a password. Other users see command lines.
+    #[error(
+        "a password in a URL is seen by other users of this machine: leave it out, and give --password-file FILE"
+    )]
+    Password,
+    /// `%` is not followed by two hexadecimal digits, or stands for NUL.
+    #[error("'{0}': after % come two hexadecimal digits, not 00; write % itself as %25")]
+    Encoding(String),
+}
+
+impl Location {
+    /// Reads a location as users write it: an argument is a URL if it starts with a scheme of letters and `:/`.
+    ///
+    /// # Errors
+    ///
+    /// When it starts like a URL and is none.
+    pub fn parse(text: &str) -> Result<Self, LocationError> {
+        let scheme = text.split_once(":/").map(|(scheme, _)| scheme);
+        let is_scheme = |scheme: &&str| {
+            !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        };
+        let Some(scheme) = scheme.filter(is_scheme) else {
+            return Ok(Self::Local(PathBuf::from(text)));
+        };
+        let rest = &text[scheme.len() + 1..];
+        match scheme.to_ascii_lowercase().as_str() {
+            "file" => local(rest)
+                .ok_or_else(|| LocationError::File(text.to_owned()))?
+                .map(Self::Local)
+                .ok_or_else(|| LocationError::Encoding(text.to_owned())),
+            "ftp" => remote(text, Scheme::Ftp, rest).map(Self::Remote),
+            "gsiftp" => remote(text, Scheme::GsiFtp, rest).map(Self::Remote),
+            _ => Err(LocationError::Scheme(text.to_owned())),
+        }
+    }
+}
+
+impl Scheme {
+    /// As it is written in URLs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ftp => "ftp",
+            Self::GsiFtp => "gsiftp",
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Self::Ftp => 21,
+            Self::GsiFtp => 2811,
+        }
+    }
+}
+
+/// The inner `None`: a wrong encoding.
+fn local(rest: &str) -> Option<Option<PathBuf>> {
+    let path = match rest.strip_prefix("//") {
+        None => rest,
+        Some(with_host) => with_host.strip_prefix("localhost").unwrap_or(with_host),
+    };
+    path.starts_with('/').then(|| {
+        let bytes = decoded(path)?;
+        Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+    })
+}
+
+fn remote(text: &str, scheme: Scheme, rest: &str) -> Result<Url, LocationError> {
+    let wrong = || LocationError::Host(text.to_owned());
+    let rest = rest.strip_prefix("//").ok_or_else(wrong)?;
+    let (authority, path) = match rest.find('/') {
+        Some(slash) => rest.split_at(slash),
+        None => (rest, "/"),
+    };
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, _)) if user.contains(':') => return Err(LocationError::Password),
+        Some((user, host)) => (Some(user), host),
+        None => (None, authority),
+    };
+    let undecodable = || LocationError::Encoding(text.to_owned());
+    let user = user
+        .map(|user| {
+            let user = decoded(user).and_then(|user| String::from_utf8(user).ok());
+            user.filter(|user| !user.is_empty()).ok_or_else(undecodable)
+        })
+        .transpose()?;
+    let (host, port) = host_and_port(host).ok_or_else(wrong)?;
+    Ok(Url {
+        server: Server {
+            scheme,
+            user,
+            host,
+            port: port.unwrap_or_else(|| scheme.port()),
+        },
+        path: decoded(path).ok_or_else(undecodable)?,
+    })
+}
+
+fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(bracketed) => {
+            let (address, rest) = bracketed.split_once(']')?;
+            address.parse::<Ipv6Addr>().ok()?;
+            (
+                address,
+                rest.strip_prefix(':')
+                    .or_else(|| rest.is_empty().then_some("")),
+            )
+        }
+        None => match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, Some("")),
+        },
+    };
+    let is_name = |host: &str| {
+        !host.is_empty()
+            && host.len() <= 253
+            && host
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'))
+    };
+    if host.parse::<IpAddr>().is_err() && !is_name(host) {
+        return None;
+    }
+    let port = match port? {
+        "" => None,
+        digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some(digits.parse::<u16>().ok().filter(|port| *port > 0)?)
+        }
+        _ => return None,
+    };
+    Some((host.to_ascii_lowercase(), port))
+}
+
+/// RFC 3986 2.1. `None`: malformed, or with a NUL, which no path has.
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = text.bytes();
+    let mut decoded = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        let byte = match byte {
+            b'%' => {
+                let digits = [bytes.next()?, bytes.next()?];
+                if !digits.iter().all(u8::is_ascii_hexdigit) {
+                    return None;
+                }
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            byte => byte,
+        };
+        if byte == 0 {
+            return None;
+        }
+        decoded.push(byte);
+    }
+    Some(decoded)
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://", self.scheme.name())?;
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
+        match self.host.contains(':') {
+            true => write!(f, "[{}]", self.host)?,
+            false => f.write_str(&self.host)?,
+        }
+        if self.port != self.scheme.port() {
+            write!(f, ":{}", self.port)?;
+        }
+        Ok(())
+    }
+}
+
+/// Encodes what [`Location::parse`] decodes.
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.server)?;
+        for &byte in &self.path {
+            let is_plain = byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#' | b'"');
+            match is_plain {
+                true => write!(f, "{}", char::from(byte))?,
+                false => write!(f, "%{byte:02X}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(path) => write!(f, "{}", path.display()),
+            Self::Remote(url) => write!(f, "{url}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        match Location::parse(text).expect(text) {
+            Location::Remote(url) => url,
+            Location::Local(path) => panic!("{text}: {}", path.display()),
+        }
+    }
+
+    #[test]
+    fn urls_have_servers_and_paths() {
+        let full = url("gsiftp://alice@DTN.example.org:2812/data/a%20b");
+        assert_eq!(full.server.user.as_deref(), Some("alice"));
+        assert_eq!(
+            (full.server.host.as_str(), full.server.port),
+            ("dtn.example.org", 2812)
+        );
+        assert_eq!(full.path, b"/data/a b");
+        assert_eq!(
+            full.to_string(),
+            "gsiftp://alice@dtn.example.org:2812/data/a%20b"
+        );
+        assert_eq!(url("gsiftp://h").path, b"/");
+        assert_eq!(url("ftp://h//etc").path, b"//etc");
+        assert_eq!(url("ftp://[2001:db8::1]/").server.host, "2001:db8::1");
+        assert_eq!(
+            (url("ftp://h/").server.port, url("gsiftp://h/").server.port),
+            (21, 2811)
+        );
+    }
+
+    #[test]
+    fn files_are_paths_or_urls() {
+        let local = |text| match Location::parse(text).expect(text) {
+            Location::Local(path) => path,
+            Location::Remote(url) => panic!("{url}"),
+        };
+        for text in [
+            "/a b",
+            "file:/a%20b",
+            "file:///a%20b",
+            "file://localhost/a%20b",
+        ] {
+            assert_eq!(local(text), PathBuf::from("/a b"));
+        }
+        for text in ["a", "./a:/b", "a b:/c", "-"] {
+            assert_eq!(local(text), PathBuf::from(text));
+        }
+    }
+
+    #[test]
+    fn wrong_locations_say_what_is_wrong() {
+        for (text, expected) in [
+            ("http://h/", "the scheme must be"),
+            ("file://other/a", "file:/PATH"),
+            ("ftp:/h/a", "SCHEME://"),
+            ("ftp://2001:db8::1/a", "brackets"),
+            ("ftp://h:0/", "SCHEME://"),
+            ("ftp://u:secret@h/", "--password-file"),
+            ("ftp://h/%00", "%25"),
+            ("ftp://h/%4", "%25"),
+            ("ftp://h/%+1", "%25"),
+            ("file:/%zz", "%25"),
+        ] {
+            let error = Location::parse(text).expect_err(text).to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn paths_come_back_byte_for_byte(path in proptest::collection::vec(1_u8.., 0..40)) {
+            let sent = Url { path: [b"/".as_slice(), &path].concat(), ..url("gsiftp://h/") };
+            prop_assert_eq!(url(&sent.to_string()), sent);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_storage::ChecksumAlgorithm;
+
+use crate::control::AddressFamily;
+use crate::session::DataProtection;
+
+/// Copy files to, from and between GridFTP servers
+#[derive(Debug, Parser)]
+#[command(name = "gridhaul", version, max_term_width = 100)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Copy files
+    Copy(CopyArguments),
+    /// Print the checksum of a file of a server
+    Sum(SumArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CopyArguments {
+    /// The sources and, last, the destination: paths and URLs like gsiftp://HOST/PATH, ftp://HOST/PATH
+    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
+    pub(super) locations: Vec<String>,
+    #[command(flatten)]
+    pub(super) login: LoginArguments,
+    #[command(flatten)]
+    pub(super) data: DataArguments,
+    /// Verify the copies by this checksum, computed at both ends: MD5, ADLER32, CRC32C, SHA256, ...
+    #[arg(long, value_name = "ALGORITHM")]
+    pub(super) checksum: Option<ChecksumAlgorithm>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Print errors only
+    #[arg(long, short)]
+    pub(super) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SumArguments {
+    /// The algorithm: MD5, ADLER32, CRC32C, SHA256, ...
+    #[arg(value_name = "ALGORITHM")]
+    pub(super) algorithm: ChecksumAlgorithm,
+    /// The file
+    #[arg(value_name = "URL")]
+    pub(super) url: String,
+    #[command(flatten)]
+    pub(super) login: LoginArguments,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LoginArguments {
+    /// The proxy, or the certificate with its key. Default: $X509_USER_PROXY, /tmp/x509up_uUID,
+    /// $X509_USER_CERT and $X509_USER_KEY, ~/.globus
+    #[arg(long, value_name = "FILE")]
+    pub(super) proxy: Option<PathBuf>,
+    /// The directory with trusted authorities. Default: $X509_CERT_DIR, ~/.globus/certificates,
+    /// /etc/grid-security/certificates
+    #[arg(long, value_name = "DIR")]
+    pub(super) trust: Option<PathBuf>,
+    /// The subject that the certificates of servers must have, in place of the name of the host
+    #[arg(long, value_name = "SUBJECT")]
+    pub(super) subject: Option<String>,
+    /// A file whose first line is the password of the user in ftp URLs
+    #[arg(long, value_name = "FILE")]
+    pub(super) password_file: Option<PathBuf>,
+    /// Use IPv4 addresses only
+    #[arg(long, short = '4', conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Use IPv6 addresses only
+    #[arg(long, short = '6')]
+    ipv6: bool,
+    /// The longest wait for a connection or a reply
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(super) timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DataArguments {
+    /// Connections of each file, 1 to 64. More than one selects MODE E
+    #[arg(long, short, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(super) parallel: u8,
+    /// The driver stack of data channels at both ends, like tcp:cc=bbr or rdma:rate=5g. Default: that of
+    /// the server, and auto on this machine
+    #[arg(long, value_name = "STACK", value_parser = StackSpec::parse)]
+    pub(super) stack: Option<StackSpec>,
+    /// Whether data channels are authenticated. Default: yes after a login with a certificate
+    #[arg(long, value_name = "WHICH")]
+    dcau: Option<Authentication>,
+    /// Encrypt data channels
+    #[arg(long, conflicts_with = "dcau")]
+    protect: bool,
+    /// Without a byte for so long, a transfer fails
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    pub(super) stall_timeout: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Authentication {
+    /// Both ends prove that they act for the user
+    #[value(name = "self")]
+    User,
+    /// Data channels are not authenticated
+    None,
+}
+
+impl LoginArguments {
+    pub(super) fn family(&self) -> AddressFamily {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => AddressFamily::Ipv4,
+            (_, true) => AddressFamily::Ipv6,
+            _ => AddressFamily::Any,
+        }
+    }
+}
+
+impl DataArguments {
+    /// The protection of a transfer whose servers all know a certificate, or not.
+    pub(super) fn protection(&self, with_certificates: bool) -> DataProtection {
+        match (self.protect, self.dcau) {
+            (true, _) => DataProtection::Private,
+            (_, Some(Authentication::None)) => DataProtection::None,
+            (_, Some(Authentication::User)) => DataProtection::Authenticated,
+            (_, None) if with_certificates => DataProtection::Authenticated,
+            (_, None) => DataProtection::None,
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<u32>() {
+        Ok(seconds @ 1..) => Ok(Duration::from_secs(seconds.into())),
+        _ => Err("a number of seconds, at least 1".to_owned()),
+    }
+}

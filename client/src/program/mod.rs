@@ -1,0 +1,76 @@
+//! The program `gridhaul`: its commands, and what they print.
+//!
+//! ```text
+//!   arguments      the command line
+//!   copy, sum      the commands
+//!   servers        sessions by server, and how to log in
+//!   report         lines for people, JSON for programs
+//! ```
+
+mod arguments;
+mod copy;
+mod report;
+mod servers;
+mod sum;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use arguments::{Arguments, Command};
+
+/// How the program ends. The numbers are documented in `docs/reference/client.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Everything is complete.
+    Complete,
+    /// Something failed; the messages say what.
+    Failed,
+    /// The arguments make no sense together.
+    Usage,
+    /// Interrupted with SIGINT.
+    Interrupted,
+}
+
+impl From<Ending> for ExitCode {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Complete => Self::SUCCESS,
+            Ending::Failed => Self::from(1),
+            Ending::Usage => Self::from(2),
+            Ending::Interrupted => Self::from(130),
+        }
+    }
+}
+
+/// Runs the program with the arguments of the process.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("gridhaul: no threads: {error}");
+            return Ending::Failed.into();
+        }
+    };
+    let ending = runtime.block_on(async {
+        tokio::select! {
+            ending = run(&arguments.command) => ending,
+            _ = tokio::signal::ctrl_c() => Ending::Interrupted,
+        }
+    });
+    // Threads that wait for a peer do not hold the end up.
+    runtime.shutdown_background();
+    ending.into()
+}
+
+async fn run(command: &Command) -> Ending {
+    match command {
+        Command::Copy(arguments) => copy::run(arguments).await,
+        Command::Sum(arguments) => sum::run(arguments).await,
+    }
+}

@@ -1,0 +1,132 @@
+//! A session with a server: what it supports, what was set, and its data port.
+
+mod open;
+mod port;
+mod settings;
+
+use gridhaul_protocol::command::{AlgorithmName, Command};
+use gridhaul_protocol::facts::FileFacts;
+use gridhaul_protocol::feature::{Feature, SimpleFeature};
+use gridhaul_protocol::path::PathArgument;
+use gridhaul_protocol::reply::Reply;
+
+pub(crate) use port::Addresses;
+
+pub use open::{SessionConfig, SessionError};
+pub use settings::{DataProtection, TransferSettings};
+
+use crate::control::{Control, ControlError};
+use crate::location::Server;
+use crate::login::Login;
+
+/// A session of a user who has logged in.
+#[derive(Debug)]
+pub struct Session {
+    control: Control,
+    server: Server,
+    login: Login,
+    features: Vec<Feature>,
+    /// What the server was told.
+    settings: settings::Told,
+}
+
+impl Session {
+    /// The server.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// How the user logged in.
+    pub fn login(&self) -> &Login {
+        &self.login
+    }
+
+    /// What the server says that it supports.
+    pub fn features(&self) -> &[Feature] {
+        &self.features
+    }
+
+    /// The control channel, for commands that this type has no method for. Settings must not be changed there.
+    pub fn control(&mut self) -> &mut Control {
+        &mut self.control
+    }
+
+    /// Whether the server supports a feature.
+    pub fn has(&self, feature: SimpleFeature) -> bool {
+        self.features.contains(&Feature::Simple(feature))
+    }
+
+    /// The size of a file in bytes; `None` if the server does not say it.
+    ///
+    /// # Errors
+    ///
+    /// When the file does not exist, or the session has ended.
+    pub async fn size(&mut self, path: &PathArgument) -> Result<Option<u64>, ControlError> {
+        if !self.has(SimpleFeature::Size) {
+            return Ok(None);
+        }
+        let reply = self.control.must(&Command::Size(path.clone())).await?;
+        Ok(reply.text().trim().parse().ok())
+    }
+
+    /// Whether a path is a directory; `None` if it does not exist, or the server does not say it.
+    ///
+    /// # Errors
+    ///
+    /// When the session has ended.
+    pub async fn is_directory(
+        &mut self,
+        path: &PathArgument,
+    ) -> Result<Option<bool>, ControlError> {
+        let has_facts = self
+            .features
+            .iter()
+            .any(|one| matches!(one, Feature::Facts(_)));
+        if !has_facts {
+            return Ok(None);
+        }
+        let reply = self.control.ask(&Command::Mlst(Some(path.clone()))).await?;
+        Ok(facts_of(&reply)
+            .and_then(|facts| facts.file_type)
+            .map(|kind| kind.is_directory()))
+    }
+
+    /// The checksum of a whole file, in the digits of the server.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses, or the session has ended.
+    pub async fn checksum(
+        &mut self,
+        algorithm: &AlgorithmName,
+        path: &PathArgument,
+    ) -> Result<String, ControlError> {
+        let command = Command::Cksm {
+            algorithm: algorithm.clone(),
+            offset: 0,
+            length: None,
+            path: path.clone(),
+        };
+        self.control.send(&command).await?;
+        // A checksum of a large file takes long, so only the connection limits the wait.
+        loop {
+            let reply = self.control.next_reply().await?;
+            if !reply.is_preliminary() {
+                let reply = crate::control::accepted("CKSM", reply)?;
+                return Ok(reply.text().trim().to_owned());
+            }
+        }
+    }
+
+    /// Ends the session.
+    pub async fn close(mut self) {
+        // The server may have closed the connection; both is the end.
+        let _ = self.control.ask(&Command::Quit).await;
+    }
+}
+
+/// The facts of an `MLST` reply: its only inner line (RFC 3659 7.2).
+fn facts_of(reply: &Reply) -> Option<FileFacts<'_>> {
+    let line = reply.is_completion().then(|| reply.inner().first())??;
+    FileFacts::parse_line(line).ok().map(|(facts, _)| facts)
+}

@@ -1,0 +1,79 @@
+//! Opening a session.
+
+use std::time::Duration;
+
+use gridhaul_protocol::command::{Command, Representation};
+use gridhaul_protocol::feature;
+
+use super::Session;
+use super::settings::Told;
+use crate::control::{AddressFamily, Control, ControlError};
+use crate::location::Server;
+use crate::login::{self, Login};
+
+/// How sessions are opened.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionConfig {
+    /// The addresses that are tried.
+    pub family: AddressFamily,
+    /// The longest wait for a connection and for a reply.
+    pub patience: Duration,
+}
+
+/// Why there is no session.
+#[derive(Debug, thiserror::Error)]
+#[error("{server}: {error}")]
+pub struct SessionError {
+    /// The server.
+    pub server: Server,
+    /// What failed.
+    #[source]
+    pub error: ControlError,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            family: AddressFamily::default(),
+            patience: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Session {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be reached, or refuses.
+    pub async fn open(
+        server: &Server,
+        login: Login,
+        config: SessionConfig,
+    ) -> Result<Self, SessionError> {
+        let opened = Self::try_open(server, login, config).await;
+        opened.map_err(|error| SessionError {
+            server: server.clone(),
+            error,
+        })
+    }
+
+    async fn try_open(
+        server: &Server,
+        login: Login,
+        config: SessionConfig,
+    ) -> Result<Self, ControlError> {
+        let mut control = Control::open(server, config.family, config.patience).await?;
+        login::log_in(&mut control, server, &login).await?;
+        let features = feature::parse(&control.ask(&Command::Feat).await?);
+        control.must(&Command::Type(Representation::Image)).await?;
+        let settings = Told::after_login(login.identity().is_some());
+        Ok(Self {
+            control,
+            server: server.clone(),
+            login,
+            features,
+            settings,
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! Settings of transfers, which are sent when they differ from what the server was told.
+
+use gridhaul_protocol::command::{
+    Command, DataChannelAuthentication, OptsCommand, Parallelism, ProtectionLevel, RetrieveOptions,
+    SiteCommand, StackRequest, Text, TransferMode,
+};
+use gridhaul_protocol::stack::StackSpec;
+
+use super::Session;
+use crate::control::ControlError;
+
+/// How the data of a transfer moves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransferSettings {
+    /// Stream mode or MODE E.
+    pub mode: TransferMode,
+    /// The connections of a transfer in MODE E, 1 to 64.
+    pub parallelism: u8,
+    /// The authentication and encryption of data channels.
+    pub protection: DataProtection,
+    /// The driver stack that the server is to use; `None` is its own choice.
+    pub stack: Option<StackSpec>,
+}
+
+/// The authentication and encryption of data channels (GFD.20 DCAU, RFC 2228 PROT).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataProtection {
+    /// `DCAU N`: neither.
+    None,
+    /// `DCAU A`, `PROT C`: both ends prove that they act for the user, and data is clear.
+    Authenticated,
+    /// `DCAU A`, `PROT P`: data is encrypted, too.
+    Private,
+}
+
+/// What the server was told last.
+#[derive(Debug)]
+pub(super) struct Told {
+    mode: TransferMode,
+    parallelism: u8,
+    protection: DataProtection,
+    is_buffer_told: bool,
+    stack: Option<StackSpec>,
+}
+
+impl Told {
+    /// GFD.20: after a login with a certificate, `DCAU A` and `PROT C`.
+    pub(super) fn after_login(with_certificate: bool) -> Self {
+        Self {
+            mode: TransferMode::Stream,
+            parallelism: 1,
+            protection: match with_certificate {
+                true => DataProtection::Authenticated,
+                false => DataProtection::None,
+            },
+            is_buffer_told: false,
+            stack: None,
+        }
+    }
+}
+
+impl Session {
+    /// Tells the server what differs from before.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses a setting, or the session has ended.
+    pub(crate) async fn settle(&mut self, wanted: &TransferSettings) -> Result<(), ControlError> {
+        self.settle_protection(wanted.protection).await?;
+        if self.settings.stack != wanted.stack {
+            let drivers = wanted.stack.as_ref().map(StackSpec::to_string);
+            let request = drivers.and_then(Text::new);
+            let request = request.map_or(StackRequest::Default, StackRequest::Drivers);
+            let command = Command::Site(SiteCommand::SetNetStack(request));
+            self.control.must(&command).await?;
+            self.settings.stack.clone_from(&wanted.stack);
+        }
+        if self.settings.mode != wanted.mode {
+            self.control.must(&Command::Mode(wanted.mode)).await?;
+            self.settings.mode = wanted.mode;
+        }
+        if self.settings.parallelism != wanted.parallelism {
+            let options = RetrieveOptions {
+                parallelism: Some(Parallelism::fixed(wanted.parallelism.into())),
+                ..RetrieveOptions::default()
+            };
+            let command = Command::Opts(OptsCommand::Retrieve(options));
+            self.control.must(&command).await?;
+            self.settings.parallelism = wanted.parallelism;
+        }
+        Ok(())
+    }
+
+    async fn settle_protection(&mut self, wanted: DataProtection) -> Result<(), ControlError> {
+        let told = self.settings.protection;
+        if told == wanted {
+            return Ok(());
+        }
+        if (told == DataProtection::None) != (wanted == DataProtection::None) {
+            let authentication = match wanted {
+                DataProtection::None => DataChannelAuthentication::None,
+                _ => DataChannelAuthentication::User,
+            };
+            self.control.must(&Command::Dcau(authentication)).await?;
+        }
+        let level = |protection| match protection {
+            DataProtection::Private => ProtectionLevel::Private,
+            DataProtection::None | DataProtection::Authenticated => ProtectionLevel::Clear,
+        };
+        if level(told) != level(wanted) {
+            // RFC 2228 3: PROT comes after PBSZ.
+            if !self.settings.is_buffer_told {
+                self.control.must(&Command::Pbsz(1 << 20)).await?;
+                self.settings.is_buffer_told = true;
+            }
+            self.control.must(&Command::Prot(level(wanted))).await?;
+        }
+        self.settings.protection = wanted;
+        Ok(())
+    }
+}
