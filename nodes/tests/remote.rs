@@ -9,13 +9,15 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use gridhaul_nodes::cluster::MemberState;
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_stack::Cancel;
 use gridhaul_storage::{ChecksumAlgorithm, FileKind, StorageErrorKind};
-use gridhaul_transfer::{CancelReason, ChecksumRequest, DataNode as _, LineSource, Relabel, Task};
+use gridhaul_transfer::{
+    BandwidthLimit, CancelReason, ChecksumRequest, DataNode as _, LineSource, Relabel, Task,
+};
 
 use site::{Remote, content, image, receive, send};
 
@@ -111,6 +113,33 @@ fn files_are_copied_between_nodes_in_both_modes() {
         receiver.release();
         assert!(!to.node.listens_at(addresses[0]));
     }
+}
+
+#[test]
+fn transfers_on_several_nodes_share_a_limit() {
+    const RATE: u32 = 20 << 20;
+    let limit = BandwidthLimit::new(Some(RATE.into()));
+    let pairs: Vec<_> = (0..2).map(|_| (Remote::new(), Remote::new())).collect();
+    let bytes = content(20 << 20);
+    let begun = Instant::now();
+    let (mut running, mut sessions) = (Vec::new(), Vec::new());
+    for (from, to) in &pairs {
+        fs::write(from.path("a"), &bytes).expect("a file");
+        let (sender, receiver) = (from.attach(), to.attach());
+        site::connect(&*sender, site::listen(&*receiver, 1));
+        let mut sent = image(send("/a"), TransferMode::Stream, 1);
+        sent.handling.bandwidth = vec![Arc::clone(&limit)];
+        let receive = image(receive("/b"), TransferMode::Stream, 1);
+        running.push(site::start(&*receiver, receive));
+        running.push(site::start(&*sender, sent));
+        sessions.push((sender, receiver));
+    }
+    for transfer in &running {
+        transfer.finish().result.expect("complete");
+    }
+    // Each with the whole rate would be done after a second; the first one has it for at most half a second.
+    let took = begun.elapsed();
+    assert!(took > Duration::from_millis(1600), "{took:?}");
 }
 
 #[test]

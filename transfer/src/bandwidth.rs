@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::division::{BandwidthPart, Division};
 use crate::sync::lock;
 
 /// Unused bandwidth of this time may be used at once.
@@ -23,6 +24,8 @@ const MOST_PIECE: u64 = 1024 * 1024;
 pub struct BandwidthLimit {
     began: Instant,
     bucket: Mutex<Bucket>,
+    /// Among transfers on other machines.
+    pub(crate) division: Mutex<Division>,
 }
 
 impl BandwidthLimit {
@@ -31,7 +34,14 @@ impl BandwidthLimit {
         Arc::new(Self {
             began: Instant::now(),
             bucket: Mutex::new(Bucket::new(rate)),
+            division: Mutex::default(),
         })
+    }
+
+    /// A part of the limit, for a transfer on another machine: all parts together have the rate. Transfers on this machine do not
+    /// count for them.
+    pub fn part(self: &Arc<Self>) -> BandwidthPart {
+        BandwidthPart::new(self, Instant::now())
     }
 
     /// Changes the limit, also for running transfers.

@@ -141,6 +141,7 @@ mod buffers;
 mod channels;
 mod checksums;
 mod context;
+mod division;
 mod error;
 mod ledger;
 mod local;
@@ -158,6 +159,7 @@ mod workers;
 
 pub use admission::{AddressBlock, AddressBlockError, Admission};
 pub use bandwidth::BandwidthLimit;
+pub use division::BandwidthPart;
 pub use error::{CancelReason, PeerError, SequenceError, ShareError, TransferError};
 pub use local::{AccountFiles, LocalNode, NodeConfig, OpenStorage};
 pub use look_ahead::LOOK_AHEAD_FILES;

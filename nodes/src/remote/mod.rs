@@ -4,7 +4,7 @@
 //!   RemoteNode     the connection to a node, its state and its load
 //!     └─> session     the files and channels of a client there
 //!           ├─> storage      calls that wait for their reply
-//!           ├─> transfer     a transfer and its events
+//!           ├─> transfer     a transfer and its events; its rate
 //!           └─> link         the stream of requests, and who waits for which reply
 //! ```
 
@@ -15,6 +15,7 @@ mod dial;
 mod hostile;
 mod link;
 mod node;
+mod part_rate;
 mod session;
 mod storage;
 mod transfer;

@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use super::addresses::Listening;
 use super::link::{Follower as _, Link};
+use super::part_rate::PartRate;
 use super::storage::{self, RemoteStorage};
 use super::transfer::RemoteTransfer;
 use crate::generated::{self as message, session_reply::Body, session_request, storage_call::Call};
@@ -200,7 +201,11 @@ impl NodeSession for RemoteSession {
     }
 
     fn transfer(&self, plan: Plan, events: EventSink) -> Arc<dyn RunningTransfer> {
-        let (message, kept) = wire::transfer(&plan);
+        let (mut message, kept) = wire::transfer(&plan);
+        let rate = PartRate::of(&plan.handling.bandwidth);
+        if let Some(handling) = &mut message.handling {
+            handling.rate = rate.present();
+        }
         let stripes = plan.share.as_ref().map_or(1, |share| share.stripes.len());
         let call = self.link.number();
         let transfer = RemoteTransfer::new(
@@ -213,9 +218,11 @@ impl NodeSession for RemoteSession {
         );
         let follower = Arc::clone(&transfer);
         match self.link.expect(call, follower) {
-            Ok(()) => self
-                .link
-                .tell(call, session_request::Body::Transfer(message)),
+            Ok(()) => {
+                self.link
+                    .tell(call, session_request::Body::Transfer(message));
+                rate.keep(&transfer, &self.runtime);
+            }
             Err(lost) => transfer.lose(&lost),
         }
         transfer

@@ -140,6 +140,22 @@ impl RemoteTransfer {
         self.finish(self.failed(TransferError::Local(reason)));
     }
 
+    /// The bytes that have moved; `None` after the end.
+    pub(super) fn moved(&self) -> Option<u64> {
+        lock(&self.events).as_ref()?;
+        Some(lock(&self.state).moving.bytes())
+    }
+
+    /// Tells the node how many bytes per second may move from now on.
+    pub(super) fn set_rate(&self, rate: Option<u64>) {
+        let sent = message::SetRate {
+            transfer: self.call,
+            rate,
+        };
+        let link = &self.link;
+        link.tell(link.number(), session_request::Body::SetRate(sent));
+    }
+
     /// Makes the next lines of a listing, on a thread that may wait for storage.
     fn send_lines(self: &Arc<Self>) {
         if self.makes_lines.swap(true, Ordering::AcqRel) {
