@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::division::{BandwidthPart, Division};
+use crate::division::Division;
 use crate::sync::lock;
 
 /// Unused bandwidth of this time may be used at once.
@@ -25,7 +25,7 @@ pub struct BandwidthLimit {
     began: Instant,
     bucket: Mutex<Bucket>,
     /// Among transfers on other machines.
-    pub(crate) division: Mutex<Division>,
+    division: Mutex<Division>,
 }
 
 impl BandwidthLimit {
@@ -36,12 +36,6 @@ impl BandwidthLimit {
             bucket: Mutex::new(Bucket::new(rate)),
             division: Mutex::default(),
         })
-    }
-
-    /// A part of the limit, for a transfer on another machine: all parts together have the rate. Transfers on this machine do not
-    /// count for them.
-    pub fn part(self: &Arc<Self>) -> BandwidthPart {
-        BandwidthPart::new(self, Instant::now())
     }
 
     /// Changes the limit, also for running transfers.
@@ -71,6 +65,38 @@ impl BandwidthLimit {
         let piece = (rate / PIECES_PER_SECOND).clamp(LEAST_PIECE, MOST_PIECE);
         // Whole blocks of the file, for direct I/O.
         Some(piece - piece % LEAST_PIECE)
+    }
+}
+
+/// A part of a limit, for one transfer on another machine: all parts together have the rate. Transfers on this machine do not count
+/// for them.
+#[derive(Debug)]
+pub struct BandwidthPart {
+    limit: Arc<BandwidthLimit>,
+    number: u64,
+}
+
+impl BandwidthPart {
+    /// A further part of the limit.
+    pub fn of(limit: &Arc<BandwidthLimit>) -> Self {
+        let number = lock(&limit.division).add(Instant::now());
+        Self {
+            limit: Arc::clone(limit),
+            number,
+        }
+    }
+
+    /// The rate of the part from `now` on, in bytes per second, when its transfer has moved so many bytes in all. `None` is no limit.
+    pub fn rate(&self, moved: u64, now: Instant) -> Option<u64> {
+        let rate = self.limit.rate()?;
+        let mut division = lock(&self.limit.division);
+        Some(division.part(self.number, rate, moved, now))
+    }
+}
+
+impl Drop for BandwidthPart {
+    fn drop(&mut self) {
+        lock(&self.limit.division).remove(self.number);
     }
 }
 

@@ -5,21 +5,10 @@
 //! parts, so that a transfer whose demand rises is not slow at first.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use crate::bandwidth::BandwidthLimit;
-use crate::sync::lock;
 
 /// How long the bytes of a part are counted before they tell its demand. They come a quarter of a second late, more or less.
 const SAMPLE: Duration = Duration::from_millis(1900);
-
-/// A part of a [`BandwidthLimit`], for one transfer on another machine.
-#[derive(Debug)]
-pub struct BandwidthPart {
-    limit: Arc<BandwidthLimit>,
-    number: u64,
-}
 
 /// The parts of a limit.
 #[derive(Debug, Default)]
@@ -42,44 +31,6 @@ struct Part {
     wants: Option<u64>,
 }
 
-impl BandwidthPart {
-    pub(crate) fn new(limit: &Arc<BandwidthLimit>, now: Instant) -> Self {
-        let mut division = lock(&limit.division);
-        let number = division.next;
-        division.next += 1;
-        let part = Part {
-            rate: 0,
-            least: 0,
-            since: now,
-            moved: 0,
-            wants: None,
-        };
-        division.parts.insert(number, part);
-        drop(division);
-        Self {
-            limit: Arc::clone(limit),
-            number,
-        }
-    }
-
-    /// The rate that the part has from `now` on, in bytes per second, when its transfer has moved so many bytes in all. `None` is no limit.
-    pub fn rate(&self, moved: u64, now: Instant) -> Option<u64> {
-        let rate = self.limit.rate()?;
-        let mut division = lock(&self.limit.division);
-        if let Some(part) = division.parts.get_mut(&self.number) {
-            part.note(moved, now);
-        }
-        division.divide(rate);
-        division.parts.get(&self.number).map(|part| part.rate)
-    }
-}
-
-impl Drop for BandwidthPart {
-    fn drop(&mut self) {
-        lock(&self.limit.division).parts.remove(&self.number);
-    }
-}
-
 impl Part {
     fn note(&mut self, moved: u64, now: Instant) {
         let time = now.saturating_duration_since(self.since);
@@ -96,6 +47,35 @@ impl Part {
 }
 
 impl Division {
+    /// A further part; its number.
+    pub(crate) fn add(&mut self, now: Instant) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        let part = Part {
+            rate: 0,
+            least: 0,
+            since: now,
+            moved: 0,
+            wants: None,
+        };
+        self.parts.insert(number, part);
+        number
+    }
+
+    pub(crate) fn remove(&mut self, number: u64) {
+        self.parts.remove(&number);
+    }
+
+    /// What a part has from `now` on of this rate, when it has moved so many bytes in all.
+    pub(crate) fn part(&mut self, number: u64, rate: u64, moved: u64, now: Instant) -> u64 {
+        if let Some(part) = self.parts.get_mut(&number) {
+            part.note(moved, now);
+        }
+        self.divide(rate);
+        // A number is that of a part until it is removed.
+        self.parts.get(&number).map_or(rate, |part| part.rate)
+    }
+
     fn divide(&mut self, rate: u64) {
         let wants: Vec<_> = self.parts.values().map(|part| part.wants).collect();
         let shares = shares(rate, &wants);
@@ -149,15 +129,15 @@ mod tests {
     }
 
     /// Transfers with these demands, in bytes per second; what they have after some seconds.
-    fn after_a_while(limit: &Arc<BandwidthLimit>, demands: &[u64]) -> Vec<u64> {
-        let begun = Instant::now();
-        let parts: Vec<_> = demands.iter().map(|_| limit.part()).collect();
+    fn after_a_while(demands: &[u64]) -> Vec<u64> {
+        let (begun, mut division) = (Instant::now(), Division::default());
+        let parts: Vec<_> = demands.iter().map(|_| division.add(begun)).collect();
         let (mut moved, mut rates) = (vec![0; demands.len()], vec![0; demands.len()]);
         for step in 1..=20_u32 {
             let now = begun + step * Duration::from_millis(500);
             for (index, part) in parts.iter().enumerate() {
                 moved[index] += rates[index].min(demands[index]) / 2;
-                rates[index] = part.rate(moved[index], now).expect("a limit");
+                rates[index] = division.part(*part, 100_000, moved[index], now);
             }
         }
         rates
@@ -165,23 +145,19 @@ mod tests {
 
     #[test]
     fn what_one_transfer_does_not_use_others_have() {
-        let limit = BandwidthLimit::new(Some(100_000));
-        assert_eq!(after_a_while(&limit, &[1_000_000]), [100_000]);
-        assert_eq!(after_a_while(&limit, &[1_000_000; 4]), [25_000; 4]);
-        let rates = after_a_while(&limit, &[1_000_000, 10_000]);
+        assert_eq!(after_a_while(&[1_000_000]), [100_000]);
+        assert_eq!(after_a_while(&[1_000_000; 4]), [25_000; 4]);
+        let rates = after_a_while(&[1_000_000, 10_000]);
         assert!(rates[0] >= 80_000 && rates[1] >= 10_000, "{rates:?}");
         assert!(rates.iter().sum::<u64>() <= 100_000, "{rates:?}");
     }
 
     #[test]
     fn an_ended_transfer_leaves_its_part() {
-        let limit = BandwidthLimit::new(Some(1_000));
-        let (one, other) = (limit.part(), limit.part());
-        let now = Instant::now();
-        assert_eq!(one.rate(0, now), Some(500));
-        drop(other);
-        assert_eq!(one.rate(0, now), Some(1_000));
-        limit.set(None);
-        assert_eq!(one.rate(0, now), None);
+        let (now, mut division) = (Instant::now(), Division::default());
+        let (one, other) = (division.add(now), division.add(now));
+        assert_eq!(division.part(one, 1_000, 0, now), 500);
+        division.remove(other);
+        assert_eq!(division.part(one, 1_000, 0, now), 1_000);
     }
 }

@@ -158,8 +158,7 @@ mod uploads;
 mod workers;
 
 pub use admission::{AddressBlock, AddressBlockError, Admission};
-pub use bandwidth::BandwidthLimit;
-pub use division::BandwidthPart;
+pub use bandwidth::{BandwidthLimit, BandwidthPart};
 pub use error::{CancelReason, PeerError, SequenceError, ShareError, TransferError};
 pub use local::{AccountFiles, LocalNode, NodeConfig, OpenStorage};
 pub use look_ahead::LOOK_AHEAD_FILES;

@@ -23,7 +23,7 @@ impl PartRate {
     /// A part of each limit.
     pub(super) fn of(limits: &[Arc<BandwidthLimit>]) -> Self {
         let mut rate = Self {
-            parts: limits.iter().map(BandwidthLimit::part).collect(),
+            parts: limits.iter().map(BandwidthPart::of).collect(),
             told: None,
         };
         rate.told = rate.after(0);
