@@ -8,7 +8,7 @@ import yaml
 
 WORK, TOP, SERVER = sys.argv[1:]
 # What `check` may miss on this machine.
-LACKING = ("No such file or directory", "is in use", "Address already in use")
+LACKING = ("No such file or directory", "is in use", "Address already in use", "no certificate or trusts no authority: see above")
 
 
 def objects(path):
@@ -34,7 +34,7 @@ def check_configuration(name, text):
     assert "port-range" in report and not other, f"{name}: {report}"
 
 
-rendered = {name: objects(f"{WORK}/{name}.yaml") for name in ("default", "service", "claim")}
+rendered = {name: objects(f"{WORK}/{name}.yaml") for name in ("default", "service", "claim", "nodes")}
 for name, all_of_them in rendered.items():
     with open(f"{WORK}/{name}.checked.yaml", "w") as file:
         yaml.safe_dump_all((each for (kind, _), each in all_of_them.items() if kind != "PodMonitor"), file)
@@ -70,3 +70,26 @@ assert settings["max-connections"] == 7 and "metrics-listen" not in settings, se
 assert not any(kind == "PersistentVolumeClaim" for kind, _ in rendered["claim"])
 [claim] = [each for each in rendered["claim"]["Deployment", "gridhaul"]["spec"]["template"]["spec"]["volumes"] if each["name"] == "data"]
 assert claim["persistentVolumeClaim"] == {"claimName": "other"}, claim
+
+# Data nodes: the server asks for the name of their service, which their certificate has, and selects none of their pods.
+nodes = rendered["nodes"]
+settings = tomllib.loads(configuration(nodes))
+assert settings["nodes"] == ["dns:gridhaul-nodes.gridhaul.svc:7512"] and "least-uid" not in settings, settings
+service = nodes["Service", "gridhaul-nodes"]["spec"]
+pods = nodes["StatefulSet", "gridhaul-nodes"]["spec"]
+labels = pods["template"]["metadata"]["labels"]
+assert service["clusterIP"] == "None" and service["selector"] == labels == pods["selector"]["matchLabels"]
+assert pods["replicas"] == 3 and pods["serviceName"] == "gridhaul-nodes", pods
+assert nodes["PodDisruptionBudget", "gridhaul-nodes"]["spec"]["selector"]["matchLabels"] == labels
+server_labels = nodes["Deployment", "gridhaul"]["spec"]["selector"]["matchLabels"]
+assert not server_labels.items() <= labels.items(), (server_labels, labels)
+[claim] = [each for each in pods["template"]["spec"]["volumes"] if each["name"] == "data"]
+assert claim["persistentVolumeClaim"] == {"claimName": "gridhaul-data"}, claim
+path = f"{WORK}/node.toml"
+with open(path, "w") as file:
+    file.write(nodes["ConfigMap", "gridhaul-nodes"]["data"]["node.toml"])
+# This machine has neither the directory nor the certificate: only that may be wrong.
+node = subprocess.run([SERVER, "node", "--config", path], capture_output=True, text=True, timeout=60)
+wrong = [line for line in node.stderr.splitlines() if not any(words in line for words in LACKING)]
+assert node.returncode == 1 and "No such file" in node.stderr, node
+assert not [line for line in wrong if "node.toml:" in line], node.stderr

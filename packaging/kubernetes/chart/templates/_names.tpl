@@ -34,3 +34,28 @@ readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
 {{- end }}
+
+{{- define "gridhaul.nodes" -}}
+{{ .Release.Name }}-nodes
+{{- end }}
+
+{{- /* Other ones than those of the server, whose Service must not select nodes. */}}
+{{- define "gridhaul.nodeLabels" -}}
+app.kubernetes.io/name: gridhaul-node
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- /* The server refuses a key that other accounts may read, as for its group it would be in the volume of a secret. */}}
+{{- define "gridhaul.hostKey" -}}
+- name: host-key
+  image: {{ .Values.keyImage }}
+  command: [sh, -c, cp /secret/hostcert.pem /host && install -m 0400 /secret/hostkey.pem /host]
+  securityContext:
+    {{- include "gridhaul.confined" . | nindent 4 }}
+  volumeMounts:
+    - name: secret
+      mountPath: /secret
+      readOnly: true
+    - name: host
+      mountPath: /host
+{{- end }}
