@@ -201,11 +201,10 @@ mod tests {
             program: "1.2\n\u{1b}[2J\u{202e}".to_owned(),
             host: long.clone(),
             drivers: vec![long; 1000],
-            now: i64::MIN,
             data_addresses: vec![message::IpAddress { octets: vec![1; 3] }; 1000],
             ..message::Description::default()
         };
-        let facts = NodeFacts::of(&sent, i64::MAX);
+        let facts = NodeFacts::of(&sent, i64::MIN);
         assert_eq!(facts.version, "1.2??[2J?");
         assert_eq!((facts.host.len(), facts.drivers.len()), (TEXT, MOST));
         assert_eq!(facts.drivers[0].len(), NAME);

@@ -140,13 +140,10 @@ fn sent(log: &str) -> BTreeMap<String, u64> {
         .lines()
         .filter(|line| line.contains("transfer finished"));
     for line in lines.filter(|line| line.contains("verb=\"RETR\"")) {
-        let value = |name: &str| {
-            let (_, rest) = line.split_once(name)?;
-            rest.split([' ', ',', ']']).next()
-        };
-        let bytes = value(" bytes=").and_then(|bytes| bytes.parse::<u64>().ok());
-        if let (Some(node), Some(bytes)) = (value(" node="), bytes)
-            && line.matches(" node=").count() == 1
+        let value = |name: &str, end: char| Some(line.split_once(name)?.1.split_once(end)?.0);
+        let bytes = value(" bytes=", ' ').and_then(|bytes| bytes.parse::<u64>().ok());
+        if let (Some(node), Some(bytes)) = (value(" nodes=[", ']'), bytes)
+            && !node.contains(',')
         {
             *bytes_of.entry(node.to_owned()).or_default() += bytes;
         }
@@ -274,13 +271,13 @@ mod tests {
     fn bytes_count_for_the_node_that_sent_them_alone() {
         let line = |verb: &str, bytes: u64, nodes: &str| {
             format!(
-                "INFO audit: transfer finished verb=\"{verb}\" bytes={bytes} details=[rtt-us=1, {nodes}] refused=0\n"
+                "INFO audit: transfer finished verb=\"{verb}\" bytes={bytes} nodes=[{nodes}] refused=0\n"
             )
         };
-        let log = line("RETR", 5, "node=a:1")
-            + &line("RETR", 7, "node=a:1")
-            + &line("RETR", 9, "node=a:1, node=b:1")
-            + &line("STOR", 11, "node=b:1");
+        let log = line("RETR", 5, "a:1")
+            + &line("RETR", 7, "a:1")
+            + &line("RETR", 9, "a:1, b:1")
+            + &line("STOR", 11, "b:1");
         assert_eq!(sent(&log), BTreeMap::from([("a:1".to_owned(), 12)]));
     }
 }

@@ -175,6 +175,8 @@ fn lay_out(place: &Path, name: &str, names: &[String]) {
     for directory in EXPECTED {
         fs::create_dir_all(top.join(directory)).unwrap();
     }
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+    fs::set_permissions(top.join("var/tmp"), open).unwrap();
     // A machine of the tests may have a grid of its own.
     let _ = fs::remove_dir_all(top.join("etc/grid-security"));
     fs::create_dir(top.join("etc/grid-security")).unwrap();

@@ -27,9 +27,7 @@ const LOGS: [(&str, IsComplete); 2] = [
     }),
     ("grep 'transfer finished'", |output| {
         let is_striped = |line: &str| {
-            let of_both = NODES
-                .iter()
-                .all(|node| line.contains(&format!("node={node}")));
+            let of_both = NODES.iter().all(|node| line.contains(node));
             of_both && line.contains("stripes=2 ")
         };
         output.lines().any(is_striped)

@@ -17,6 +17,7 @@ const TARGETS: &[&str] = &[
     "gridhaul_nodes::cluster::shared",
     "gridhaul_nodes::cluster::storage",
     "gridhaul_nodes::remote::node",
+    "gridhaul_nodes::service::session",
     "gridhaul_server",
     "gridhaul_server::admin::actions",
     "gridhaul_server::admin::doors",
