@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, Read as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
 
 use rustix::process::Signal;
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use crate::client::Client;
 use crate::node::Nodes;
-use crate::program::{Running, program, text, wait_for};
+use crate::program::{Running, has_root, program, text, wait_for};
 
 const LARGE: usize = 64 << 20;
 const SMALL: usize = 1 << 20;
@@ -290,4 +291,75 @@ fn nodes_are_shown_drained_and_resumed() {
     assert!(!mistake.status.success(), "{errors}");
     assert!(errors.contains("there is no data node"), "{errors}");
     assert!(errors.contains(&other), "{errors}");
+}
+
+#[test]
+fn another_account_of_the_machine_neither_sees_nor_drains_nodes() {
+    if !has_root() {
+        return;
+    }
+    let site = Site::new();
+    let socket = site.files.path("admin.sock");
+    let body = format!("{{\"node\":\"{}\"}}", site.names[0]);
+    let as_nobody = |program: &str, arguments: &[&str]| {
+        Command::new("setpriv")
+            .args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"])
+            .arg(program)
+            .args(arguments)
+            .output()
+            .expect("started")
+    };
+    let own = env!("CARGO_BIN_EXE_gridhaul-server");
+    for words in [&["nodes"][..], &["nodes", "drain", &site.names[0]]] {
+        let refused = as_nobody(own, &[words, &["--socket", text(&socket)]].concat());
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success(), "{words:?}");
+        assert!(errors.contains("Permission denied"), "{errors}");
+    }
+    // The rights of the file are not the only barrier.
+    let all = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(&socket, all).expect("set");
+    let json = "Content-Type: application/json";
+    let url = "http://localhost/api/nodes/drain";
+    let curl = ["-s", "-w", "%{http_code}", "--unix-socket", text(&socket)];
+    let refused = as_nobody(
+        "curl",
+        &[&curl[..], &["-H", json, "-d", &body, url]].concat(),
+    );
+    let answer = String::from_utf8_lossy(&refused.stdout);
+    assert!(answer.ends_with("403"), "{answer}");
+    assert_eq!(states(&site.list()), ["up", "up"]);
+}
+
+/// What a supervisor asks that has a certificate of a control server.
+#[test]
+fn the_health_service_of_grpc_answers_over_mutual_tls() {
+    let site = Nodes::new();
+    let node = Running::of(&mut site.command(&["--control-servers", "ctl.example.org"]));
+    // The message HealthCheckRequest without a service: its prefix only.
+    fs::write(site.path("request"), [0; 5]).expect("written");
+    let port = node.address.port();
+    let ask = |name: &str| {
+        Command::new("curl")
+            .args(["-s", "--http2", "-H", "Content-Type: application/grpc"])
+            .args(["-H", "TE: trailers", "--data-binary"])
+            .arg(format!("@{}", text(&site.path("request"))))
+            .arg("--cacert")
+            .arg(site.path("certificates/ca.pem"))
+            .arg("--cert")
+            .arg(site.path(&format!("{name}.pem")))
+            .arg("--key")
+            .arg(site.path(&format!("{name}.key")))
+            .args(["--resolve", &format!("localhost:{port}:127.0.0.1")])
+            .arg(format!(
+                "https://localhost:{port}/grpc.health.v1.Health/Check"
+            ))
+            .output()
+            .expect("started")
+    };
+    // SERVING.
+    let answer = ask("control");
+    assert_eq!(answer.stdout, [0, 0, 0, 0, 2, 8, 1], "{answer:?}");
+    let refused = ask("node");
+    assert!(!refused.status.success() && refused.stdout.is_empty());
 }
