@@ -186,6 +186,22 @@ fn a_copy_that_fails_leaves_no_file_and_says_which_end_refused() {
 }
 
 #[test]
+fn a_copy_that_would_destroy_another_one_is_refused() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let url = site.server.url("a");
+    site.must(&["copy", "source", &url]);
+    let error = site.fails(&["copy", &url, &url]);
+    assert!(error.contains("the same file"), "{error}");
+    assert_same(&site.local("source"), &site.served("a"), &[]);
+    fs::create_dir(site.local("other")).unwrap();
+    fs::write(site.local("other/source"), "another").unwrap();
+    let several = ["copy", "source", "other/source", &site.server.url("")];
+    let error = site.fails(&several);
+    assert!(error.contains("another source"), "{error}");
+    assert_same(&site.local("source"), &site.served("source"), &[]);
+}
+
+#[test]
 fn the_certificate_must_be_that_of_the_host() {
     let site = Site::gsi(Kind::Gridhaul, &[]);
     let url = site.server.url("a");

@@ -68,6 +68,9 @@ pub enum ControlError {
     /// A protected reply was expected.
     #[error("the server sent a reply without protection, or a token that is none")]
     Unprotected,
+    /// A reply in the clear on a protected channel ends the session.
+    #[error("a reply without protection came: {}", words(.0))]
+    Clear(Reply),
     /// The server is another host.
     #[error(
         "{host} presents the certificate of {presented}: check the name, or say --subject if this is the right server"

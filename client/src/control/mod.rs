@@ -34,6 +34,8 @@ pub struct Control {
     context: Option<Box<Context>>,
     /// The longest wait for a reply.
     patience: Duration,
+    /// Last replies that the server owes.
+    awaited: usize,
 }
 
 impl Control {
@@ -56,6 +58,8 @@ impl Control {
             input: Vec::new(),
             context: None,
             patience,
+            // The greeting.
+            awaited: 1,
         };
         let greeting = control.final_reply("the greeting").await?;
         accepted("the connection", greeting)?;
@@ -110,6 +114,7 @@ impl Control {
                 encode_command_line(&Command::Enc(token).encode())
             }
         };
+        self.awaited += 1;
         let sent = timeout(self.patience, self.stream.write_all(&line)).await;
         sent.map_err(|_| self.silent(command.verb()))?
             .map_err(ControlError::Connection)
@@ -137,7 +142,11 @@ impl Control {
             let consumed = self.input.len() - unread.len();
             self.input.drain(..consumed);
             if let Some(reply) = reply {
-                return self.revealed(reply?);
+                let reply = self.revealed(reply?)?;
+                if !reply.is_preliminary() {
+                    self.awaited = self.awaited.saturating_sub(1);
+                }
+                return Ok(reply);
             }
             let mut buffer = [0; READ_BYTES];
             let read = self.stream.read(&mut buffer).await;
@@ -148,9 +157,18 @@ impl Control {
         }
     }
 
-    /// Protects all further commands.
-    pub(crate) fn protect(&mut self, context: Context) {
+    /// Whether every command has its last reply. Otherwise a later reply would be taken for that of another command.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.awaited == 0
+    }
+
+    /// Protects all further commands. Bytes that have come before count for nothing, because another host may have sent them.
+    pub(crate) fn protect(&mut self, context: Context) -> Result<(), ControlError> {
+        if !self.input.is_empty() {
+            return Err(ControlError::Unprotected);
+        }
         self.context = Some(Box::new(context));
+        Ok(())
     }
 
     async fn final_reply(&mut self, verb: &'static str) -> Result<Reply, ControlError> {
@@ -168,11 +186,8 @@ impl Control {
             return Ok(reply);
         };
         if !(631..=633).contains(&reply.code()) {
-            // A server that ends the session may do so in the clear; it must not make a client believe that a command succeeded.
-            return match reply.is_error() {
-                true => Ok(reply),
-                false => Err(ControlError::Unprotected),
-            };
+            // Another host may have sent it. A server that ends the session does so in the clear, too.
+            return Err(ControlError::Clear(reply));
         }
         let mut text = Vec::new();
         for line in reply.lines() {

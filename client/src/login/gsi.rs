@@ -60,8 +60,7 @@ pub(super) async fn authenticate(
             _ => return Err(ControlError::Unprotected),
         }
     }
-    control.protect(context);
-    Ok(())
+    control.protect(context)
 }
 
 /// Sends the TLS alert, so that the log of the server has the reason. Its answer does not matter.

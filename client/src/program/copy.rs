@@ -1,5 +1,6 @@
 //! `gridhaul copy`.
 
+use std::collections::HashSet;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,6 +35,12 @@ enum CopyError {
     Control(#[from] ControlError),
     #[error("both are files of this machine: use cp")]
     Local,
+    #[error("the source and the destination are the same file")]
+    Same,
+    #[error("another source of this command was copied there: name the destinations one by one")]
+    Twice,
+    #[error("the source has {0} bytes, and the destination {1}: do not use the copy")]
+    Size(u64, u64),
     #[error("{0}: a name that FTP cannot send")]
     Name(String),
     #[error("{0}: {1}")]
@@ -86,11 +93,13 @@ pub(super) async fn run(arguments: &CopyArguments) -> Ending {
         source: None,
         destination: None,
     };
+    let mut targets = HashSet::new();
     for source in &sources {
         let target = copying
             .target(source, &destination, sources.len() > 1)
             .await;
         let done = match target {
+            Ok(target) if !targets.insert(target.to_string()) => Err((target, CopyError::Twice)),
             Ok(target) => copying.file(source, &target, &mut report).await,
             Err(error) => Err((destination.clone(), error)),
         };
@@ -222,7 +231,6 @@ impl Copying<'_> {
             stall: arguments.data.stall_timeout,
         };
         let done = two_party(session, &*files, &copy, watch).await;
-        self.source = self.source.take().filter(|_| !breaks(&done));
         done.map_err(|error| CopyError::Transfer(Box::new(error)))
     }
 
@@ -253,7 +261,6 @@ impl Copying<'_> {
             stall: arguments.data.stall_timeout,
         };
         let done = two_party(session, &*files, &copy, watch).await;
-        self.destination = self.destination.take().filter(|_| !breaks(&done));
         done.map_err(|error| CopyError::Transfer(Box::new(error)))
     }
 
@@ -263,6 +270,9 @@ impl Copying<'_> {
         to: &Url,
         watch: &mut super::report::Watch<'_>,
     ) -> Result<Transferred, CopyError> {
+        if from == to {
+            return Err(CopyError::Same);
+        }
         let (source_path, destination_path) = (argument(from)?, argument(to)?);
         let arguments = self.arguments;
         self.source(&from.server).await?;
@@ -282,10 +292,13 @@ impl Copying<'_> {
             stall: arguments.data.stall_timeout,
         };
         let done = third_party(source, destination, &copy, watch).await;
-        if breaks(&done) {
-            (self.source, self.destination) = (None, None);
+        let done = done.map_err(|error| CopyError::Transfer(Box::new(error)))?;
+        // Neither server has told how many bytes arrived.
+        let arrived = destination.size(&copy.destination).await?;
+        match (size, arrived) {
+            (Some(size), Some(arrived)) if size != arrived => Err(CopyError::Size(size, arrived)),
+            _ => Ok(done),
         }
-        done.map_err(|error| CopyError::Transfer(Box::new(error)))
     }
 
     /// Computes the checksum at both ends, and compares.
@@ -362,24 +375,13 @@ async fn session<'a>(
     servers: &mut Servers<'_>,
     server: &Server,
 ) -> Result<&'a mut Session, CopyError> {
-    let kept = place.take().filter(|session| session.server() == server);
+    let kept = place.take();
+    let kept = kept.filter(|session| session.server() == server && session.is_usable());
     let session = match kept {
         Some(session) => session,
         None => servers.open(server).await?,
     };
     Ok(place.insert(session))
-}
-
-/// Whether a session cannot be used again.
-fn breaks(done: &Result<Transferred, TransferFailure>) -> bool {
-    match done {
-        Ok(_) => false,
-        Err(TransferFailure::Source(error) | TransferFailure::Destination(error)) => {
-            !matches!(error, ControlError::Refused { .. })
-        }
-        Err(TransferFailure::Stalled(_)) => true,
-        Err(_) => false,
-    }
 }
 
 fn settings(data: &DataArguments, with_certificates: bool) -> TransferSettings {

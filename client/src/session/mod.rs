@@ -36,6 +36,11 @@ impl Session {
         &self.server
     }
 
+    /// Whether further commands make sense: the connection works, and every command has its reply.
+    pub fn is_usable(&self) -> bool {
+        self.control.is_idle()
+    }
+
     /// How the user logged in.
     pub fn login(&self) -> &Login {
         &self.login
