@@ -1,6 +1,7 @@
 //! The user's certificate and the trusted authorities, at the places where Globus programs look for them.
 
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -79,6 +80,8 @@ impl Identity {
 struct Environment {
     variable: fn(&str) -> Option<OsString>,
     exists: fn(&Path) -> bool,
+    /// Whether a file, no link, belongs to this user.
+    is_own: fn(&Path, u32) -> bool,
     uid: u32,
 }
 
@@ -87,6 +90,7 @@ impl Environment {
         Self {
             variable: |name| std::env::var_os(name).filter(|value| !value.is_empty()),
             exists: Path::exists,
+            is_own,
             uid: rustix::process::geteuid().as_raw(),
         }
     }
@@ -109,7 +113,8 @@ impl Environment {
             return Ok((proxy.clone(), proxy));
         }
         let proxy = PathBuf::from(format!("/tmp/x509up_u{}", self.uid));
-        if (self.exists)(&proxy) {
+        // Every user of the machine can make a file of this name.
+        if (self.is_own)(&proxy, self.uid) {
             return Ok((proxy.clone(), proxy));
         }
         let certificate = self.path("X509_USER_CERT");
@@ -148,6 +153,11 @@ impl Environment {
     }
 }
 
+fn is_own(path: &Path, uid: u32) -> bool {
+    let metadata = std::fs::symlink_metadata(path);
+    metadata.is_ok_and(|metadata| metadata.is_file() && metadata.uid() == uid)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +169,10 @@ mod tests {
         Environment {
             variable,
             exists,
+            is_own: match exists(Path::new("/tmp")) {
+                true => |_, _| true,
+                false => |_, _| false,
+            },
             uid: 7,
         }
     }
@@ -175,6 +189,17 @@ mod tests {
         assert_eq!(key, PathBuf::from("/home/a/.globus/userkey.pem"));
         let given = all.credential(Some(Path::new("p"))).expect("given");
         assert_eq!(given.0, PathBuf::from("p"));
+    }
+
+    #[test]
+    fn a_proxy_of_another_user_or_a_link_is_none() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        std::fs::write(&file, "").expect("written");
+        std::os::unix::fs::symlink(&file, &link).expect("made");
+        let uid = rustix::process::geteuid().as_raw();
+        assert!(is_own(&file, uid));
+        assert!(!is_own(&file, uid + 1) && !is_own(&link, uid));
     }
 
     #[test]
