@@ -69,8 +69,8 @@ pub struct Handling {
     pub upload: UploadName,
     /// The limits that the transfer shares with others.
     pub bandwidth: Vec<Arc<BandwidthLimit>>,
-    /// What a received file must be before it is complete. Only with [`UploadName::Temporary`]: otherwise the session checks
-    /// it after the transfer.
+    /// What a received file must be before it is complete. Not with [`UploadName::Final`]: there the session checks it after the
+    /// transfer.
     pub demands: Demands,
 }
 
@@ -82,6 +82,9 @@ pub enum UploadName {
     Final,
     /// A temporary name beside it ([`gridhaul_storage::UploadForm`]).
     Temporary,
+    /// A temporary name beside it, which it keeps when all of it has arrived. The owner of the session verifies the file, and
+    /// gives it its final name with [`gridhaul_storage::Storage::complete_upload`]. Only on a node of the same process.
+    Kept,
 }
 
 /// What a peer demands of a stored file besides its bytes.

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::Cancel;
-use gridhaul_storage::ChecksumAlgorithm;
+use gridhaul_storage::{ChecksumAlgorithm, FileIdentity, UploadForm};
 use gridhaul_transfer::{
     CancelReason, ChecksumRequest, Handling, Placement, Plan, Task, TransferError, UploadName,
 };
@@ -64,6 +64,37 @@ fn files_arrive_in_all_modes_with_their_checksums() {
         };
         let found = to.session.checksum(&request, &0.into(), &Cancel::new());
         assert_eq!(found.expect("there").read_bytes, 0, "it is remembered");
+    }
+}
+
+#[test]
+fn a_file_that_keeps_its_temporary_name_leaves_the_old_one_alone() {
+    for data in [content(1_500_001), Vec::new()] {
+        let (from, to) = (
+            Site::new(Settings::default()),
+            Site::new(Settings::default()),
+        );
+        from.write("a", &data);
+        to.write("b", b"old");
+        to.connect(from.listen(1));
+        let mut plan = atomic(receive("b"), TransferMode::Stream, 1);
+        plan.handling.upload = UploadName::Kept;
+        let receiver = to.start(plan);
+        let sender = from.start(image(send("a"), TransferMode::Stream, 1));
+        sender.finish().result.expect("sent");
+        receiver.finish().result.expect("received");
+        assert_eq!(to.read("b"), b"old");
+        let kept = UploadForm::Stream.unfinished("b".as_ref()).expect("a file");
+        let storage = to.session.storage();
+        let found = storage.stat(&kept).expect("there");
+        let identity = FileIdentity {
+            device: found.device,
+            inode: found.inode,
+        };
+        let completed = storage.complete_upload(&kept, "b".as_ref(), identity, false);
+        completed.expect("renamed");
+        assert!(to.read("b") == data);
+        assert_eq!(names(&to), ["b"]);
     }
 }
 
