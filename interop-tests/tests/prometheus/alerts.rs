@@ -8,7 +8,7 @@ use crate::faults::{FAULTS, NOT_PROVOKED};
 use crate::files::{queries, rules};
 use crate::hosts::Clustered;
 use crate::prometheus::Prometheus;
-use crate::site::Site;
+use crate::site::{Site, page};
 use crate::world::World;
 
 /// Queries of the dashboard that have no data on this server: nothing uses RDMA.
@@ -55,6 +55,9 @@ fn every_alert_fires_when_its_fault_is_made() {
         let fired = prometheus.becomes(fires, || (fault.again)(&mut world));
         println!("{}: {}: {fired}", fault.alert, fault.words);
         if !fired {
+            // The alert follows from these numbers, or Prometheus did not get them.
+            let scraped = prometheus.query(&format!("up{{instance=\"{target}\"}}"));
+            println!("{scraped:?}\n{}", page(target));
             silent.push(fault.alert);
         }
     }
