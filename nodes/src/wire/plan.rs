@@ -111,8 +111,7 @@ fn handling(handling: &Handling) -> message::Handling {
             .map(|sum| sum.name().to_owned())
             .collect(),
         requested_checksums: handling.requested_checksums,
-        // A node cannot keep the name, but must not write into the file that is there.
-        temporary_name: handling.upload != UploadName::Final,
+        temporary_name: handling.upload == UploadName::Temporary,
         demanded: sums(&handling.demands.checksums),
         demanded_modified: handling.demands.modified.map(values::time),
         rate: handling
@@ -254,6 +253,7 @@ fn to_handling(sent: message::Handling) -> Result<Handling, WireError> {
         demands: Demands {
             checksums: to_sums(sent.demanded)?,
             modified: sent.demanded_modified.map(values::to_time).transpose()?,
+            consent: None,
         },
     })
 }

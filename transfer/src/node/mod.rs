@@ -12,6 +12,7 @@
 //! Several nodes can take part in one transfer, each with some of its stripes: [`Share`].
 
 mod account;
+mod consent;
 mod events;
 mod load;
 mod plan;
@@ -32,6 +33,7 @@ use gridhaul_stack::{Cancel, StackError};
 use gridhaul_storage::{FoundChecksum, Storage, StorageError};
 
 pub use account::{AttachError, NodeAccount};
+pub use consent::{Answer, Consent, ConsentSink};
 pub use events::{Event, EventSink, NodePart, Outcome, Progress, Refusal, Survey};
 pub use load::{NodeLoad, WorkerLoad};
 pub use plan::{

@@ -9,6 +9,7 @@ use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::{ChecksumAlgorithm, Storage, StorageError};
 
+use super::consent::Consent;
 use super::share::{Companions, Role, Share};
 use crate::bandwidth::BandwidthLimit;
 
@@ -82,18 +83,17 @@ pub enum UploadName {
     Final,
     /// A temporary name beside it ([`gridhaul_storage::UploadForm`]).
     Temporary,
-    /// A temporary name beside it, which it keeps when all of it has arrived. The owner of the session verifies the file, and
-    /// gives it its final name with [`gridhaul_storage::Storage::complete_upload`]. Only on a node of the same process.
-    Kept,
 }
 
-/// What a peer demands of a stored file besides its bytes.
+/// What a peer, or the owner of the session, demands of a stored file besides its bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Demands {
     /// The checksums that it must have, in lower-case hexadecimal.
     pub checksums: Vec<(ChecksumAlgorithm, String)>,
     /// The modification time that it gets.
     pub modified: Option<SystemTime>,
+    /// The session is asked before the file is complete, when it is all that is demanded otherwise.
+    pub consent: Option<Arc<Consent>>,
 }
 
 /// How far a received file must be on its way to disk before the client gets 226.

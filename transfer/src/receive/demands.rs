@@ -1,35 +1,57 @@
-//! What a client demands of a stored file besides its bytes.
+//! What a client, or the session, demands of a stored file besides its bytes.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use gridhaul_storage::{ChecksumAlgorithm, StoredFile};
 
 use super::read_back;
 use crate::context::Context;
-use crate::error::{PeerError, TransferError};
-use crate::node::Demands;
+use crate::error::{CancelReason, PeerError, TransferError};
+use crate::node::{Answer, Handling};
 
 /// Checks the file at `path`, which has arrived, and sets its modification time. `sums` were computed while it arrived.
 pub(super) fn check(
     context: &Context,
-    demands: &Demands,
+    handling: &Handling,
     path: &Path,
     sums: &[(ChecksumAlgorithm, String)],
 ) -> Result<(), TransferError> {
+    let demands = &handling.demands;
+    let sum = |algorithm: ChecksumAlgorithm| {
+        let arrived = sums.iter().find(|(known, _)| *known == algorithm);
+        match arrived {
+            Some((_, computed)) => Ok(computed.clone()),
+            None => read_back::checksum(context, path, algorithm),
+        }
+    };
     for (algorithm, expected) in &demands.checksums {
-        let arrived = sums.iter().find(|(known, _)| known == algorithm);
-        let computed = match arrived {
-            Some((_, computed)) => computed.clone(),
-            None => read_back::checksum(context, path, *algorithm)?,
-        };
+        let computed = sum(*algorithm)?;
         if computed != *expected {
             let expected = expected.clone();
             return Err(PeerError::WrongChecksum { computed, expected }.into());
         }
     }
-    let Some(modified) = demands.modified else {
+    if let Some(modified) = demands.modified {
+        set_modified(context, path, modified)?;
+    }
+    let Some(consent) = &demands.consent else {
         return Ok(());
     };
+    let all = handling.checksums.iter();
+    let all = all.map(|&algorithm| Ok((algorithm, sum(algorithm)?)));
+    let all = all.collect::<Result<_, TransferError>>()?;
+    match consent.wait(all, || context.running.cancel.is_cancelled()) {
+        Some(Answer::Complete) => Ok(()),
+        Some(Answer::WrongChecksum { computed, expected }) => {
+            Err(PeerError::WrongChecksum { computed, expected }.into())
+        }
+        // The reason is recorded.
+        None => Err(TransferError::Cancelled(CancelReason::Abort)),
+    }
+}
+
+fn set_modified(context: &Context, path: &Path, modified: SystemTime) -> Result<(), TransferError> {
     let storage = &*context.storage;
     match storage.open_read(path) {
         Ok(file) => {

@@ -39,7 +39,7 @@ pub(crate) use self::target::{OpenedTarget, open};
 use crate::channels::DataChannels;
 use crate::context::Context;
 use crate::error::{PeerError, TransferError};
-use crate::node::{Plan, UploadName};
+use crate::node::Plan;
 
 /// `STOR`, `ESTO A` and `APPE`: receives into `opened`, and checks that it is complete.
 pub(crate) fn file(
@@ -60,12 +60,7 @@ pub(crate) fn file(
             false => finish(context, plan, opened, &arrived),
         });
     match (stored, upload) {
-        (Ok(Stored::Complete), Some(upload)) => match plan.handling.upload {
-            UploadName::Kept => Ok(()),
-            UploadName::Temporary | UploadName::Final => {
-                upload.complete(context, plan.handling.sync)
-            }
-        },
+        (Ok(Stored::Complete), Some(upload)) => upload.complete(context, plan.handling.sync),
         (Ok(Stored::Failed), Some(upload)) => {
             upload.suspend(context);
             Ok(())
@@ -225,7 +220,7 @@ fn finish(
             error,
             is_wrong: true,
         })?;
-    demands::check(context, &plan.handling.demands, &path, &sums)?;
+    demands::check(context, &plan.handling, &path, &sums)?;
     Ok(Stored::Complete)
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn open(
         return prepare(context, plan, &target, file, (target.path, start));
     }
     let upload = match plan.handling.upload {
-        UploadName::Temporary | UploadName::Kept => Upload::open(context, plan, &target, direct)?,
+        UploadName::Temporary => Upload::open(context, plan, &target, direct)?,
         UploadName::Final => None,
     };
     let (file, upload) = match upload {

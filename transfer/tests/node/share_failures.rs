@@ -302,7 +302,7 @@ fn a_wrong_checksum_removes_the_upload() {
     to.nodes[0].write("b", b"old");
     let demands = Demands {
         checksums: vec![(ChecksumAlgorithm::Adler32, "00000001".to_owned())],
-        modified: None,
+        ..Demands::default()
     };
     let handling = Handling {
         demands,

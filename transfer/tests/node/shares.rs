@@ -6,13 +6,15 @@ use std::time::{Duration, UNIX_EPOCH};
 use gridhaul_protocol::command::{StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::Cancel;
-use gridhaul_storage::{Checksum, ChecksumAlgorithm};
+use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{
     ChecksumRequest, Demands, Handling, Placement, Plan, Progress, SyncPolicy, Task, UploadName,
 };
 
 use crate::cluster::Cluster;
-use crate::site::{Settings, Site, content, image, receive, receive_rest, send, send_rest};
+use crate::site::{
+    Settings, Site, checksum, content, image, receive, receive_rest, send, send_rest,
+};
 
 const BLOCKED: StripeLayout = StripeLayout::Blocked {
     block_bytes: 50_000,
@@ -44,12 +46,6 @@ pub(crate) fn names(cluster: &Cluster) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-fn checksum(algorithm: ChecksumAlgorithm, bytes: &[u8]) -> String {
-    let mut checksum = Checksum::new(algorithm);
-    checksum.update(bytes);
-    checksum.finish()
 }
 
 /// The checksum of `b` as a node finds it, and the number of bytes that it has read for it.
@@ -167,6 +163,7 @@ fn the_lead_checks_what_has_arrived_at_all_nodes() {
                 checksum(ChecksumAlgorithm::Md5, &data),
             )],
             modified: Some(modified),
+            ..Demands::default()
         },
         ..Handling::default()
     };

@@ -10,7 +10,7 @@ use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Registry, SocketOptions};
-use gridhaul_storage::{PosixOptions, PosixStorage};
+use gridhaul_storage::{Checksum, ChecksumAlgorithm, PosixOptions, PosixStorage};
 use gridhaul_transfer::{
     AccountFiles, Admission, ConnectRequest, DataNode, Event, EventSink, Handling, ListenRequest,
     LocalNode, NodeAccount, NodeConfig, NodeSession, Outcome, Placement, Plan, RunningTransfer,
@@ -251,4 +251,10 @@ pub(crate) fn content(length: usize) -> Vec<u8> {
             state.to_le_bytes()[3]
         })
         .collect()
+}
+
+pub(crate) fn checksum(algorithm: ChecksumAlgorithm, bytes: &[u8]) -> String {
+    let mut checksum = Checksum::new(algorithm);
+    checksum.update(bytes);
+    checksum.finish()
 }

@@ -2,17 +2,21 @@
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::{Arc, mpsc};
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::Cancel;
-use gridhaul_storage::{ChecksumAlgorithm, FileIdentity, UploadForm};
+use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{
-    CancelReason, ChecksumRequest, Handling, Placement, Plan, Task, TransferError, UploadName,
+    Answer, CancelReason, ChecksumRequest, Consent, Handling, PeerError, Placement, Plan, Task,
+    TransferError, UploadName,
 };
 use proptest::prelude::*;
 
-use crate::site::{Settings, Site, content, image, receive, receive_rest, send, send_rest};
+use crate::site::{
+    Settings, Site, Started, checksum, content, image, receive, receive_rest, send, send_rest,
+};
 
 fn atomic(task: Task, mode: TransferMode, channels: u8) -> Plan {
     Plan {
@@ -67,35 +71,94 @@ fn files_arrive_in_all_modes_with_their_checksums() {
     }
 }
 
-#[test]
-fn a_file_that_keeps_its_temporary_name_leaves_the_old_one_alone() {
-    for data in [content(1_500_001), Vec::new()] {
+/// A transfer that has received all of a file and waits for the session.
+struct Asking {
+    from: Site,
+    to: Site,
+    receiver: Started,
+    consent: Arc<Consent>,
+    sums: Vec<(ChecksumAlgorithm, String)>,
+}
+
+impl Asking {
+    /// Over a file with the content `old`.
+    fn after(data: &[u8], mode: TransferMode) -> Self {
         let (from, to) = (
             Site::new(Settings::default()),
             Site::new(Settings::default()),
         );
-        from.write("a", &data);
+        from.write("a", data);
         to.write("b", b"old");
-        to.connect(from.listen(1));
-        let mut plan = atomic(receive("b"), TransferMode::Stream, 1);
-        plan.handling.upload = UploadName::Kept;
+        from.connect(to.listen(1));
+        let (ask, asked) = mpsc::channel();
+        let consent = Arc::new(Consent::new(Box::new(move |sums| {
+            ask.send(sums).expect("the test waits");
+        })));
+        let mut plan = atomic(receive("b"), mode, 1);
+        plan.handling.demands.consent = Some(consent.clone());
         let receiver = to.start(plan);
-        let sender = from.start(image(send("a"), TransferMode::Stream, 1));
+        let sender = from.start(image(send("a"), mode, 1));
+        // The sender does not wait for the consent.
         sender.finish().result.expect("sent");
-        receiver.finish().result.expect("received");
+        let sums = asked.recv().expect("asked");
         assert_eq!(to.read("b"), b"old");
-        let kept = UploadForm::Stream.unfinished("b".as_ref()).expect("a file");
-        let storage = to.session.storage();
-        let found = storage.stat(&kept).expect("there");
-        let identity = FileIdentity {
-            device: found.device,
-            inode: found.inode,
-        };
-        let completed = storage.complete_upload(&kept, "b".as_ref(), identity, false);
-        completed.expect("renamed");
-        assert!(to.read("b") == data);
-        assert_eq!(names(&to), ["b"]);
+        Self {
+            from,
+            to,
+            receiver,
+            consent,
+            sums,
+        }
     }
+}
+
+#[test]
+fn a_file_replaces_the_old_one_with_the_consent_of_the_session() {
+    for mode in [TransferMode::Stream, TransferMode::Extended] {
+        for data in [content(1_500_001), Vec::new()] {
+            let asking = Asking::after(&data, mode);
+            let adler32 = checksum(ChecksumAlgorithm::Adler32, &data);
+            assert_eq!(asking.sums, [(ChecksumAlgorithm::Adler32, adler32)]);
+            asking.consent.answer(Answer::Complete);
+            asking.receiver.finish().result.expect("received");
+            assert!(asking.to.read("b") == data);
+            assert_eq!(names(&asking.to), ["b"]);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_file_is_removed_and_one_without_an_answer_stays_for_a_restart() {
+    let data = content(1_500_001);
+    let asking = Asking::after(&data, TransferMode::Stream);
+    asking.consent.answer(Answer::WrongChecksum {
+        computed: "1".to_owned(),
+        expected: "2".to_owned(),
+    });
+    let error = asking.receiver.finish().result.expect_err("refused");
+    let is_wrong = matches!(error, TransferError::Peer(PeerError::WrongChecksum { .. }));
+    assert!(is_wrong, "{error:?}");
+    assert_eq!(names(&asking.to), ["b"]);
+    assert_eq!(asking.to.read("b"), b"old");
+
+    let asking = Asking::after(&data, TransferMode::Stream);
+    asking
+        .receiver
+        .transfer
+        .cancel(CancelReason::ControlChannelLost);
+    let error = asking.receiver.finish().result.expect_err("cancelled");
+    let expected = TransferError::Cancelled(CancelReason::ControlChannelLost);
+    assert_eq!(error.to_string(), expected.to_string());
+    assert_eq!(asking.to.read("b"), b"old");
+    let Asking { from, to, .. } = asking;
+    from.connect(to.listen(1));
+    let present = RangeSet::from(0..1_000_000);
+    let rest = receive_rest("b", present.clone());
+    let receiver = to.start(atomic(rest, TransferMode::Stream, 1));
+    let sender = from.start(image(send_rest("a", present), TransferMode::Stream, 1));
+    sender.finish().result.expect("sent");
+    receiver.finish().result.expect("received");
+    assert!(to.read("b") == data);
 }
 
 #[test]

@@ -58,6 +58,7 @@ impl Demands {
                 .map(|(algorithm, expected)| (algorithm, expected.as_str().to_owned()))
                 .collect(),
             modified: self.modified.map(Into::into),
+            consent: None,
         }
     }
 }
