@@ -5,20 +5,11 @@ use std::time::SystemTime;
 
 use rustls::sign::SigningKey;
 
-use super::subject;
+use super::subject::{self, Role};
 use crate::certificate::Certificate;
 use crate::name::Name;
 use crate::tls::{HostCertificate, HostCertificateError, HostSettings, Principal, TlsVersions};
 use crate::trust::{ChainError, TrustStore};
-
-/// The kinds of hosts that an authority of data nodes knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Connects to nodes.
-    ControlServer,
-    /// Accepts connections of control servers.
-    Node,
-}
 
 /// A certificate of an authority of data nodes, with that of the authority.
 #[derive(Clone, Debug)]
@@ -49,15 +40,6 @@ pub enum IdentityError {
     /// It is good for no host.
     #[error(transparent)]
     Host(#[from] HostCertificateError),
-}
-
-impl Role {
-    fn words(self) -> &'static str {
-        match self {
-            Self::ControlServer => "control server",
-            Self::Node => "data node",
-        }
-    }
 }
 
 impl NodeIdentity {

@@ -26,8 +26,9 @@ use crate::malformed::CertificateError;
 use crate::name::Name;
 
 pub use authority::{NodeAuthority, request};
-pub use identity::{IdentityError, NodeIdentity, Role};
+pub use identity::{IdentityError, NodeIdentity};
 pub use pem::credential_pem;
+pub use subject::Role;
 pub use token::{Token, TokenError};
 
 /// Why an authority issues no certificate.

@@ -2,7 +2,6 @@
 
 use der::asn1::ObjectIdentifier;
 
-use super::Role;
 use crate::certificate::Certificate;
 use crate::encode::{COMMON_NAME, SEQUENCE, attribute, element};
 use crate::host_name::HostName;
@@ -17,6 +16,25 @@ const GRIDHAUL: &str = "gridhaul node authority";
 /// RFC 5280 Appendix A.1, ub-common-name.
 const LONGEST_COMMON_NAME: usize = 64;
 
+/// The kinds of hosts that an authority of data nodes knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Connects to nodes.
+    ControlServer,
+    /// Accepts connections of control servers.
+    Node,
+}
+
+impl Role {
+    /// What it is called, in names too.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::ControlServer => "control server",
+            Self::Node => "data node",
+        }
+    }
+}
+
 /// The DER name of an authority.
 pub(super) fn of_authority(id: &str) -> Vec<u8> {
     let parts = [
@@ -28,15 +46,11 @@ pub(super) fn of_authority(id: &str) -> Vec<u8> {
 
 /// The DER name of a host of this kind. The whole name of a host is an alternative name.
 pub(super) fn of(role: Role, name: &str) -> Vec<u8> {
-    let unit = match role {
-        Role::ControlServer => "control server",
-        Role::Node => "data node",
-    };
     // Names of hosts are ASCII.
     let name = name.get(..LONGEST_COMMON_NAME).unwrap_or(name);
     let parts = [
         attribute(&ORGANIZATION, GRIDHAUL),
-        attribute(&ORGANIZATIONAL_UNIT, unit),
+        attribute(&ORGANIZATIONAL_UNIT, role.words()),
         attribute(&COMMON_NAME, name),
     ];
     element(SEQUENCE, &[&parts[0], &parts[1], &parts[2]])
