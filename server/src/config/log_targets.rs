@@ -35,6 +35,7 @@ const TARGETS: &[&str] = &[
     "gridhaul_server::login::watch",
     "gridhaul_server::node::accept",
     "gridhaul_server::node::connection",
+    "gridhaul_server::node::expiry",
     "gridhaul_server::node::start",
     "gridhaul_server::reload",
     "gridhaul_server::running",
