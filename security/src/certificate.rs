@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use der::Tag;
 use der::asn1::ObjectIdentifier;
 use rustls_pki_types::CertificateDer;
@@ -90,6 +91,19 @@ pub struct Validity {
     pub not_after: SystemTime,
 }
 
+/// SHA-256 of the encoding of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl Fingerprint {
+    /// That of a DER certificate.
+    pub fn of(der: &[u8]) -> Self {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, der).as_ref());
+        Self(bytes)
+    }
+}
+
 impl Certificate {
     /// Parses a DER certificate, without trailing data.
     pub fn from_der(der: &[u8]) -> Result<Self, CertificateError> {
@@ -109,6 +123,11 @@ impl Certificate {
                 Self::from_der(&der)
             })
             .collect()
+    }
+
+    /// The fingerprint.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(self.der())
     }
 
     /// The encoding, as it was parsed.

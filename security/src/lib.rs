@@ -9,6 +9,7 @@
 //!  ├── delegation             certification requests, signing proxies
 //!  └── trust                  validation of chains
 //!       └── certificate, proxy, name, credential, key
+//! node_authority              certificates of data nodes, for sites without any
 //! host_name                   whether a certificate is that of a host
 //! voms, gridmap, bans         attributes and accounts of an identity, and who is refused
 //! files                       loads credentials, trust directories, maps; reloads them when they change
@@ -52,6 +53,7 @@ pub mod certificate;
 pub mod context;
 pub mod credential;
 pub mod delegation;
+mod encode;
 mod encrypted_key;
 pub mod files;
 pub mod gridmap;
@@ -59,6 +61,7 @@ pub mod host_name;
 pub mod key;
 mod malformed;
 pub mod name;
+pub mod node_authority;
 mod one_line;
 pub mod proxy;
 pub mod secret;

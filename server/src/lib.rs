@@ -75,6 +75,7 @@ mod data_nodes;
 mod debts;
 pub mod doctor;
 mod drivers;
+mod enrolment;
 mod front;
 #[cfg(any(test, fuzzing))]
 mod fuzz_input;
@@ -128,6 +129,7 @@ pub use admin::{AdminError, AdminSocketError, AdminTlsError, AdminTokenError};
 pub use callout::CalloutProcessError;
 pub use checksum_key::ChecksumKeyError;
 pub use drivers::DriversError;
+pub use enrolment::{EnrolError, InviteError, PlaceError};
 pub use front::FrontProcessError;
 pub use log_process::LogProcessError;
 pub use login::{AuthenticatorError, LoginProcessError};

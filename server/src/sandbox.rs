@@ -146,6 +146,7 @@ fn places_of_logins(config: &Config, file: Option<&Path>) -> Vec<Place> {
         places.extend([read(&host.certificates), read(&host.key)]);
         places.extend(host.passphrase.iter().map(read));
     }
+    places.extend(config.node_authority.iter().map(read));
     if let Some(gsi) = &config.security.gsi {
         places.extend(gsi.gridmap.iter().map(read));
         places.extend(gsi.ban_lists.iter().map(read));
@@ -241,6 +242,8 @@ fn own_files_of_node(config: &Config) -> impl Iterator<Item = Place> {
             .into_iter()
             .chain(&host.passphrase)
     });
+    let identity = config.node.iter().flat_map(|node| &node.identity);
+    let host = host.chain(identity);
     let host = host.map(|path| Place::new(path, Access::Read));
     host.chain(config.logs().map(|path| Place::new(path, Access::Append)))
 }

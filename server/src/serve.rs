@@ -344,7 +344,12 @@ fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> Listed
     });
     let files = arguments.config.iter().chain(&config.passwords);
     ListedFiles {
-        read: files.chain(host).chain(gridmap).cloned().collect(),
+        read: files
+            .chain(host)
+            .chain(gridmap)
+            .chain(&config.node_authority)
+            .cloned()
+            .collect(),
         append: config.logs().cloned().collect(),
         socket: admin::path_of(config),
         log_owner: privileges::uid_of(&config.user),

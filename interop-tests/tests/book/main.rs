@@ -67,7 +67,8 @@ fn beneath(directory: &Path) -> Vec<PathBuf> {
 /// The options in the help of one command, with the name of the value.
 fn options(command: &str) -> BTreeMap<String, String> {
     let program = gridhaul_program().expect("the server is built");
-    let output = Command::new(program).args([command, "--help"]).output();
+    let words = command.split(' ').chain(["--help"]);
+    let output = Command::new(program).args(words).output();
     let help = String::from_utf8(output.expect("it runs").stdout).expect("UTF-8");
     let heads = help.lines().filter_map(|line| {
         let line = line.trim_start();
@@ -157,7 +158,14 @@ fn every_link_leads_to_a_file_and_a_heading() {
 fn every_option_in_the_documentation_exists() {
     let mut known = BTreeSet::from(["version".to_owned()]);
     for command in [
-        "serve", "check", "doctor", "ssh", "node", "passwd", "import",
+        "serve",
+        "check",
+        "doctor",
+        "ssh",
+        "node",
+        "nodes invite",
+        "passwd",
+        "import",
     ] {
         known.extend(options(command).into_keys());
     }

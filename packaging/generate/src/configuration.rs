@@ -88,6 +88,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("nodes", "[\"dtn1.example.org\", \"dtn2.example.org:7512\"]"),
     ("nodes-resolver", "[\"192.0.2.53\"]"),
     ("control-servers", "[\"ctl.example.org\"]"),
+    ("node-authority", "\"/etc/gridhaul/node-authority\""),
+    ("node-identity", "\"/etc/gridhaul/node-identity.pem\""),
     ("penalty-exempt", "[\"192.0.2.0/28\"]"),
     ("buffer-memory", "\"4GiB\""),
     ("rdma-memory", "\"4GiB\""),

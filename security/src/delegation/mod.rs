@@ -1,6 +1,5 @@
 //! Delegation: certification requests, and signing proxies for them.
 
-mod der;
 mod pool;
 mod proxy;
 mod request;
@@ -15,6 +14,7 @@ use crate::malformed::CertificateError;
 pub use pool::KeyPool;
 pub use proxy::sign;
 pub use request::request;
+pub(crate) use request::{requested, signed_request};
 
 /// A source of keys for delegated credentials. Generating an RSA key is slow, so [`KeyPool`] makes
 /// them in advance.

@@ -3,18 +3,18 @@
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use der::asn1::{GeneralizedTime, ObjectIdentifier, UtcTime};
-use der::{Encode, Tag};
+use der::Tag;
+use der::asn1::ObjectIdentifier;
 
 use super::DelegationError;
-use super::der::{
-    BIT_STRING, SEQUENCE, algorithm, bit_string, common_name, context, element, extension, number,
-    proxy_cert_info,
-};
 use super::request::public_key_info;
 use crate::asn1::Elements;
 use crate::certificate::Certificate;
 use crate::credential::Credential;
+use crate::encode::{
+    BIT_STRING, SEQUENCE, Unsigned, common_name, element, extension, number, proxy_cert_info,
+    validity,
+};
 use crate::proxy::{ProxyFamily, ProxyPolicy};
 
 const KEY_USAGE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.15");
@@ -68,24 +68,15 @@ pub fn sign(
     );
     let extensions = element(SEQUENCE, &[&usages, &information]);
 
-    let algorithm = algorithm(issuer.key().signature_kind()?);
-    const VERSION_3: u32 = 2;
-    let body = element(
-        SEQUENCE,
-        &[
-            &element(context(0), &[&number(VERSION_3)]),
-            &number(serial),
-            &algorithm,
-            leaf.subject().as_der(),
-            &validity,
-            &subject,
-            key_info,
-            &element(context(3), &[&extensions]),
-        ],
-    );
-    let signature = bit_string(&issuer.key().sign(&body)?);
-    let certificate = element(SEQUENCE, &[&body, &algorithm, &signature]);
-    Ok(Certificate::from_der(&certificate)?)
+    let unsigned = Unsigned {
+        serial: &number(serial),
+        issuer: leaf.subject().as_der(),
+        validity: &validity,
+        subject: &subject,
+        key_info,
+        extensions: &extensions,
+    };
+    Ok(Certificate::from_der(&unsigned.sign(issuer.key())?)?)
 }
 
 /// The requirements of RFC 3820 on the issuer of a proxy.
@@ -126,18 +117,6 @@ fn serial(key_info: &[u8]) -> u32 {
 fn extended(name: &[u8], value: &str) -> Option<Vec<u8>> {
     let name = Elements::only(name, Tag::Sequence).ok()?;
     Some(element(SEQUENCE, &[name.content(), &common_name(value)]))
-}
-
-fn validity(from: SystemTime, to: SystemTime) -> der::Result<Vec<u8>> {
-    Ok(element(SEQUENCE, &[&time(from)?, &time(to)?]))
-}
-
-/// RFC 5280 4.1.2.5: two digits of the year until 2049, four from then on.
-fn time(time: SystemTime) -> der::Result<Vec<u8>> {
-    match UtcTime::from_system_time(time) {
-        Ok(time) => time.to_der(),
-        Err(_) => GeneralizedTime::from_system_time(time)?.to_der(),
-    }
 }
 
 /// The key usage extensions of the issuer, without the uses that are forbidden to proxies. `None` if the key usage does not
@@ -307,16 +286,5 @@ mod tests {
         }
         let issuer = credential(&[&next_to_last, &user]);
         sign(&issuer, &request, ProxyPolicy::Limited, now()).expect("one is allowed");
-    }
-
-    #[test]
-    fn ends_after_2049_are_written_with_four_digits() {
-        let year_2050 = SystemTime::UNIX_EPOCH + Duration::from_secs(2_524_608_000);
-        let before = time(year_2050 - Duration::from_secs(1)).expect("written");
-        assert_eq!(before, b"\x17\x0d491231235959Z");
-        assert_eq!(
-            time(year_2050).expect("written"),
-            b"\x18\x0f20500101000000Z"
-        );
     }
 }

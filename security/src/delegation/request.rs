@@ -5,12 +5,12 @@ use der::asn1::ObjectIdentifier;
 use rustls::crypto::aws_lc_rs::default_provider;
 
 use super::DelegationError;
-use super::der::{
-    SEQUENCE, SET, algorithm, bit_string, common_name, context, element, extension, identifier,
-    number, proxy_cert_info,
-};
 use crate::asn1::{Element, Elements};
-use crate::key::PrivateKey;
+use crate::encode::{
+    SEQUENCE, SET, common_name, context, element, extension, identifier, number, proxy_cert_info,
+    signed,
+};
+use crate::key::{KeyError, PrivateKey};
 use crate::proxy::{ProxyFamily, ProxyPolicy};
 
 /// The subject in requests of GSI acceptors. The signer ignores it.
@@ -25,7 +25,6 @@ const EXTENSION_REQUEST: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.84
 ///
 /// When the key cannot sign.
 pub fn request(key: &PrivateKey) -> Result<Vec<u8>, DelegationError> {
-    let subject = element(SEQUENCE, &[&common_name(SUBJECT)]);
     // Requests a full proxy. The signer decides, and GSI clients sign a limited one.
     let extensions: Vec<u8> = ProxyPolicy::InheritAll
         .language()
@@ -36,19 +35,41 @@ pub fn request(key: &PrivateKey) -> Result<Vec<u8>, DelegationError> {
         .unwrap_or_default();
     let extensions = element(SET, &[&element(SEQUENCE, &[&extensions])]);
     let attribute = element(SEQUENCE, &[&identifier(&EXTENSION_REQUEST), &extensions]);
-    let attributes = element(context(0), &[&attribute]);
+    let subject = element(SEQUENCE, &[&common_name(SUBJECT)]);
+    Ok(signed_request(key, &subject, &[&attribute])?)
+}
+
+/// A DER PKCS#10 request for this subject (RFC 2986 4).
+pub(crate) fn signed_request(
+    key: &PrivateKey,
+    subject: &[u8],
+    attributes: &[&[u8]],
+) -> Result<Vec<u8>, KeyError> {
+    let attributes = element(context(0), attributes);
     let info = element(
         SEQUENCE,
-        &[&number(0), &subject, &key.public_key_info(), &attributes],
+        &[&number(0), subject, &key.public_key_info(), &attributes],
     );
-    let algorithm = algorithm(key.signature_kind()?);
-    let signature = bit_string(&key.sign(&info)?);
-    Ok(element(SEQUENCE, &[&info, &algorithm, &signature]))
+    signed(key, &info)
 }
 
 /// The `SubjectPublicKeyInfo` of a request whose signature proves possession of the key. Subject and attributes are ignored.
 /// Trailing data is permitted: GSI parses one element of the token.
 pub(super) fn public_key_info(request: &[u8]) -> Result<&[u8], DelegationError> {
+    requested(request).map(|requested| requested.key_info)
+}
+
+/// What a request is for.
+#[derive(Debug)]
+pub(crate) struct Requested<'a> {
+    /// The DER `Name`.
+    pub(crate) subject: &'a [u8],
+    /// The DER `SubjectPublicKeyInfo`.
+    pub(crate) key_info: &'a [u8],
+}
+
+/// Subject and key of a request whose signature proves possession of the key.
+pub(crate) fn requested(request: &[u8]) -> Result<Requested<'_>, DelegationError> {
     let parts = parse(request).map_err(|error| DelegationError::Request(error.to_string()))?;
     let is_signed = default_provider()
         .signature_verification_algorithms
@@ -64,12 +85,16 @@ pub(super) fn public_key_info(request: &[u8]) -> Result<&[u8], DelegationError> 
                 .is_ok()
         });
     match is_signed {
-        true => Ok(parts.key_info),
+        true => Ok(Requested {
+            subject: parts.subject,
+            key_info: parts.key_info,
+        }),
         false => Err(DelegationError::NoPossession),
     }
 }
 
 struct Parts<'a> {
+    subject: &'a [u8],
     signed: &'a [u8],
     signature_algorithm: &'a [u8],
     signature: &'a [u8],
@@ -88,13 +113,14 @@ fn parse(request: &[u8]) -> der::Result<Parts<'_>> {
 
     let mut fields = info.children();
     fields.expect(Tag::Integer)?;
-    fields.expect(Tag::Sequence)?;
+    let subject = fields.expect(Tag::Sequence)?.encoding();
     let key_info = fields.expect(Tag::Sequence)?;
     let mut fields = key_info.children();
     let key_algorithm = fields.expect(Tag::Sequence)?.content();
     let key = octets(request, &fields.expect(Tag::BitString)?)?;
     fields.finish()?;
     Ok(Parts {
+        subject,
         signed: info.encoding(),
         signature_algorithm,
         signature,

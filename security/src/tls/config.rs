@@ -94,7 +94,7 @@ pub(super) fn verifier(trust: &Arc<TrustStore>) -> Arc<PeerVerifier> {
     ))
 }
 
-fn versions(versions: TlsVersions) -> &'static [&'static SupportedProtocolVersion] {
+pub(super) fn versions(versions: TlsVersions) -> &'static [&'static SupportedProtocolVersion] {
     static NEWEST_FIRST: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
     match versions {
         TlsVersions::From12To13 => &NEWEST_FIRST,

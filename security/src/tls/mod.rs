@@ -10,6 +10,7 @@
 //!    └───> traffic <──┘                      connections after their handshake
 //!             └──> protection                records
 //! mutual, peer_fault                         connections between hosts, which rustls protects
+//! pinned                                     a host whose authority is known by its fingerprint
 //! config, provider, verifier, hello          rustls
 //! ```
 
@@ -27,6 +28,7 @@ mod interop;
 mod keys;
 mod mutual;
 mod peer_fault;
+mod pinned;
 mod protection;
 mod provider;
 #[cfg(test)]
@@ -52,6 +54,7 @@ pub use mutual::{
     PeerIdentity, Principal,
 };
 pub use peer_fault::PeerFault;
+pub use pinned::{PinnedConnector, PinnedFault, PinnedVerifier, pinned_server};
 use protection::MAX_OVERHEAD;
 
 /// The largest record: header, content, and what protection adds (RFC 5246 6.2.3; RFC 8446 5.2 allows

@@ -7,6 +7,7 @@
 
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -45,6 +46,8 @@ pub struct PeerIdentity {
     pub subject: Name,
     /// The hosts that its certificate is for; at most four, for the log.
     pub hosts: Vec<String>,
+    /// The earliest end in its chain.
+    pub expires: SystemTime,
 }
 
 /// What one end of a connection between hosts presents and trusts.
@@ -255,6 +258,7 @@ impl HostVerifier {
         Ok(PeerIdentity {
             subject: peer.identity.clone(),
             hosts: peer.chain.first().map_or(Vec::new(), hosts_of),
+            expires: peer.expires,
         })
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Control servers log users in, and tell a node what to do. Settings about that have no effect in a node, and are refused.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Arg;
@@ -15,6 +16,8 @@ use super::texts::deserialize_as_text;
 pub struct AsNode {
     /// The control servers that it obeys; `None` are those with its own certificate.
     pub control_servers: Option<Vec<Principal>>,
+    /// The file with its identity, if it is enrolled; its control servers are those of its authority then.
+    pub identity: Option<PathBuf>,
 }
 
 /// A control server: its host, or the subject of its certificate.
@@ -51,6 +54,7 @@ pub(super) const KEYS: &[&str] = &[
     "data-address",
     "stack",
     "control-servers",
+    "node-identity",
     "movers",
     "file-threads",
     "buffer-memory",
@@ -85,7 +89,7 @@ pub(super) fn argument(argument: Arg) -> Arg {
         "root" => argument
             .help("The directory with the files of users, as control servers have it. There is no default")
             .long_help("The directory with the files of users, as control servers have it. There is no default"),
-        "config" | "help" => argument,
+        "config" | "help" | "enroll" | "enroll-only" | "token-file" | "again" => argument,
         key if has(key) => argument,
         _ => argument.hide(true),
     }

@@ -51,6 +51,8 @@ pub struct Config {
     pub nodes: Vec<NodeSource>,
     /// The name servers for the names of data nodes; none are those of this machine.
     pub nodes_resolver: Vec<NameServer>,
+    /// The file with the certificate and the key for enrolled data nodes, in the directory of their authority.
+    pub node_authority: Option<PathBuf>,
     /// In `gridhaul-server node`: what only a data node has.
     pub node: Option<AsNode>,
     /// The address of the page of metrics.

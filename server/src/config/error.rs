@@ -54,6 +54,12 @@ pub(super) enum ConfigError {
         /// The largest number.
         most: usize,
     },
+    /// An enrolled node knows its control servers.
+    #[error(
+        "control-servers: this node is enrolled ({}), and obeys the control servers of its authority: delete control-servers, or \
+         that file", .0.display()
+    )]
+    ListedAndEnrolled(PathBuf),
     /// A setting of data nodes, in a server.
     #[error(
         "{0} is a setting of `gridhaul-server node`, and of no effect in a server: delete it here"
@@ -201,6 +207,7 @@ impl ConfigError {
             Self::OutOfRange { name, .. } => Some(name),
             Self::NoRoot | Self::NoGridmap => Some("gsi"),
             Self::NoNodeRoot => Some("root"),
+            Self::ListedAndEnrolled(_) => Some("control-servers"),
             Self::NoVomsdir => Some("authorize"),
             Self::SshIsClear => Some("encrypt-data"),
             Self::AnonymousName => Some("anonymous-names"),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::as_node;
+use super::invite_command::EnrolArguments;
 use super::nodes_command::NodesArguments;
 use super::problem::WrongFlag;
 use super::settings::Settings;
@@ -46,7 +47,7 @@ pub enum Command {
     ///
     /// Takes flags of `serve` that are about files and data channels, and its file. Control servers connect with mutual TLS.
     #[command(mut_args = as_node::argument)]
-    Node(Box<ServeArguments>),
+    Node(Box<NodeServeArguments>),
     /// Check what serving depends on: certificates, trust, maps, accounts, ports, limits
     ///
     /// Takes the flags of `serve`, and its file, and starts nothing. Each finding is a line that begins with ok, warning or
@@ -65,7 +66,7 @@ pub enum Command {
     Kick(KickArguments),
     /// Have a running server accept no more connections, and let its transfers finish; a second time ends the server
     Drain(SocketArguments),
-    /// Show the data nodes of a running server, drain and resume them
+    /// Show the data nodes of a running server, drain and resume them, and invite new ones
     Nodes(NodesArguments),
     /// Have a running server read its configuration again, and tell what took effect
     Reload(SocketArguments),
@@ -104,6 +105,17 @@ pub struct ServeArguments {
     /// Files of globus-gridftp-server that the settings come from.
     #[arg(skip)]
     pub translated: Vec<SourceFile>,
+}
+
+/// The arguments of `node`.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub struct NodeServeArguments {
+    /// How the node gets a certificate.
+    #[command(flatten)]
+    pub enrol: EnrolArguments,
+    /// The arguments of `serve`.
+    #[command(flatten)]
+    pub serve: ServeArguments,
 }
 
 /// The arguments of `check`.

@@ -1,7 +1,7 @@
 //! From the arguments of a command to a configuration.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::CommandFactory as _;
 use gridhaul_security::files::{OpenFiles, OwnRights};
@@ -13,6 +13,7 @@ use super::error::ConfigError;
 use super::file::{self, FromFile};
 use super::flags::{CommandLine, ServeArguments, default};
 use super::keys::Keys;
+use super::places::NODE_IDENTITY;
 use super::problem::{Problem, WrongFlag};
 use super::resolve::DEFAULT_LISTEN;
 use super::settings::Settings;
@@ -36,10 +37,18 @@ impl Loaded {
         if *arguments == ServeArguments::default() {
             given.settings.anonymous = Some(true);
         }
-        if given.settings.control_servers.take().is_some() {
-            let problem = given
-                .sources
-                .problem_of(&ConfigError::OfNode("control-servers"));
+        let of_node = [
+            (
+                "control-servers",
+                given.settings.control_servers.take().is_some(),
+            ),
+            (
+                "node-identity",
+                given.settings.node_identity.take().is_some(),
+            ),
+        ];
+        for (key, _) in of_node.into_iter().filter(|(_, is_given)| *is_given) {
+            let problem = given.sources.problem_of(&ConfigError::OfNode(key));
             given.problems.push(problem);
         }
         let mut loaded = given.resolve();
@@ -165,6 +174,8 @@ impl Config {
             admin_names: None,
             nodes: None,
             control_servers: None,
+            node_authority: None,
+            node_identity: None,
             // Each session has a process of its own.
             limit: None,
             ..settings
@@ -176,6 +187,20 @@ impl Config {
             admin: Administration::none(),
             ..config
         })
+    }
+
+    /// The file for the identity of an enrolled node, whether it is there or not. Other settings may be wrong.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration file cannot be read.
+    pub(crate) fn node_identity_of(arguments: &ServeArguments) -> Result<PathBuf, ConfigErrors> {
+        let given = Given::new(arguments, &OwnRights);
+        if arguments.config.is_some() && given.sources.lines.is_empty() {
+            ConfigErrors::of(given.problems)?;
+        }
+        let named = given.settings.node_identity;
+        Ok(named.unwrap_or_else(|| PathBuf::from(NODE_IDENTITY)))
     }
 
     fn admits_users(&self) -> bool {
@@ -246,7 +271,6 @@ impl Given {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
     use std::time::Duration;
 
     use super::*;

@@ -24,6 +24,7 @@ mod flags;
 mod globus_file;
 mod globus_tls;
 mod group_limits;
+mod invite_command;
 mod keys;
 mod limits;
 mod listen;
@@ -64,9 +65,13 @@ pub use configuration::{Anonymous, Config, Log};
 pub use data::DataConnections;
 pub use flags::{
     CheckArguments, Command, CommandLine, DoctorArguments, GctArguments, ImportArguments,
-    KickArguments, PasswdArguments, ServeArguments, StatusArguments, TopArguments, Whom,
+    KickArguments, NodeServeArguments, PasswdArguments, ServeArguments, StatusArguments,
+    TopArguments, Whom,
 };
 pub use group_limits::{GroupLimit, Member};
+pub use invite_command::{
+    EnrolArguments, INVITE_PORT, InviteArguments, InvitingServer, NODE_AUTHORITY,
+};
 pub use keys::{KeyInForce, Keys, Reload, Source};
 pub use limits::Limits;
 pub use listen::ListenAddress;
@@ -90,6 +95,7 @@ pub use values::{
 };
 pub use wrong_flags::ForeignFlag;
 
+pub(crate) use invite_command::CONTROL_FILE;
 pub(crate) use load::Loaded;
 pub(crate) use places::has_host_credential;
 pub(crate) use problem::{Place, Problem};

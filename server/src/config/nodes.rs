@@ -51,7 +51,7 @@ impl FromStr for NodeAddress {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parsed = host_and_port(text).map(|(host, port)| Self { host, port });
+        let parsed = host_and_port(text, NODE_PORT).map(|(host, port)| Self { host, port });
         parsed.ok_or_else(|| {
             ValueError::new(
                 text,
@@ -76,7 +76,8 @@ impl FromStr for NodeSource {
             return service_name(service).map(Self::Service).ok_or_else(wrong);
         }
         if let Some(host) = text.strip_prefix("dns:") {
-            let found = host_and_port(host).map(|(host, port)| NodeAddress { host, port });
+            let found =
+                host_and_port(host, NODE_PORT).map(|(host, port)| NodeAddress { host, port });
             let named = found.filter(|node| matches!(node.host, HostName::Name(_)));
             return named.map(Self::Addresses).ok_or_else(wrong);
         }
@@ -106,9 +107,9 @@ fn service_name(text: &str) -> Option<ServiceName> {
 }
 
 /// `HOST`, `HOST:PORT`, `ADDRESS` or `[ADDRESS]:PORT`.
-fn host_and_port(text: &str) -> Option<(HostName, u16)> {
+pub(super) fn host_and_port(text: &str, default: u16) -> Option<(HostName, u16)> {
     if let Ok(address) = text.parse::<IpAddr>() {
-        return Some((HostName::Address(address.to_canonical()), NODE_PORT));
+        return Some((HostName::Address(address.to_canonical()), default));
     }
     if let Ok(address) = text.parse::<SocketAddr>() {
         let is_one = !address.ip().is_unspecified() && address.port() > 0;
@@ -120,7 +121,7 @@ fn host_and_port(text: &str) -> Option<(HostName, u16)> {
         });
     }
     let Some((host, port)) = text.split_once(':') else {
-        return Some((text.parse().ok()?, NODE_PORT));
+        return Some((text.parse().ok()?, default));
     };
     let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
     let port = port.parse().ok().filter(|port| is_number && *port > 0)?;
@@ -151,13 +152,16 @@ deserialize_as_text!(NodeSource);
 /// The nodes in settings. Without certificates a node would not know the server.
 pub(super) fn resolve(errors: &mut Vec<ConfigError>, settings: &mut Settings) -> Vec<NodeSource> {
     let Some(nodes) = settings.nodes.take() else {
+        if settings.node_authority.is_some() {
+            errors.push(ConfigError::Needs("node-authority", "--nodes"));
+        }
         return Vec::new();
     };
     if nodes.is_empty() {
         errors.push(ConfigError::Empty("nodes"));
     }
-    if settings.gsi != Some(true) {
-        errors.push(ConfigError::Needs("nodes", "--gsi"));
+    if settings.gsi != Some(true) && settings.node_authority.is_none() {
+        errors.push(ConfigError::Needs("nodes", "--gsi or --node-authority"));
     }
     if nodes.len() > MOST_NODES {
         errors.push(ConfigError::TooManyNodes {

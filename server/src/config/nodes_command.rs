@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 
+use super::invite_command::InviteArguments;
 use super::socket_arguments::SocketArguments;
 
 /// The arguments of `nodes`.
@@ -28,6 +29,10 @@ pub enum NodesAction {
     Drain(NodeArguments),
     /// Give a node that was drained sessions and transfers again
     Resume(NodeArguments),
+    /// Give nodes without a certificate one of this machine's own authority, with a token for each
+    ///
+    /// Prints the tokens, and waits for the nodes, which run `node --enroll`. Needs no running server.
+    Invite(InviteArguments),
 }
 
 /// A data node of a running server.

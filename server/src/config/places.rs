@@ -15,7 +15,21 @@ pub struct HostFiles {
     pub passphrase: Option<PathBuf>,
 }
 
-/// The files that exist in the places of globus-gridftp-server.
+impl HostFiles {
+    /// One file that has both, without a passphrase.
+    pub(crate) fn one(path: &Path) -> Self {
+        Self {
+            certificates: path.to_owned(),
+            key: path.to_owned(),
+            passphrase: None,
+        }
+    }
+}
+
+/// Where the identity of an enrolled data node is, unless it is said.
+pub(super) const NODE_IDENTITY: &str = "/etc/gridhaul/node-identity.pem";
+
+/// The files that exist in the places of globus-gridftp-server, and in ours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) host: Option<HostFiles>,
@@ -24,6 +38,7 @@ pub(super) struct Found {
     pub(super) vomsdir: Option<PathBuf>,
     pub(super) gridmapdir: Option<PathBuf>,
     pub(super) gsi_authz: Option<PathBuf>,
+    pub(super) node_identity: Option<PathBuf>,
     /// A credential of systemd (`LoadCredential=key-passphrase:...`).
     pub(super) passphrase: Option<PathBuf>,
 }
@@ -91,6 +106,7 @@ impl Found {
             gsi_authz: places
                 .variable("GSI_AUTHZ_CONF")
                 .or_else(|| places.first([Some(system.join("gsi-authz.conf")), own_authz])),
+            node_identity: places.first([Some(PathBuf::from(NODE_IDENTITY))]),
             passphrase: places.first([places
                 .variable("CREDENTIALS_DIRECTORY")
                 .map(|directory| directory.join("key-passphrase"))]),

@@ -7,6 +7,7 @@ use gridhaul_transfer::Handling;
 
 use super::configuration::{Anonymous, Config, Log};
 use super::error::ConfigError;
+use super::invite_command::CONTROL_FILE;
 use super::keys::Keys;
 use super::listen::{ListenAddress, has_ipv6};
 use super::ranges::{not_empty, seconds};
@@ -76,6 +77,9 @@ impl Config {
             checksum_key: settings.checksum_key,
             nodes,
             nodes_resolver: settings.nodes_resolver.unwrap_or_default(),
+            node_authority: settings
+                .node_authority
+                .map(|directory| directory.join(CONTROL_FILE)),
             node: None,
             metrics_listen: settings.metrics_listen.map(ListenAddress::on_this_machine),
             admin,

@@ -7,6 +7,7 @@ use super::configuration::Config;
 use super::error::ConfigError;
 use super::listen::ListenAddress;
 use super::nodes::NODE_PORT;
+use super::places::Found;
 use super::ranges::not_empty;
 use super::security;
 use super::settings::Settings;
@@ -19,13 +20,18 @@ impl Config {
         if settings.root.is_none() {
             errors.push(ConfigError::NoNodeRoot);
         }
-        let security = security::resolve_node(errors, &mut settings);
+        let identity = settings.node_identity.take();
+        let identity = identity.or_else(|| Found::once().node_identity.clone());
+        let security = security::resolve_node(errors, &mut settings, identity.is_some());
         let mut accounts = accounts::resolve(errors, &settings);
         // Control servers lease the accounts of pools.
         accounts.monitor.gridmapdir = None;
         let everywhere = || vec![ListenAddress::Port(NODE_PORT)];
         settings.listen.get_or_insert_with(everywhere);
         let listed = not_empty(errors, "control-servers", settings.control_servers.take());
+        if let (Some(identity), Some(_)) = (&identity, &listed) {
+            errors.push(ConfigError::ListedAndEnrolled(identity.clone()));
+        }
         // Without `gsi`, these would be mistakes.
         let (config, more) = Self::resolve(Settings {
             tls_versions: None,
@@ -44,7 +50,10 @@ impl Config {
             security,
             accounts,
             admin: Administration::none(),
-            node: Some(AsNode { control_servers }),
+            node: Some(AsNode {
+                control_servers,
+                identity,
+            }),
             ..config
         };
         found.extend(more);

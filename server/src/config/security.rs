@@ -98,11 +98,19 @@ fn resolve_with(errors: &mut Vec<ConfigError>, settings: &mut Settings, found: &
 }
 
 /// The security of a data node: its certificate, and the authorities that it trusts. It logs no users in.
-pub(super) fn resolve_node(errors: &mut Vec<ConfigError>, settings: &mut Settings) -> Security {
+/// An enrolled one needs neither, but for data channels.
+pub(super) fn resolve_node(
+    errors: &mut Vec<ConfigError>,
+    settings: &mut Settings,
+    is_enrolled: bool,
+) -> Security {
     let found = Found::once();
-    let host = host(errors, settings, Some("node"), found);
+    let host = match (is_enrolled, &settings.cert, &found.host) {
+        (true, None, None) if settings.key.is_none() => None,
+        _ => host(errors, settings, Some("node"), found),
+    };
     let trust = settings.trust.take().or_else(|| found.trust.clone());
-    if trust.is_none() {
+    if trust.is_none() && !is_enrolled {
         errors.push(ConfigError::NoTrust("node"));
     }
     let tls_versions = tls_versions(errors, settings);
@@ -289,6 +297,7 @@ mod tests {
             vomsdir: Some("/voms".into()),
             gridmapdir: None,
             gsi_authz: None,
+            node_identity: None,
             passphrase: None,
         }
     }

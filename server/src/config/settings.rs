@@ -365,6 +365,16 @@ settings! {
     #[serde(deserialize_with = "list")]
     control_servers: Vec<ControlServer> => restart(node),
 
+    /// The directory of the authority that `gridhaul-server nodes invite` has made: connections to data nodes use its certificate
+    /// instead of that of cert, and all nodes must be enrolled. Default: none
+    #[arg(long, value_name = "DIR")]
+    node_authority: PathBuf => restart(node_authority),
+
+    /// In `gridhaul-server node` only: the file with the certificate and the key of an enrolled node. Default:
+    /// /etc/gridhaul/node-identity.pem, if it exists
+    #[arg(long, value_name = "FILE")]
+    node_identity: PathBuf => restart(node),
+
     ["Limits on connections and logins"]
 
     /// Control connections at a time. Default: 2000

@@ -68,7 +68,8 @@ impl CommandLine {
     fn note(&mut self, wrong: Vec<WrongFlag>) {
         let serve: &mut ServeArguments = match &mut self.command {
             None => &mut self.serve,
-            Some(Command::Serve(serve) | Command::Ssh(serve) | Command::Node(serve)) => serve,
+            Some(Command::Serve(serve) | Command::Ssh(serve)) => serve,
+            Some(Command::Node(node)) => &mut node.serve,
             Some(Command::Check(check)) => &mut check.serve,
             Some(Command::Doctor(doctor)) => &mut doctor.serve,
             Some(_) => return,

@@ -9,15 +9,16 @@ use std::time::SystemTime;
 use gridhaul_security::certificate::Certificate;
 use gridhaul_security::context::{Context, MessageKeys, MessageProtection, Step};
 use gridhaul_security::credential::Credential;
-use gridhaul_security::tls::HostCertificate;
+use gridhaul_security::node_authority::{NodeIdentity, Role};
+use gridhaul_security::tls::{HostCertificate, HostSettings};
 use gridhaul_security::trust::Peer;
 use rustls::ServerConfig;
 
 use crate::callout::{CalloutClient, CalloutError, Claim, Permission};
-use crate::config::{self, Config};
+use crate::config::{self, Config, HostFiles};
 use crate::passwords::{CheckPassword, Grant, Memory, Passwords, PasswordsError};
 use crate::security::{
-    AskCallout, Authorized, Identities, Opener, SecurityError, chain, server_config,
+    AskCallout, Authorized, HostCredential, Identities, Opener, SecurityError, chain, server_config,
 };
 
 use super::{Accepted, Exchange, ExchangeError, Logins, Progress, Proof};
@@ -30,6 +31,8 @@ pub(crate) struct Authenticator {
     /// Memory for hashing that is free: at most one block for each thread.
     memory: Arc<Mutex<Vec<Memory>>>,
     identities: Option<Arc<Identities>>,
+    /// For connections to enrolled data nodes.
+    for_nodes: Option<Arc<HostCredential>>,
     /// Whether a callout must permit logins with certificates.
     needs_callout: bool,
     /// It is asked with this. `None` in a server inside another program, which refuses all certificates if a callout is configured.
@@ -80,8 +83,19 @@ impl Authenticator {
         let memory = previous.map(|previous| Arc::clone(&previous.memory));
         let callout = previous.and_then(|previous| previous.callout.clone());
         let needs_callout = config.authz_callout.is_some();
+        let for_nodes = previous.and_then(|previous| previous.for_nodes.clone());
+        let for_nodes = match (&config.node_authority, for_nodes) {
+            (None, _) => None,
+            (Some(_), Some(known)) => Some(known),
+            (Some(file), None) => {
+                let files = HostFiles::one(file);
+                let opened = HostCredential::open(&files, opener.clone(), None);
+                Some(Arc::new(opened.map_err(SecurityError::from)?))
+            }
+        };
         let previous = previous.and_then(|previous| previous.identities.as_deref());
         Ok(Self {
+            for_nodes,
             anonymous: config.anonymous.clone(),
             passwords,
             memory: memory.unwrap_or_default(),
@@ -107,6 +121,7 @@ impl Authenticator {
             passwords,
             memory: Arc::default(),
             identities: None,
+            for_nodes: None,
             needs_callout: false,
             callout: None,
         }
@@ -143,6 +158,11 @@ impl Authenticator {
     /// The host's certificate and key as they are now.
     pub(super) fn host(&self) -> Option<Arc<Credential>> {
         self.identities.as_ref().map(|identities| identities.host())
+    }
+
+    /// Certificate and key for data nodes as they are now.
+    pub(super) fn identity_for_nodes(&self) -> Option<Arc<Credential>> {
+        self.for_nodes.as_ref().map(|identity| identity.current())
     }
 
     /// Takes a client's token; the first one begins the context. Reads files, and computes for long.
@@ -301,6 +321,12 @@ impl Logins for Arc<Authenticator> {
     fn host_certificate(&self) -> Option<HostCertificate> {
         let host = self.host()?;
         HostCertificate::new(host.chain(), host.key().signing_key()).ok()
+    }
+
+    fn for_nodes(&self) -> Option<HostSettings> {
+        let credential = self.identity_for_nodes()?;
+        let identity = NodeIdentity::new(Role::ControlServer, credential.chain()).ok()?;
+        identity.settings(credential.key().signing_key()).ok()
     }
 
     fn host_tls(&self) -> Option<Arc<ServerConfig>> {

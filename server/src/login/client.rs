@@ -13,7 +13,8 @@ use gridhaul_security::certificate::Certificate;
 use gridhaul_security::context::MessageProtection;
 use gridhaul_security::credential::Credential;
 use gridhaul_security::key::PrivateKey;
-use gridhaul_security::tls::HostCertificate;
+use gridhaul_security::node_authority::{NodeIdentity, Role};
+use gridhaul_security::tls::{HostCertificate, HostSettings};
 use gridhaul_security::voms::Fqan;
 use rustix::io::Errno;
 use rustls::pki_types::CertificateDer;
@@ -47,10 +48,20 @@ pub(crate) struct LoginClient {
     /// Exchanges that have ended. The next question carries them.
     ended: Mutex<Vec<u64>>,
     host: Mutex<Option<HostTls>>,
+    for_nodes: Mutex<Option<HostTls>>,
+}
+
+/// The certificates of this host.
+#[derive(Debug, Clone, Copy)]
+enum Whom {
+    /// Clients see it.
+    Clients,
+    /// Enrolled data nodes see it.
+    Nodes,
 }
 
 /// The host's certificate at the time of the last question.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct HostTls {
     host: u64,
     chain: Vec<CertificateDer<'static>>,
@@ -74,6 +85,7 @@ impl LoginClient {
             is_silent: AtomicBool::new(false),
             ended: Mutex::default(),
             host: Mutex::default(),
+            for_nodes: Mutex::default(),
         }
     }
 
@@ -160,7 +172,7 @@ impl LoginClient {
         };
         let message = Zeroizing::new(postcard::to_stdvec(&asked).ok()?);
         let sockets = match &asked.question {
-            Question::Sign { .. } => &self.signing,
+            Question::Sign { .. } | Question::SignForNodes { .. } => &self.signing,
             _ => &self.sockets,
         };
         sockets.ask(&message)
@@ -226,39 +238,58 @@ impl Logins for Arc<LoginClient> {
     }
 
     fn host_chain(&self) -> Vec<Certificate> {
-        // Asks, if it is time to.
-        self.host_tls();
-        let held = lock(&self.host);
-        let chain = held.as_ref().map_or(&[][..], |held| &held.chain);
-        let parsed = chain.iter().map(|der| Certificate::from_der(der));
-        // The login process has parsed them too.
-        parsed.filter_map(Result::ok).collect()
+        let host = self.certificates(Whom::Clients);
+        host.map_or(Vec::new(), |host| host.parsed())
     }
 
     fn host_certificate(&self) -> Option<HostCertificate> {
-        let chain = self.host_chain();
-        let held = lock(&self.host);
-        HostCertificate::new(&chain, held.as_ref()?.key.clone()).ok()
+        let host = self.certificates(Whom::Clients)?;
+        HostCertificate::new(&host.parsed(), host.key).ok()
+    }
+
+    fn for_nodes(&self) -> Option<HostSettings> {
+        let own = self.certificates(Whom::Nodes)?;
+        let identity = NodeIdentity::new(Role::ControlServer, &own.parsed()).ok()?;
+        identity.settings(own.key).ok()
     }
 
     fn host_tls(&self) -> Option<Arc<ServerConfig>> {
-        let mut held = lock(&self.host);
+        self.certificates(Whom::Clients).map(|host| host.config)
+    }
+}
+
+impl HostTls {
+    fn parsed(&self) -> Vec<Certificate> {
+        let parsed = self.chain.iter().map(|der| Certificate::from_der(der));
+        // The login process has parsed them too.
+        parsed.filter_map(Result::ok).collect()
+    }
+}
+
+impl LoginClient {
+    /// The certificates as they were at the last question. Asks, if it is time to.
+    fn certificates(self: &Arc<Self>, whom: Whom) -> Option<HostTls> {
+        let mut held = lock(match whom {
+            Whom::Clients => &self.host,
+            Whom::Nodes => &self.for_nodes,
+        });
         if let Some(held) = held
             .as_ref()
             .filter(|held| held.looked.elapsed() < LOOK_EVERY)
         {
-            return Some(Arc::clone(&held.config));
+            return Some(held.clone());
         }
         let known = held.as_ref().map(|held| held.host);
-        let Answer::Host(Some(answer)) = self.ask(Question::Host { known })? else {
+        let question = match whom {
+            Whom::Clients => Question::Host { known },
+            Whom::Nodes => Question::HostForNodes { known },
+        };
+        let Answer::Host(Some(answer)) = self.ask(question)? else {
             return None;
         };
         match (answer, held.as_mut()) {
-            (Host::Same, Some(held)) => {
-                held.looked = Instant::now();
-                Some(Arc::clone(&held.config))
-            }
-            (Host::Same, None) => None,
+            (Host::Same, Some(held)) => held.looked = Instant::now(),
+            (Host::Same, None) => return None,
             (
                 Host::New {
                     host,
@@ -267,26 +298,26 @@ impl Logins for Arc<LoginClient> {
                 },
                 _,
             ) => {
-                let key = KeyElsewhere {
+                let key: Arc<dyn SigningKey> = Arc::new(KeyElsewhere {
                     schemes: schemes.into_iter().map(SignatureScheme::from).collect(),
                     signs: Arc::new(HostSigns {
-                        client: Self::clone(self),
+                        client: Arc::clone(self),
+                        whom,
                         host,
                     }),
-                };
+                });
                 let chain: Vec<_> = chain.into_iter().map(CertificateDer::from).collect();
-                let key: Arc<dyn SigningKey> = Arc::new(key);
-                let config = Arc::new(server_config(chain.clone(), Arc::clone(&key)).ok()?);
+                let config = server_config(chain.clone(), Arc::clone(&key)).ok()?;
                 *held = Some(HostTls {
                     host,
                     chain,
                     key,
-                    config: Arc::clone(&config),
+                    config: Arc::new(config),
                     looked: Instant::now(),
                 });
-                Some(config)
             }
         }
+        held.clone()
     }
 }
 
@@ -309,15 +340,24 @@ impl BrokerSource for LoginClient {
 #[derive(Debug)]
 struct HostSigns {
     client: Arc<LoginClient>,
+    whom: Whom,
     host: u64,
 }
 
 impl Signs for HostSigns {
     fn sign(&self, scheme: SignatureScheme, message: &[u8]) -> Result<Vec<u8>, String> {
-        let question = Question::Sign {
-            host: self.host,
-            scheme: scheme.into(),
-            message,
+        let (host, scheme) = (self.host, scheme.into());
+        let question = match self.whom {
+            Whom::Clients => Question::Sign {
+                host,
+                scheme,
+                message,
+            },
+            Whom::Nodes => Question::SignForNodes {
+                host,
+                scheme,
+                message,
+            },
         };
         match self.client.ask(question) {
             Some(Answer::Signature(signature)) => Ok(signature),

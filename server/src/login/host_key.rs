@@ -93,6 +93,8 @@ pub(super) enum Ends {
     Server,
     /// Those, and connections to data nodes.
     Both,
+    /// Connections to data nodes only.
+    Client,
 }
 
 /// Signs messages of a TLS handshake only: a process that may ask for signatures must not get one for a certificate or a
@@ -104,8 +106,9 @@ pub(super) fn sign_for_handshake(
     ends: Ends,
 ) -> Result<Vec<u8>, String> {
     let is_of_client =
-        ends == Ends::Both && is_of_tls13(scheme) && is_certificate_verify(CLIENT, message);
-    let is_of_server = is_server_key_exchange(message) || is_certificate_verify(SERVER, message);
+        ends != Ends::Server && is_of_tls13(scheme) && is_certificate_verify(CLIENT, message);
+    let is_of_server = ends != Ends::Client
+        && (is_server_key_exchange(message) || is_certificate_verify(SERVER, message));
     if !is_of_server && !is_of_client {
         return Err("only messages of TLS handshakes are signed".to_owned());
     }

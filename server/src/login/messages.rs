@@ -56,6 +56,14 @@ pub(super) enum Question<'a> {
         scheme: u16,
         message: &'a [u8],
     },
+    /// The certificates for data nodes and the key that signs for them, with `node-authority`: as [`Self::Host`] and
+    /// [`Self::Sign`].
+    HostForNodes { known: Option<u64> },
+    SignForNodes {
+        host: u64,
+        scheme: u16,
+        message: &'a [u8],
+    },
     /// Open the configuration file: [`Answer::Opened`], with the descriptor, or [`Answer::Failed`].
     Configuration,
     /// Read the configuration again: [`Answer::Reloaded`] or [`Answer::Failed`].
@@ -93,6 +101,8 @@ impl Question<'_> {
             | Self::Redeem(_)
             | Self::Grants
             | Self::Broker(_)
+            | Self::HostForNodes { .. }
+            | Self::SignForNodes { .. }
             | Self::Configuration
             | Self::Refused
             | Self::Alive

@@ -37,7 +37,7 @@ use gridhaul_accounts::BrokerSource;
 use gridhaul_security::certificate::Certificate;
 use gridhaul_security::context::MessageProtection;
 use gridhaul_security::credential::Credential;
-use gridhaul_security::tls::HostCertificate;
+use gridhaul_security::tls::{HostCertificate, HostSettings};
 use rustls::ServerConfig;
 
 use crate::passwords::{CheckPassword, Grant};
@@ -82,6 +82,10 @@ pub(crate) trait Logins: CheckPassword + Send + Sync + fmt::Debug {
 
     /// The host's certificate for connections to data nodes. `None` if there is none that is good for hosts.
     fn host_certificate(&self) -> Option<HostCertificate>;
+
+    /// What this server shows to enrolled data nodes, and whom it trusts there. `None` without `node-authority`, or when its file
+    /// is another one now.
+    fn for_nodes(&self) -> Option<HostSettings>;
 
     /// The TLS configuration for `AUTH TLS`; `None` without a certificate.
     fn host_tls(&self) -> Option<Arc<ServerConfig>>;

@@ -42,6 +42,8 @@ pub(super) struct LoginService<'a> {
     pub(super) exchanges: Exchanges,
     verdicts: Verdicts,
     host: HostCertificates,
+    /// For data nodes, with `node-authority`.
+    for_nodes: HostCertificates,
     state: RwLock<State>,
 }
 
@@ -74,6 +76,7 @@ impl<'a> LoginService<'a> {
             exchanges: Exchanges::new(most),
             verdicts: Verdicts::new(most),
             host: HostCertificates::default(),
+            for_nodes: HostCertificates::default(),
             state: RwLock::new(State {
                 config: Arc::new(config),
                 authenticator: Arc::new(authenticator),
@@ -93,8 +96,9 @@ impl<'a> LoginService<'a> {
     /// nodes.
     fn ends(&self, asker: Asker) -> Ends {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let has_identity = state.config.node_authority.is_some();
         match asker {
-            Asker::Serving if !state.config.nodes.is_empty() => Ends::Both,
+            Asker::Serving if !state.config.nodes.is_empty() && !has_identity => Ends::Both,
             Asker::Serving | Asker::Front => Ends::Server,
         }
     }
@@ -189,6 +193,22 @@ impl<'a> LoginService<'a> {
                 Ok(signature) => Answer::Signature(signature),
                 Err(reason) => Answer::Failed(reason),
             },
+            Question::HostForNodes { known } => {
+                let credential = self.state().authenticator.identity_for_nodes();
+                let of = |credential| self.for_nodes.current(credential, known);
+                Answer::Host(credential.map(of))
+            }
+            Question::SignForNodes {
+                host,
+                scheme,
+                message,
+            } => {
+                let scheme = SignatureScheme::from(scheme);
+                match self.for_nodes.sign(host, scheme, message, Ends::Client) {
+                    Ok(signature) => Answer::Signature(signature),
+                    Err(reason) => Answer::Failed(reason),
+                }
+            }
             Question::Configuration => {
                 return match self.configuration() {
                     Ok(file) => (Answer::Opened, Some(file.into())),

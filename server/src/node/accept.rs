@@ -10,6 +10,7 @@ use tokio_rustls::server::TlsStream;
 use tracing::{debug, error, warn};
 
 use super::connection::{Served, serve_connection};
+use super::expiry::warn_of_end;
 use super::measure::measure;
 use super::security::NodeSecurity;
 use crate::admission::{Connections, Place, Room};
@@ -66,6 +67,11 @@ impl Acceptor {
             all.saturating_sub(shaking),
             self.served.sessions()
         )
+    }
+
+    /// Warns before the certificate of an enrolled node ends.
+    pub(super) async fn warn_of_end(self: Arc<Self>) {
+        warn_of_end(Arc::clone(&self.security)).await;
     }
 
     /// Measures the machine for control servers.

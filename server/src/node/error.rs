@@ -4,9 +4,10 @@ use std::io;
 
 use gridhaul_accounts::MonitorError;
 use gridhaul_sandbox::SandboxError;
-use gridhaul_security::tls::HostCertificateError;
+use gridhaul_security::node_authority::IdentityError;
 
 use crate::config::ConfigErrors;
+use crate::enrolment::EnrolError;
 use crate::privileges::PrivilegeError;
 use crate::security::SecurityError;
 use crate::server::StartError;
@@ -19,6 +20,9 @@ pub enum NodeError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
+    /// The node got no certificate.
+    #[error(transparent)]
+    Enrol(#[from] EnrolError),
     /// What started the program contradicts itself.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
@@ -32,8 +36,8 @@ pub enum NodeError {
     #[error(transparent)]
     Security(#[from] SecurityError),
     /// The certificate is not that of a host.
-    #[error("cert: {0}")]
-    Certificate(#[from] HostCertificateError),
+    #[error("the certificate of this node: {0}")]
+    Certificate(#[from] IdentityError),
     /// The node cannot listen, or open its root.
     #[error(transparent)]
     Start(#[from] StartError),

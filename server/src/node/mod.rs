@@ -5,6 +5,7 @@
 //!   ├─ accept        connections within limits; handshakes
 //!   ├─ connection    what a control server asks for
 //!   ├─ measure       the traffic of network cards
+//!   ├─ expiry        the end of the certificate of an enrolled node
 //!   └─ security      the certificate, the trusted authorities, the control servers
 //! ```
 //!
@@ -15,6 +16,7 @@
 mod accept;
 mod connection;
 mod error;
+mod expiry;
 mod measure;
 mod security;
 mod start;

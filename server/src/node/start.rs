@@ -21,8 +21,9 @@ use super::connection::Served;
 use super::error::NodeError;
 use super::security::NodeSecurity;
 use crate::checksum_key;
-use crate::config::{Config, ServeArguments};
+use crate::config::{Config, InvitingServer, NodeServeArguments, ServeArguments};
 use crate::drivers;
+use crate::enrolment;
 use crate::helpers::{self, Helper, Lost};
 use crate::machine;
 use crate::privileges;
@@ -48,12 +49,23 @@ struct Prepared {
     notifier: Notifier,
 }
 
-/// Serves control servers until SIGTERM or SIGINT. Must be called while the process has one thread.
+/// Enrols the node, if that is wanted, and serves control servers until SIGTERM or SIGINT. Must be called while the process has one thread.
 ///
 /// # Errors
 ///
-/// When the node cannot start, or its monitor ends.
-pub fn serve(arguments: &ServeArguments) -> Result<(), NodeError> {
+/// When the node gets no certificate, cannot start, or its monitor ends.
+pub fn serve(arguments: &NodeServeArguments) -> Result<(), NodeError> {
+    let NodeServeArguments { enrol, serve } = arguments;
+    if let Some(InvitingServer(control)) = &enrol.enrol {
+        enrolment::enrol(control, enrol, &Config::node_identity_of(serve)?)?;
+        if enrol.enroll_only {
+            return Ok(());
+        }
+    }
+    start(serve)
+}
+
+fn start(arguments: &ServeArguments) -> Result<(), NodeError> {
     // Before anything is opened, and before there are other processes.
     let mut environment = Environment::take()?;
     let passed = std::mem::take(&mut environment.passed);
@@ -99,8 +111,10 @@ fn monitor(config: &Config) -> Result<Option<Monitor>, NodeError> {
             .into_iter()
             .chain(&host.passphrase)
     });
+    let node = config.node.iter();
+    let identity = node.flat_map(|node| &node.identity);
     let files = ListedFiles {
-        read: host.cloned().collect(),
+        read: host.chain(identity).cloned().collect(),
         append: config.logs().cloned().collect(),
         socket: None,
         log_owner: privileges::uid_of(&config.user),
@@ -185,6 +199,7 @@ async fn run_until_end(prepared: Prepared, lost: Receiver<Lost>) -> Result<(), N
         tokio::spawn(Arc::clone(&prepared.acceptor).accept(listener, shutdown.watch()));
     }
     tokio::spawn(Arc::clone(&prepared.acceptor).measure());
+    tokio::spawn(Arc::clone(&prepared.acceptor).warn_of_end());
     announce(&addresses);
     let notifier = Arc::new(prepared.notifier);
     notifier.ready(&prepared.acceptor.summary());

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use gridhaul_nodes::DialError;
-use gridhaul_security::tls::{HostSettings, PeerFault};
+use gridhaul_security::tls::{HostSettings, PeerFault, PeerIdentity};
 use tokio::io::{AsyncReadExt as _, Chain, Join, ReadHalf, WriteHalf, join, split};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -23,7 +23,7 @@ pub(crate) type NodeStream = Join<Chain<Cursor<Vec<u8>>, ReadHalf<Tls>>, WriteHa
 
 type Tls = TlsStream<TcpStream>;
 
-/// Connects to a node, which must have a certificate for the host of `target`, and accept that of this host.
+/// Connects to a node, and returns who it is. It must have a certificate for the host of `target`, and accept that of this host.
 ///
 /// # Errors
 ///
@@ -31,7 +31,7 @@ type Tls = TlsStream<TcpStream>;
 pub(crate) async fn dial_node(
     target: &Target,
     settings: &HostSettings,
-) -> Result<NodeStream, DialError> {
+) -> Result<(NodeStream, PeerIdentity), DialError> {
     let addresses = target.addresses.as_ref().map_err(|error| {
         DialError(format!(
             "its name cannot be looked up ({error}): correct it in nodes, in DNS or in /etc/hosts"
@@ -40,8 +40,8 @@ pub(crate) async fn dial_node(
     let stream = connect(addresses).await?;
     let connected =
         mutual_tls::connect(stream, &target.name, target.host.clone(), settings, TIME).await;
-    let (stream, _) = connected.map_err(|error| DialError(error.to_string()))?;
-    accepted(stream, settings).await
+    let (stream, node) = connected.map_err(|error| DialError(error.to_string()))?;
+    Ok((accepted(stream, settings).await?, node))
 }
 
 /// A connection to the first address that accepts one.

@@ -44,7 +44,7 @@ pub(crate) use clients::{Clients, Mode};
 pub(crate) use dial::dial_node;
 
 pub(crate) use listeners::{Listeners, PassedPlaces, kept_admin_socket, passed_places};
-pub(crate) use sockets::in_runtime;
+pub(crate) use sockets::{in_runtime, listen_and_tell};
 pub use start_error::StartError;
 
 use listeners::{Listening, Origin};

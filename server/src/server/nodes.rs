@@ -1,15 +1,20 @@
 //! Connections to the data nodes of the server, with the certificate of this host.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::SystemTime;
 
 use gridhaul_nodes::cluster::{Cluster, Member, StateHandle};
 use gridhaul_nodes::{Dial, DialError, RemoteConfig, RemoteNode};
+use gridhaul_security::node_authority::Role;
 use gridhaul_security::tls::{HostSettings, TlsVersions};
 use tokio::runtime::Handle;
+use tracing::warn;
 
 use super::dial::{NodeStream, dial_node};
 use crate::data_nodes::Target;
+use crate::security::ends_soon;
 use crate::shared::Shared;
+use crate::telemetry::tell;
 
 /// Where a node is at present; the connection to it reads this each time it dials.
 pub(super) type Place = Arc<Mutex<Target>>;
@@ -44,14 +49,30 @@ async fn dial(shared: Weak<Shared>, target: Target) -> Result<NodeStream, DialEr
     let shared = shared
         .upgrade()
         .ok_or_else(|| DialError("this server ends".to_owned()))?;
+    let is_enrolled = shared.settings().config.node_authority.is_some();
     let settings = tokio::task::spawn_blocking(move || settings(&shared)).await;
     let settings = settings.map_err(|error| DialError(error.to_string()))??;
-    dial_node(&target, &settings).await
+    let (stream, node) = dial_node(&target, &settings).await?;
+    if is_enrolled
+        && let Some(remedy) = ends_soon(Role::Node, node.expires, SystemTime::now())
+        && let Some(untold) = tell("end of the certificate of a node")
+    {
+        warn!(node = target.name, untold, "{remedy}");
+    }
+    Ok(stream)
 }
 
 /// The certificate and the trust of this host. Asks the login process.
 fn settings(shared: &Shared) -> Result<HostSettings, DialError> {
     let settings = shared.settings();
+    if settings.config.node_authority.is_some() {
+        return settings.logins.for_nodes().ok_or_else(|| {
+            DialError(
+                "the file of node-authority is not the identity of a control server now: the log of this server has the reason"
+                    .to_owned(),
+            )
+        });
+    }
     let certificate = settings.logins.host_certificate();
     let security = settings.security.as_ref();
     match (certificate, security) {

@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::start_error::StartError;
 
 /// Opens a listener, and returns its address, whose port the kernel may have chosen.
-pub(super) fn listen_and_tell(
+pub(crate) fn listen_and_tell(
     address: SocketAddr,
 ) -> Result<(TcpListener, SocketAddr), StartError> {
     let listener = listen(address)?;

@@ -17,6 +17,7 @@ use tokio::net::UnixStream;
 use super::search;
 use crate::admin::{RUN, default_path};
 use crate::config::{AdminSocket, Config, ConfigErrors, SocketArguments};
+use crate::enrolment::InviteError;
 
 /// The time that a server has for an answer. A reload asks other processes.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -60,6 +61,9 @@ pub enum TerminalError {
         /// Sockets where servers listen.
         found: Vec<PathBuf>,
     },
+    /// Nodes were not invited.
+    #[error(transparent)]
+    Invite(#[from] InviteError),
     /// What came back is no answer.
     #[error("the server gave no answer: {0}")]
     Answer(String),

@@ -8,6 +8,7 @@ use super::node_table::table;
 use super::screen::Screen;
 use super::words::harmless;
 use crate::config::{NodeArguments, NodesAction, NodesArguments};
+use crate::enrolment;
 use crate::status::NodeStatus;
 
 /// The answer to an order.
@@ -16,7 +17,7 @@ struct Answer {
     node: NodeStatus,
 }
 
-/// `nodes`, `nodes drain`, `nodes resume`.
+/// `nodes`, `nodes drain`, `nodes resume`, `nodes invite`.
 ///
 /// # Errors
 ///
@@ -24,6 +25,7 @@ struct Answer {
 pub fn nodes(arguments: &NodesArguments) -> Result<(), TerminalError> {
     match &arguments.action {
         None => list(arguments),
+        Some(NodesAction::Invite(invite)) => Ok(enrolment::invite(invite)?),
         Some(NodesAction::Drain(node)) => {
             let node = order("/api/nodes/drain", node)?;
             print(&format!(

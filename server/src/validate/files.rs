@@ -11,7 +11,7 @@ use gridhaul_storage::{PosixOptions, PosixStorage};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::{Validated, credential, roots};
+use super::{Validated, credential, identity, roots};
 use crate::checksum_key;
 use crate::config::{Callout, Config};
 use crate::passwords::{Passwords, PasswordsError};
@@ -23,6 +23,7 @@ pub(super) fn check(validated: &mut Validated) {
     check_root(validated, &config);
     check_security(validated, &config);
     credential::check_host(validated, &config);
+    identity::check(validated, &config);
     credential::check_administrators(validated, &config);
     check_pam_service(validated, &config);
     let passwords = check_passwords(validated, &config);
@@ -187,6 +188,9 @@ fn files_of_security(config: &Config) -> Vec<(&'static str, &Path)> {
         let passphrase = host.passphrase.as_deref();
         wanted.extend(passphrase.map(|path| ("key-passphrase", path)));
     }
+    let node = config.node.as_ref();
+    let identity = node.and_then(|node| node.identity.as_deref());
+    wanted.extend(identity.map(|path| ("node-identity", path)));
     if let Some(gsi) = &config.security.gsi {
         wanted.push(("trust", &gsi.trust));
         wanted.extend(

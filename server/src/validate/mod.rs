@@ -7,6 +7,7 @@ mod addresses;
 mod apart;
 mod credential;
 mod files;
+mod identity;
 mod nodes;
 mod roots;
 mod settings;
@@ -20,6 +21,7 @@ use crate::drivers;
 use crate::server::PassedPlaces;
 
 pub(crate) use apart::in_child;
+pub(crate) use identity::read as read_identity;
 
 /// A configuration, and what is wrong with it.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ mod logs;
 mod name_server;
 mod node;
 mod node_check;
+mod node_enrol;
 mod node_names;
 mod node_watching;
 mod passphrase;

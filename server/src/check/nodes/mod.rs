@@ -23,7 +23,8 @@ use gridhaul_security::tls::{HostCertificate, HostSettings, TlsVersions};
 use gridhaul_security::trust::TrustStore;
 
 use super::report::Report;
-use crate::validate::Validated;
+use crate::config::Config;
+use crate::validate::{Validated, read_identity};
 use accounts::People;
 use patience::Patience;
 
@@ -48,13 +49,23 @@ impl Own {
     }
 }
 
+/// With the authority of enrolled nodes.
+fn enrolled(config: &Config) -> Option<HostSettings> {
+    let (credential, identity) = read_identity(config)?.ok()?;
+    identity.settings(credential.key().signing_key()).ok()
+}
+
 /// Tries each node. What is made there is removed again.
 pub(super) fn check(report: &mut Report, validated: &Validated, own: Own) {
     let config = &validated.config;
     if config.nodes.is_empty() || validated.is_wrong(ABOUT) {
         return;
     }
-    let Some(settings) = own.settings() else {
+    let settings = match config.node_authority {
+        Some(_) => enrolled(config),
+        None => own.settings(),
+    };
+    let Some(settings) = settings else {
         let text = "they were not tried, because this server has no certificate or trusts no authority: see above";
         return report.error(ABOUT, text);
     };

@@ -1,11 +1,12 @@
 //! Whether each node can be reached, and what it is.
 
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use gridhaul_nodes::cluster::StateHandle;
 use gridhaul_nodes::{Dial, Instances, NodeDescription, RemoteConfig, RemoteNode, describe_node};
+use gridhaul_security::node_authority::Role;
 use gridhaul_security::tls::HostSettings;
 use tokio::runtime::Handle;
 
@@ -15,6 +16,7 @@ use crate::check::report::{Report, Verdict};
 use crate::config::{Config, MOST_NODES, NodeSource};
 use crate::data_nodes::{Names, Target, look_up};
 use crate::drivers;
+use crate::security::ends_soon;
 use crate::server::dial_node;
 use crate::version;
 
@@ -42,7 +44,7 @@ pub(super) fn check(
     let names: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
     let dial = move |target: Target| {
         let name = target.name.clone();
-        let (dial, described) = describe(target, &settings, &runtime);
+        let (dial, described, expires) = describe(target, &settings, &runtime);
         let described = described?;
         let remote = RemoteNode::new(RemoteConfig {
             name: name.clone(),
@@ -53,15 +55,20 @@ pub(super) fn check(
             instances: Instances::default(),
             registry: drivers::registry(),
         });
-        Ok::<_, String>((Node { name, remote }, described))
+        Ok::<_, String>((Node { name, remote }, described, expires))
     };
     let answers = patience.each(LIMIT, targets, dial);
     let mut found: Vec<(Arc<Node>, NodeDescription)> = Vec::new();
     let mut lost = Vec::new();
     for (name, answer) in names.into_iter().zip(answers) {
         match answer {
-            Some(Ok((node, described))) => match same(&found, &described) {
-                None => found.push((Arc::new(node), described)),
+            Some(Ok((node, described, expires))) => match same(&found, &described) {
+                None => {
+                    if config.node_authority.is_some() {
+                        warn_of_end(report, &name, expires);
+                    }
+                    found.push((Arc::new(node), described));
+                }
                 Some(other) => report.error(ABOUT, twice(&name, &other.name, &described.host)),
             },
             Some(Err(reason)) => lost.push(of(&name, &reason)),
@@ -108,14 +115,30 @@ fn describe(
     target: Target,
     settings: &HostSettings,
     runtime: &Handle,
-) -> (Dial, Result<NodeDescription, String>) {
+) -> (Dial, Result<NodeDescription, String>, Option<SystemTime>) {
     let (target, settings) = (Arc::new(target), settings.clone());
+    let expires = Arc::new(OnceLock::new());
+    let told = Arc::clone(&expires);
     let dial = Dial::new(move || {
         let (target, settings) = (Arc::clone(&target), settings.clone());
-        async move { dial_node(&target, &settings).await }
+        let told = Arc::clone(&told);
+        async move {
+            let (stream, node) = dial_node(&target, &settings).await?;
+            told.get_or_init(|| node.expires);
+            Ok(stream)
+        }
     });
     let described = runtime.block_on(describe_node(&dial));
-    (dial, described.map_err(|error| error.to_string()))
+    let described = described.map_err(|error| error.to_string());
+    (dial, described, expires.get().copied())
+}
+
+/// The certificate of an enrolled node is renewed by hand.
+fn warn_of_end(report: &mut Report, name: &str, expires: Option<SystemTime>) {
+    let now = SystemTime::now();
+    if let Some(text) = expires.and_then(|end| ends_soon(Role::Node, end, now)) {
+        report.warning(ABOUT, of(name, &text));
+    }
 }
 
 /// The node that is the same one, under another name.
