@@ -62,6 +62,9 @@ pub enum ControlError {
         /// The reason.
         error: PassiveReplyError,
     },
+    /// A value has characters that commands cannot have.
+    #[error("{0} cannot be sent to a server")]
+    Unsendable(&'static str),
     /// The security exchange failed.
     #[error("the security exchange failed: {0}")]
     Security(#[from] ContextError),
@@ -81,6 +84,20 @@ pub enum ControlError {
         /// Hosts or subject of the certificate.
         presented: String,
     },
+}
+
+impl ControlError {
+    /// Whether the same may succeed later. RFC 959 4.2.1: 4yz is for errors that pass; globus-gridftp-server also has 500 for data
+    /// connections that break, after bytes `has_moved`.
+    pub(crate) fn is_transient(&self, has_moved: bool) -> bool {
+        match self {
+            Self::Connect { .. } | Self::Connection(_) | Self::Closed | Self::Silent { .. } => true,
+            Self::Refused { reply, .. } => {
+                reply.code() / 100 == 4 || has_moved && reply.code() == 500
+            }
+            _ => false,
+        }
+    }
 }
 
 /// A reply as one line: the code, and the texts of all lines.

@@ -5,12 +5,11 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gridhaul_protocol::command::{AlgorithmName, TransferMode};
+use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
-use gridhaul_stack::Cancel;
-use gridhaul_transfer::{ChecksumRequest, Handling, NodeSession, UploadName};
+use gridhaul_transfer::{Handling, NodeSession, UploadName};
 
 use super::Ending;
 use super::arguments::{CopyArguments, DataArguments};
@@ -39,23 +38,12 @@ enum CopyError {
     Same,
     #[error("another source of this command was copied there: name the destinations one by one")]
     Twice,
-    #[error("the source has {0} bytes, and the destination {1}: do not use the copy")]
-    Size(u64, u64),
     #[error("{0}: a name that FTP cannot send")]
     Name(String),
     #[error("{0}: {1}")]
     File(String, std::io::Error),
     #[error("{0} is a directory: name the files")]
     Directory(String),
-    #[error(
-        "the checksum of the source is {source_sum}, that of the destination {destination_sum}: do not use the copy"
-    )]
-    Checksum {
-        source_sum: String,
-        destination_sum: String,
-    },
-    #[error("checksum: {0}")]
-    Checksumming(String),
 }
 
 pub(super) async fn run(arguments: &CopyArguments) -> Ending {
@@ -189,17 +177,16 @@ impl Copying<'_> {
                     self.between(from, to, &mut watch).await
                 }
             }?;
-            let checksum = self.verify(source, target).await?;
-            Ok::<_, CopyError>((done, checksum))
+            Ok::<_, CopyError>(done)
         };
-        let (done, checksum) = copied.await.map_err(|error| (target.clone(), error))?;
+        let done = copied.await.map_err(|error| (target.clone(), error))?;
         report.copied(&Copied {
             source: &names.0,
             destination: &names.1,
             bytes: done.bytes,
             took: done.took,
             channels: done.channels,
-            checksum: checksum.as_deref(),
+            checksum: done.checksum.as_deref(),
         });
         Ok(())
     }
@@ -228,9 +215,10 @@ impl Copying<'_> {
                 upload: UploadName::Temporary,
                 ..Handling::default()
             },
+            verify: arguments.checksum,
             stall: arguments.data.stall_timeout,
         };
-        let done = two_party(session, &*files, &copy, watch).await;
+        let done = two_party(session, &files, &copy, watch).await;
         done.map_err(|error| CopyError::Transfer(Box::new(error)))
     }
 
@@ -258,9 +246,10 @@ impl Copying<'_> {
             settings: settings(&arguments.data, session.login().identity().is_some()),
             stack: stack(&arguments.data),
             handling: Handling::default(),
+            verify: arguments.checksum,
             stall: arguments.data.stall_timeout,
         };
-        let done = two_party(session, &*files, &copy, watch).await;
+        let done = two_party(session, &files, &copy, watch).await;
         done.map_err(|error| CopyError::Transfer(Box::new(error)))
     }
 
@@ -289,69 +278,12 @@ impl Copying<'_> {
             size,
             present: RangeSet::new(),
             settings: settings(&arguments.data, with_certificates),
+            verify: arguments.checksum,
             stall: arguments.data.stall_timeout,
         };
         let done = third_party(source, destination, &copy, watch).await;
         let done = done.map_err(|error| CopyError::Transfer(Box::new(error)))?;
-        // Neither server has told how many bytes arrived.
-        let arrived = destination.size(&copy.destination).await?;
-        match (size, arrived) {
-            (Some(size), Some(arrived)) if size != arrived => Err(CopyError::Size(size, arrived)),
-            _ => Ok(done),
-        }
-    }
-
-    /// Computes the checksum at both ends, and compares.
-    async fn verify(
-        &mut self,
-        source: &Location,
-        target: &Location,
-    ) -> Result<Option<String>, CopyError> {
-        let Some(algorithm) = self.arguments.checksum else {
-            return Ok(None);
-        };
-        let mut sums = Vec::new();
-        for (location, is_source) in [(source, true), (target, false)] {
-            sums.push(match location {
-                Location::Local(path) => {
-                    let files = Arc::clone(&self.files);
-                    let request = ChecksumRequest {
-                        path: absolute(path)?,
-                        algorithm,
-                        offset: 0,
-                        length: None,
-                    };
-                    let summed = tokio::task::spawn_blocking(move || {
-                        files.checksum(&request, &Default::default(), &Cancel::new())
-                    });
-                    let summed = summed
-                        .await
-                        .map_err(|error| CopyError::Checksumming(error.to_string()))?;
-                    let found =
-                        summed.map_err(|error| CopyError::Checksumming(error.to_string()))?;
-                    found.value
-                }
-                Location::Remote(url) => {
-                    let path = argument(url)?;
-                    let session = match is_source {
-                        true => self.source(&url.server).await?,
-                        false => self.destination(&url.server).await?,
-                    };
-                    let name = AlgorithmName::new(algorithm.name());
-                    let name = name.ok_or_else(|| {
-                        CopyError::Checksumming("an algorithm without a name".to_owned())
-                    })?;
-                    session.checksum(&name, &path).await?
-                }
-            });
-        }
-        match sums.as_slice() {
-            [one, other] if one.eq_ignore_ascii_case(other) => Ok(sums.pop()),
-            _ => Err(CopyError::Checksum {
-                destination_sum: sums.pop().unwrap_or_default(),
-                source_sum: sums.pop().unwrap_or_default(),
-            }),
-        }
+        Ok(done)
     }
 
     async fn source(&mut self, server: &Server) -> Result<&mut Session, CopyError> {

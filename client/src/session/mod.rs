@@ -1,5 +1,6 @@
 //! A session with a server: what it supports, what was set, and its data port.
 
+mod kept;
 mod open;
 mod port;
 mod settings;
@@ -10,6 +11,7 @@ use gridhaul_protocol::feature::{Feature, SimpleFeature};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::reply::Reply;
 
+pub(crate) use kept::{Kept, OtherEnd};
 pub(crate) use port::Addresses;
 
 pub use open::{SessionConfig, SessionError};
@@ -28,6 +30,10 @@ pub struct Session {
     features: Vec<Feature>,
     /// What the server was told.
     settings: settings::Told,
+    /// The data channels that are open.
+    kept: Option<Kept>,
+    /// Differs for each session of the process.
+    id: u64,
 }
 
 impl Session {
@@ -44,6 +50,11 @@ impl Session {
     /// How the user logged in.
     pub fn login(&self) -> &Login {
         &self.login
+    }
+
+    /// Differs for each session of the process.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     /// What the server says that it supports.

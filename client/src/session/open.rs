@@ -1,5 +1,6 @@
 //! Opening a session.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gridhaul_protocol::command::{Command, Representation};
@@ -40,6 +41,9 @@ impl Default for SessionConfig {
     }
 }
 
+/// The next [`Session::id`].
+static IDS: AtomicU64 = AtomicU64::new(0);
+
 impl Session {
     /// Connects and logs in.
     ///
@@ -74,6 +78,8 @@ impl Session {
             login,
             features,
             settings,
+            kept: None,
+            id: IDS.fetch_add(1, Ordering::Relaxed),
         })
     }
 }

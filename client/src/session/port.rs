@@ -28,6 +28,7 @@ impl Session {
         &mut self,
         addresses: Addresses,
     ) -> Result<Vec<SocketAddr>, ControlError> {
+        self.kept = None;
         let is_ipv6 = self.control.peer().ip().to_canonical().is_ipv6();
         let command = match (addresses, is_ipv6) {
             (Addresses::Striped, false) => Command::Spas(None),
@@ -52,6 +53,7 @@ impl Session {
     ///
     /// When the server refuses, or the session has ended.
     pub(crate) async fn active(&mut self, addresses: Vec<SocketAddr>) -> Result<(), ControlError> {
+        self.kept = None;
         let command = match addresses.as_slice() {
             [SocketAddr::V4(address)] => Command::Port(*address),
             [address] => Command::Eprt(*address),

@@ -7,8 +7,10 @@ use gridhaul_gsi::{ChannelSecurity, Gsi, Protection};
 use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 use gridhaul_security::tls::TlsVersions;
 use gridhaul_stack::{Driver, SocketOptions};
+use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{
-    ConnectRequest, Event, ListenRequest, NodeSession, Outcome, Plan, RunningTransfer, Stripes,
+    Answer, ConnectRequest, Consent, Event, ListenRequest, NodeSession, Outcome, Plan,
+    RunningTransfer, Stripes,
 };
 use tokio::sync::oneshot;
 
@@ -93,30 +95,89 @@ impl Channels {
     }
 }
 
+/// The checksums of a file that has arrived.
+pub(super) type Sums = Vec<(ChecksumAlgorithm, String)>;
+
 /// A transfer that runs on this machine.
 pub(super) struct LocalTransfer {
     pub(super) running: Arc<dyn RunningTransfer>,
     /// The result; the sender is never dropped before.
     pub(super) finished: oneshot::Receiver<Outcome>,
+    /// The question about a received file.
+    pub(super) arrival: Arrival,
+    consent: Option<Arc<Consent>>,
+}
+
+/// A received file that will wait for the answer.
+pub(super) struct Arrival(Option<oneshot::Receiver<Sums>>);
+
+impl Arrival {
+    /// Waits until the file waits. For ever if there is none, or afterwards.
+    pub(super) async fn next(&mut self) -> Sums {
+        if let Some(asked) = &mut self.0 {
+            let sums = asked.await;
+            self.0 = None;
+            // Without sums the transfer has ended before.
+            if let Ok(sums) = sums {
+                return sums;
+            }
+        }
+        std::future::pending().await
+    }
 }
 
 impl LocalTransfer {
-    pub(super) fn start(files: &dyn NodeSession, plan: Plan) -> Self {
+    /// Starts a transfer. If it `asks`, a received file waits for an answer before it gets its name.
+    pub(super) fn start(files: &dyn NodeSession, mut plan: Plan, asks: bool) -> Self {
+        let (mut consent, mut asked) = (None, None);
+        if asks {
+            let (ask, question) = oneshot::channel();
+            let ask = once(ask);
+            consent = Some(Arc::new(Consent::new(Box::new(ask))));
+            asked = Some(question);
+            plan.handling.demands.consent.clone_from(&consent);
+        }
         let (tell, finished) = oneshot::channel();
-        let tell = std::sync::Mutex::new(Some(tell));
+        let tell = once(tell);
         let running = files.transfer(
             plan,
             Box::new(move |event| {
-                let Event::Finished(outcome) = event else {
-                    return;
-                };
-                let tell = tell.lock().ok().and_then(|mut tell| tell.take());
-                if let Some(tell) = tell {
-                    // The other end has gone when the copy was given up.
-                    let _ = tell.send(*outcome);
+                if let Event::Finished(outcome) = event {
+                    tell(*outcome);
                 }
             }),
         );
-        Self { running, finished }
+        Self {
+            running,
+            finished,
+            arrival: Arrival(asked),
+            consent,
+        }
+    }
+
+    /// The bytes that have moved.
+    pub(super) fn moved(&self) -> u64 {
+        let stripes = self.running.progress().stripes;
+        let all = stripes.into_iter();
+        all.fold(0, u64::saturating_add)
+    }
+
+    /// Answers a file that waits.
+    pub(super) fn answer(&self, answer: Answer) {
+        if let Some(consent) = &self.consent {
+            consent.answer(answer);
+        }
+    }
+}
+
+/// A function that sends one value, for callers that could call it again.
+fn once<T: Send>(sender: oneshot::Sender<T>) -> impl Fn(T) + Send + Sync {
+    let sender = std::sync::Mutex::new(Some(sender));
+    move |value| {
+        let sender = sender.lock().ok().and_then(|mut sender| sender.take());
+        if let Some(sender) = sender {
+            // The other end has gone when the copy was given up.
+            let _ = sender.send(value);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What a server says while it transfers.
 
-use gridhaul_protocol::marker::RestartMarker;
+use gridhaul_protocol::address::StripeAddresses;
+use gridhaul_protocol::marker::{PerformanceMarker, RestartMarker};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::reply::Reply;
 
@@ -8,8 +9,12 @@ use gridhaul_protocol::reply::Reply;
 pub(super) enum Said {
     /// `111`: ranges that the server has stored.
     Stored(RangeSet),
+    /// `112`: the progress of a stripe.
+    Moved(PerformanceMarker),
+    /// `125`, `150`: the transfer begins.
+    Begins,
     /// Any other preliminary reply. The server is at work.
-    Preliminary,
+    Works,
     /// The last reply.
     Last(Reply),
 }
@@ -20,9 +25,56 @@ impl Said {
         if let Ok(marker) = RestartMarker::from_reply(&reply) {
             return Self::Stored(marker.0);
         }
-        match reply.is_preliminary() {
-            true => Self::Preliminary,
-            false => Self::Last(reply),
+        if let Ok(marker) = PerformanceMarker::from_reply(&reply)
+            && marker.stripe_count <= StripeAddresses::MAX
+        {
+            return Self::Moved(marker);
         }
+        match (reply.is_preliminary(), reply.code()) {
+            (true, 125 | 150) => Self::Begins,
+            (true, _) => Self::Works,
+            (false, _) => Self::Last(reply),
+        }
+    }
+}
+
+/// What a server has told of its progress.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    begun: bool,
+    stored: RangeSet,
+    stripes: Vec<u64>,
+}
+
+impl Told {
+    /// More ranges would cost memory, and stand for a restart that sends everything in pieces.
+    const MOST_RANGES: usize = 100_000;
+
+    /// Whether the transfer begins now. The reply counts once.
+    pub(super) fn begins(&mut self) -> bool {
+        !std::mem::replace(&mut self.begun, true)
+    }
+
+    /// Whether the ranges were not known.
+    pub(super) fn stores(&mut self, ranges: &RangeSet) -> bool {
+        let before = self.stored.covered();
+        if self.stored.len() + ranges.len() <= Self::MOST_RANGES {
+            self.stored.extend_from(ranges);
+        }
+        self.stored.covered() > before
+    }
+
+    /// The bytes of all stripes.
+    pub(super) fn moves(&mut self, marker: &PerformanceMarker) -> u64 {
+        // The count is bounded, and the index less than it.
+        self.stripes.resize(marker.stripe_count, 0);
+        self.stripes[marker.stripe_index] = marker.stripe_bytes;
+        self.moved()
+    }
+
+    /// The bytes of all stripes.
+    pub(super) fn moved(&self) -> u64 {
+        let all = self.stripes.iter();
+        all.fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 }

@@ -3,17 +3,20 @@
 use std::time::{Duration, Instant};
 
 use gridhaul_protocol::command::{Command, Restart, TransferMode};
-use gridhaul_protocol::marker::PerformanceMarker;
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::reply::Reply;
+use gridhaul_storage::ChecksumAlgorithm;
+use tokio::time::interval;
 
-use super::{Observer, TransferFailure, Transferred};
+use super::said::{Said, Told};
+use super::stall::StallWatch;
+use super::{Observer, TransferFailure, Transferred, verify};
 use crate::control::{ControlError, accepted};
-use crate::session::{Addresses, Session, TransferSettings};
+use crate::session::{Addresses, Kept, OtherEnd, Session, TransferSettings};
 
-/// How long the other server may take after one has failed.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// How often the time limit is looked at.
+const TICK: Duration = Duration::from_secs(1);
 
 /// The copy of a file between two servers.
 #[derive(Debug, Clone)]
@@ -28,7 +31,9 @@ pub struct ThirdPartyCopy {
     pub present: RangeSet,
     /// The mode, the channels and their protection.
     pub settings: TransferSettings,
-    /// Without a marker or a reply for so long, the transfer fails.
+    /// The checksum that both ends must agree about.
+    pub verify: Option<ChecksumAlgorithm>,
+    /// Without progress for so long, the transfer fails.
     pub stall: Duration,
 }
 
@@ -36,7 +41,8 @@ pub struct ThirdPartyCopy {
 ///
 /// # Errors
 ///
-/// When either server fails. A session can be used again unless the error is one of its control channel.
+/// When either server fails, or they do not agree about size or checksum. A session can be used again unless the error is one
+/// of its control channel.
 pub async fn third_party(
     source: &mut Session,
     destination: &mut Session,
@@ -44,18 +50,42 @@ pub async fn third_party(
     observer: &mut dyn Observer,
 ) -> Result<Transferred, TransferFailure> {
     let started = Instant::now();
+    let moved = attempt(source, destination, copy, observer).await?;
+    let checksum = match copy.verify {
+        Some(algorithm) => Some(compare(source, destination, copy, algorithm).await?),
+        None => None,
+    };
+    Ok(Transferred {
+        bytes: moved,
+        channels: usize::from(copy.settings.parallelism),
+        took: started.elapsed(),
+        movement: None,
+        checksum,
+    })
+}
+
+async fn attempt(
+    source: &mut Session,
+    destination: &mut Session,
+    copy: &ThirdPartyCopy,
+    observer: &mut dyn Observer,
+) -> Result<u64, TransferFailure> {
     let (from, to) = (TransferFailure::Source, TransferFailure::Destination);
     source.settle(&copy.settings).await.map_err(from)?;
     destination.settle(&copy.settings).await.map_err(to)?;
-    let are_striped = copy.settings.mode == TransferMode::Extended
-        && source.may_stripe()
-        && destination.may_stripe();
-    let addresses = match are_striped {
-        true => Addresses::Striped,
-        false => Addresses::One,
-    };
-    let addresses = destination.passive(addresses).await.map_err(to)?;
-    source.active(addresses).await.map_err(from)?;
+    let channels = [(&*destination, true), (&*source, false)].map(|(with, sends)| Kept {
+        with: OtherEnd::Session(with.id()),
+        sends,
+        settings: copy.settings.clone(),
+        stack: None,
+    });
+    let are_open = [
+        source.takes_kept(&channels[0]),
+        destination.takes_kept(&channels[1]),
+    ];
+    if are_open != [true, true] {
+        open_port(source, destination, copy).await?;
+    }
     announce(destination, copy).await.map_err(to)?;
     restart(source, copy).await.map_err(from)?;
     let (store, retrieve) = (
@@ -64,14 +94,56 @@ pub async fn third_party(
     );
     destination.control().send(&store).await.map_err(to)?;
     source.control().send(&retrieve).await.map_err(from)?;
-    let mut following = Following::new(copy, observer);
-    following.run(source, destination).await?;
-    Ok(Transferred {
-        bytes: following.moved,
-        channels: usize::from(copy.settings.parallelism),
-        took: started.elapsed(),
-        movement: None,
-    })
+    let moved = Following::new(copy, observer)
+        .run(source, destination)
+        .await?;
+    // Neither server has told how many bytes arrived.
+    let arrived = destination.size(&copy.destination).await.map_err(to)?;
+    if let (Some(expected), Some(copied)) = (copy.size, arrived)
+        && expected != copied
+    {
+        return Err(TransferFailure::Length { expected, copied });
+    }
+    if copy.settings.mode == TransferMode::Extended {
+        let [of_source, of_destination] = channels;
+        source.keep(of_source);
+        destination.keep(of_destination);
+    }
+    Ok(moved)
+}
+
+async fn open_port(
+    source: &mut Session,
+    destination: &mut Session,
+    copy: &ThirdPartyCopy,
+) -> Result<(), TransferFailure> {
+    let are_striped = copy.settings.mode == TransferMode::Extended
+        && source.may_stripe()
+        && destination.may_stripe();
+    let addresses = match are_striped {
+        true => Addresses::Striped,
+        false => Addresses::One,
+    };
+    let addresses = destination.passive(addresses).await;
+    let addresses = addresses.map_err(TransferFailure::Destination)?;
+    let told = source.active(addresses).await;
+    told.map_err(TransferFailure::Source)
+}
+
+/// Compares the file of both servers.
+async fn compare(
+    source: &mut Session,
+    destination: &mut Session,
+    copy: &ThirdPartyCopy,
+    algorithm: ChecksumAlgorithm,
+) -> Result<String, TransferFailure> {
+    let (source_sum, destination_sum) = tokio::join!(
+        verify::of_server(source, algorithm, &copy.source),
+        verify::of_server(destination, algorithm, &copy.destination)
+    );
+    let source_sum = source_sum.map_err(TransferFailure::Source)?;
+    let destination_sum = destination_sum.map_err(TransferFailure::Destination)?;
+    verify::compared(source_sum, destination_sum, true)
 }
 
 async fn announce(destination: &mut Session, copy: &ThirdPartyCopy) -> Result<(), ControlError> {
@@ -105,83 +177,121 @@ async fn restart(session: &mut Session, copy: &ThirdPartyCopy) -> Result<(), Con
 struct Following<'a> {
     copy: &'a ThirdPartyCopy,
     observer: &'a mut dyn Observer,
-    /// Bytes of each stripe of the destination.
-    stripes: Vec<u64>,
-    moved: u64,
-    stall: Duration,
+    told: [Told; 2],
+    watch: StallWatch,
+    sent: Option<Reply>,
+    stored: Option<Reply>,
 }
+
+/// The place in [`Following::told`].
+const SOURCE: usize = 0;
+const DESTINATION: usize = 1;
 
 impl<'a> Following<'a> {
     fn new(copy: &'a ThirdPartyCopy, observer: &'a mut dyn Observer) -> Self {
         Self {
             copy,
             observer,
-            stripes: Vec::new(),
-            moved: 0,
-            stall: copy.stall,
+            told: Default::default(),
+            watch: StallWatch::new(copy.stall),
+            sent: None,
+            stored: None,
         }
     }
 
+    /// Returns the bytes that have moved.
     async fn run(
-        &mut self,
+        mut self,
         source: &mut Session,
         destination: &mut Session,
-    ) -> Result<(), TransferFailure> {
-        let (mut sent, mut stored): (Option<Reply>, Option<Reply>) = (None, None);
-        while sent.is_none() || stored.is_none() {
-            let reply = tokio::select! {
-                reply = source.control().next_reply(), if sent.is_none() => {
+    ) -> Result<u64, TransferFailure> {
+        let mut ticks = interval(TICK);
+        while self.sent.is_none() || self.stored.is_none() {
+            tokio::select! {
+                reply = source.control().next_reply(), if self.sent.is_none() => {
                     let reply = reply.map_err(TransferFailure::Source)?;
-                    (!reply.is_preliminary()).then(|| sent.insert(reply).is_error())
+                    self.sent = self.hear(SOURCE, reply);
                 }
-                reply = destination.control().next_reply(), if stored.is_none() => {
+                reply = destination.control().next_reply(), if self.stored.is_none() => {
                     let reply = reply.map_err(TransferFailure::Destination)?;
-                    self.note(&reply);
-                    (!reply.is_preliminary()).then(|| stored.insert(reply).is_error())
+                    self.stored = self.hear(DESTINATION, reply);
                 }
-                () = tokio::time::sleep(self.stall) => {
-                    return Err(self.silence(sent, stored));
-                }
-            };
-            if reply == Some(true) {
-                // The other one waits for data connections, or for data.
-                self.stall = self.stall.min(FAREWELL);
+                _ = ticks.tick() => if self.watch.is_overdue() && self.must_speak() {
+                    return Err(self.silence());
+                },
             }
         }
-        finished(sent, stored).map(|()| {
-            self.moved = self.copy.size.map_or(self.moved, |size| {
-                size.saturating_sub(self.copy.present.covered())
-            });
-            self.observer.moved(self.moved);
-        })
+        finished(self.sent, self.stored)?;
+        let told = self.told[DESTINATION].moved();
+        let present = self.copy.present.covered();
+        let size = self.copy.size;
+        let moved = size.map_or(told, |size| size.saturating_sub(present));
+        self.observer.moved(moved);
+        Ok(moved)
     }
 
-    fn note(&mut self, reply: &Reply) {
-        if let Ok(marker) = gridhaul_protocol::marker::RestartMarker::from_reply(reply) {
-            self.observer.stored(&marker.0);
+    /// Notes what a server says; returns its last reply.
+    fn hear(&mut self, server: usize, reply: Reply) -> Option<Reply> {
+        let told = &mut self.told[server];
+        match Said::of(reply) {
+            Said::Stored(ranges) => {
+                if told.stores(&ranges) {
+                    self.watch.progressed();
+                }
+                if server == DESTINATION {
+                    self.observer.stored(&ranges);
+                }
+            }
+            Said::Moved(marker) => {
+                let moved = told.moves(&marker);
+                if self.watch.has_moved_to(moved) {
+                    self.observer.moved(moved);
+                } else if self.has_all(moved) {
+                    self.watch.works();
+                }
+            }
+            Said::Begins if told.begins() => self.watch.progressed(),
+            Said::Begins | Said::Works => {
+                let moved = told.moved();
+                if self.has_all(moved) {
+                    self.watch.works();
+                }
+            }
+            Said::Last(reply) => {
+                match reply.is_completion() {
+                    true => self.watch.progressed(),
+                    // The other one waits for data connections, or for data.
+                    false => self.watch.shorten(),
+                }
+                return Some(reply);
+            }
         }
-        if let Ok(marker) = PerformanceMarker::from_reply(reply)
-            && marker.stripe_count <= gridhaul_protocol::address::StripeAddresses::MAX
-        {
-            self.stripes.resize(marker.stripe_count, 0);
-            self.stripes[marker.stripe_index] = marker.stripe_bytes;
-            self.moved = self
-                .stripes
-                .iter()
-                .fold(0, |sum, bytes| sum.saturating_add(*bytes));
-            self.observer.moved(self.moved);
-        }
+        None
+    }
+
+    /// Whether the silence of the servers means something: they report no progress of a stream. A server that is
+    /// gone breaks its control channel.
+    fn must_speak(&self) -> bool {
+        self.copy.settings.mode == TransferMode::Extended
+            || self.sent.is_some()
+            || self.stored.is_some()
+    }
+
+    /// Whether all bytes have moved, as far as that is known: the servers write to disk.
+    fn has_all(&self, moved: u64) -> bool {
+        let all = moved.saturating_add(self.copy.present.covered());
+        self.copy.size.is_none_or(|size| all >= size)
     }
 
     /// The error of one server comes before the silence of the other one, which follows from it.
-    fn silence(&self, sent: Option<Reply>, stored: Option<Reply>) -> TransferFailure {
+    fn silence(self) -> TransferFailure {
         let refused = |verb, reply| ControlError::Refused { verb, reply };
-        match (sent, stored) {
+        match (self.sent, self.stored) {
             (Some(reply), _) if reply.is_error() => TransferFailure::Source(refused("RETR", reply)),
             (_, Some(reply)) if reply.is_error() => {
                 TransferFailure::Destination(refused("STOR", reply))
             }
-            _ => TransferFailure::Stalled(self.stall),
+            _ => TransferFailure::Stalled(self.watch.limit()),
         }
     }
 }

@@ -1,0 +1,98 @@
+//! Why transfers fail.
+
+use std::time::Duration;
+
+use gridhaul_stack::StackError;
+use gridhaul_storage::StorageError;
+use gridhaul_transfer::{ListenFailure, PeerError, TransferError};
+
+use crate::control::ControlError;
+
+/// Why a transfer failed.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferFailure {
+    /// The source server.
+    #[error("source: {0}")]
+    Source(#[source] ControlError),
+    /// The destination server.
+    #[error("destination: {0}")]
+    Destination(#[source] ControlError),
+    /// This machine.
+    #[error("this machine: {0}")]
+    Local(#[source] Box<TransferError>),
+    /// This machine does not listen for data connections.
+    #[error("this machine: {0}")]
+    Listen(#[source] ListenFailure),
+    /// The stack cannot be built here.
+    #[error("this machine: {0}")]
+    Stack(#[from] StackError),
+    /// Data channels are to be authenticated, and the login was without a certificate.
+    #[error(
+        "data channels can be protected only after a login with a certificate: use a gsiftp URL, or say --dcau none"
+    )]
+    NoCertificate,
+    /// The ends do not agree about the length of the file.
+    #[error(
+        "the file has {expected} bytes, and {copied} were copied: it has changed meanwhile, or the transfer was cut short"
+    )]
+    Length {
+        /// The size of the source, in bytes.
+        expected: u64,
+        /// What was copied, now and before, in bytes.
+        copied: u64,
+    },
+    /// The ends have different checksums.
+    #[error(
+        "the checksum of the source is {source_sum}, that of the destination {destination_sum}{}",
+        match .replaced {
+            true => ": do not use the copy",
+            false => "; the copy was removed",
+        }
+    )]
+    Checksum {
+        /// Of the source.
+        source_sum: String,
+        /// Of the destination.
+        destination_sum: String,
+        /// The wrong copy has the name of the file.
+        replaced: bool,
+    },
+    /// The checksum of a file of this machine cannot be computed.
+    #[error("this machine: {0}")]
+    Checksumming(#[source] StorageError),
+    /// A thread of this machine has ended.
+    #[error("this machine: a worker ended without a result, which is a defect of this program")]
+    Lost,
+    /// No byte has moved for this long.
+    #[error("no byte has moved for {} s", .0.as_secs())]
+    Stalled(Duration),
+}
+
+impl TransferFailure {
+    /// Whether the same transfer may succeed later: a connection or a server failed, and nothing was refused for good.
+    /// `has_moved` says whether bytes of the file had moved.
+    pub fn is_transient(&self, has_moved: bool) -> bool {
+        match self {
+            Self::Source(error) | Self::Destination(error) => error.is_transient(has_moved),
+            Self::Local(error) => matches!(
+                **error,
+                TransferError::Connect(_)
+                    | TransferError::NoConnection(_)
+                    | TransferError::Channel(_)
+                    | TransferError::Peer(
+                        PeerError::EndedBeforeEod
+                            | PeerError::MissingEods { .. }
+                            | PeerError::MissingEof { .. }
+                            | PeerError::Incomplete { .. }
+                            | PeerError::Unfinished(_)
+                    )
+            ),
+            Self::Length { .. } | Self::Checksum { .. } | Self::Stalled(_) => true,
+            Self::Listen(_)
+            | Self::Stack(_)
+            | Self::NoCertificate
+            | Self::Checksumming(_)
+            | Self::Lost => false,
+        }
+    }
+}

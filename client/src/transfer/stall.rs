@@ -1,0 +1,68 @@
+//! The time limits of transfers.
+
+use std::time::{Duration, Instant};
+
+/// How long an end may work on a file without a byte that moves: it writes to disk, or computes checksums.
+const SETTLING: Duration = Duration::from_secs(3600);
+
+/// How long one end may take after the other one has failed.
+pub(super) const FAREWELL: Duration = Duration::from_secs(10);
+
+/// Notices when nothing moves.
+#[derive(Debug)]
+pub(super) struct StallWatch {
+    limit: Duration,
+    progress: Instant,
+    /// The last progress, or the last sign that an end works.
+    sign: Instant,
+    bytes: u64,
+}
+
+impl StallWatch {
+    pub(super) fn new(limit: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            limit,
+            progress: now,
+            sign: now,
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// A step that a transfer makes only once, or only with more bytes.
+    pub(super) fn progressed(&mut self) {
+        self.progress = Instant::now();
+        self.sign = self.progress;
+    }
+
+    /// Whether this is more than before, which is progress.
+    pub(super) fn has_moved_to(&mut self, bytes: u64) -> bool {
+        if bytes <= self.bytes {
+            return false;
+        }
+        self.bytes = bytes;
+        self.progressed();
+        true
+    }
+
+    /// An end says that it works. That counts for an hour after the last progress: a peer must not hold a transfer for ever.
+    pub(super) fn works(&mut self) {
+        if self.progress.elapsed() < SETTLING {
+            self.sign = Instant::now();
+        }
+    }
+
+    /// One end has failed: the other one has little time.
+    pub(super) fn shorten(&mut self) {
+        self.limit = self.limit.min(FAREWELL);
+        self.progressed();
+    }
+
+    pub(super) fn is_overdue(&self) -> bool {
+        self.sign.elapsed() >= self.limit
+    }
+}

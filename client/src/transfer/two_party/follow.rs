@@ -1,0 +1,248 @@
+//! Follows both ends of a transfer to their last words, and compares them.
+
+use gridhaul_protocol::reply::Reply;
+use gridhaul_transfer::{Answer, CancelReason, Outcome, TransferError};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+
+use super::super::local_end::{LocalTransfer, Sums};
+use super::super::said::{Said, Told};
+use super::super::stall::{FAREWELL, StallWatch};
+use super::super::{Observer, TransferFailure, verify};
+use super::{Direction, FileCopy};
+use crate::control::ControlError;
+use crate::session::Session;
+
+/// How often progress is looked at.
+const TICK: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// A transfer that both ends call complete.
+pub(super) struct Complete {
+    pub(super) outcome: Outcome,
+    /// Of both ends, if the file was compared before it got its name.
+    pub(super) checksum: Option<String>,
+}
+
+/// A transfer under way.
+pub(super) struct Following<'a> {
+    copy: &'a FileCopy,
+    observer: &'a mut dyn Observer,
+    watch: StallWatch,
+    told: Told,
+    /// The last reply of the server.
+    reply: Option<Reply>,
+    /// The end of the transfer here.
+    outcome: Option<Outcome>,
+    /// The end has come, and may have been looked at.
+    has_ended: bool,
+    /// The file has arrived here, and waits for consent.
+    sums: Option<Sums>,
+}
+
+impl<'a> Following<'a> {
+    pub(super) fn new(copy: &'a FileCopy, observer: &'a mut dyn Observer) -> Self {
+        Self {
+            copy,
+            observer,
+            watch: StallWatch::new(copy.stall),
+            told: Told::default(),
+            reply: None,
+            outcome: None,
+            has_ended: false,
+            sums: None,
+        }
+    }
+
+    /// Waits for both ends.
+    pub(super) async fn run(
+        &mut self,
+        session: &mut Session,
+        local: &mut LocalTransfer,
+    ) -> Result<Complete, TransferFailure> {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut checksum = None;
+        loop {
+            if let (Some(reply), Some(sums)) = (&self.reply, &self.sums)
+                && reply.is_completion()
+            {
+                let sums = sums.clone();
+                checksum = self.consent(session, local, &sums).await?;
+                self.sums = None;
+            }
+            if self.reply.is_some()
+                && let Some(outcome) = self.outcome.take()
+                && let Some(reply) = self.reply.take()
+            {
+                let outcome = self.check(reply, outcome)?;
+                return Ok(Complete { outcome, checksum });
+            }
+            self.step(session, local, &mut ticks).await?;
+        }
+    }
+
+    /// Waits for the next event of either end.
+    async fn step(
+        &mut self,
+        session: &mut Session,
+        local: &mut LocalTransfer,
+        ticks: &mut Interval,
+    ) -> Result<(), TransferFailure> {
+        tokio::select! {
+            reply = session.control().next_reply(), if self.reply.is_none() => {
+                let reply = reply.map_err(|error| self.copy.of_server(error))?;
+                self.hear(reply, local);
+            }
+            sums = local.arrival.next() => {
+                self.watch.progressed();
+                self.sums = Some(sums);
+            }
+            outcome = &mut local.finished, if !self.has_ended => {
+                self.has_ended = true;
+                let outcome = outcome.map_err(|_| TransferFailure::Lost)?;
+                self.observer.moved(outcome.bytes);
+                match outcome.result.is_err() {
+                    true => self.watch.shorten(),
+                    false => self.watch.progressed(),
+                }
+                self.outcome = Some(outcome);
+            }
+            _ = ticks.tick() => self.look(local)?,
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, reply: Reply, local: &LocalTransfer) {
+        let waits_here = self.sums.is_some() || self.has_ended;
+        match Said::of(reply) {
+            Said::Stored(ranges) => {
+                if self.told.stores(&ranges) {
+                    self.watch.progressed();
+                }
+                self.observer.stored(&ranges);
+            }
+            Said::Begins if self.told.begins() => self.watch.progressed(),
+            // While bytes are to move, only bytes count.
+            Said::Begins | Said::Moved(_) | Said::Works if waits_here => self.watch.works(),
+            Said::Begins | Said::Moved(_) | Said::Works => {}
+            Said::Last(reply) => {
+                match reply.is_completion() {
+                    true => self.watch.progressed(),
+                    false => {
+                        local.running.cancel(CancelReason::Abort);
+                        self.watch.shorten();
+                    }
+                }
+                self.reply = Some(reply);
+            }
+        }
+    }
+
+    fn look(&mut self, local: &LocalTransfer) -> Result<(), TransferFailure> {
+        let bytes = local.moved();
+        if !self.has_ended && self.watch.has_moved_to(bytes) {
+            self.observer.moved(bytes);
+        }
+        self.note_received(local);
+        if local.running.is_settling() {
+            self.watch.works();
+        }
+        if !self.watch.is_overdue() {
+            return Ok(());
+        }
+        let within = self.watch.limit();
+        // The error of this machine comes before the silence of the server, which follows from it.
+        Err(match (self.outcome.take(), &self.reply) {
+            (Some(outcome), None) => match outcome.result {
+                Err(error) => TransferFailure::Local(Box::new(error)),
+                Ok(()) => {
+                    let verb = self.copy.command().verb();
+                    self.copy.of_server(ControlError::Silent { verb, within })
+                }
+            },
+            (_, Some(reply)) if !reply.is_completion() => self.refused(reply.clone()),
+            _ => TransferFailure::Stalled(within),
+        })
+    }
+
+    fn note_received(&mut self, local: &LocalTransfer) {
+        if self.copy.direction == Direction::Get {
+            let stored = local.running.take_received();
+            if !stored.is_empty() {
+                self.observer.stored(&stored);
+            }
+        }
+    }
+
+    /// Compares a file that has arrived with that of the server, and lets it get its name.
+    async fn consent(
+        &mut self,
+        session: &mut Session,
+        local: &LocalTransfer,
+        sums: &Sums,
+    ) -> Result<Option<String>, TransferFailure> {
+        self.check_length(local.moved())?;
+        let checksum = match self.copy.verify {
+            None => None,
+            Some(algorithm) => {
+                let source = verify::of_server(session, algorithm, &self.copy.remote).await;
+                let source = source.map_err(TransferFailure::Source)?;
+                let here = sums.iter().find(|(known, _)| *known == algorithm);
+                let here = here.map(|(_, sum)| sum.clone()).unwrap_or_default();
+                let compared = verify::compared(source.clone(), here.clone(), false);
+                if compared.is_err() {
+                    local.answer(Answer::WrongChecksum {
+                        computed: here,
+                        expected: source,
+                    });
+                }
+                Some(compared?)
+            }
+        };
+        local.answer(Answer::Complete);
+        self.watch.progressed();
+        Ok(checksum)
+    }
+
+    /// Whether the file is complete by the words of both ends.
+    fn check(&self, reply: Reply, outcome: Outcome) -> Result<Outcome, TransferFailure> {
+        match &outcome.result {
+            // Cancelled because the server refused, or failed when the server closed the data channels: its words say why.
+            Err(
+                TransferError::Cancelled(_) | TransferError::Channel(_) | TransferError::Peer(_),
+            ) if !reply.is_completion() => return Err(self.refused(reply)),
+            Err(_) => {}
+            Ok(()) if !reply.is_completion() => return Err(self.refused(reply)),
+            Ok(()) => {}
+        }
+        if let Err(error) = outcome.result {
+            return Err(TransferFailure::Local(Box::new(error)));
+        }
+        self.check_length(outcome.bytes)?;
+        Ok(outcome)
+    }
+
+    fn check_length(&self, moved: u64) -> Result<(), TransferFailure> {
+        let copied = moved.saturating_add(self.copy.present.covered());
+        match self.copy.size {
+            Some(expected) if expected != copied => {
+                Err(TransferFailure::Length { expected, copied })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn refused(&self, reply: Reply) -> TransferFailure {
+        let verb = self.copy.command().verb();
+        self.copy.of_server(ControlError::Refused { verb, reply })
+    }
+
+    /// Ends the transfer here, and notes what has arrived.
+    pub(super) async fn give_up(&mut self, local: &mut LocalTransfer) {
+        local.running.cancel(CancelReason::ControlChannelLost);
+        if !self.has_ended {
+            // What a file system does not end in time, it ends later; a restart of the file waits for that.
+            let _ = timeout(FAREWELL, &mut local.finished).await;
+        }
+        self.note_received(local);
+    }
+}

@@ -1,0 +1,237 @@
+//! Transfers between this machine and a server.
+
+mod follow;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gridhaul_protocol::command::{Command, Representation, Restart, StripeLayout, TransferMode};
+use gridhaul_protocol::path::PathArgument;
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_storage::ChecksumAlgorithm;
+use gridhaul_transfer::{Handling, NodeSession, Placement, Plan, Task, UploadName};
+
+use self::follow::{Complete, Following};
+use super::local_end::{Channels, LocalTransfer};
+use super::{Observer, TransferFailure, Transferred, verify};
+use crate::control::ControlError;
+use crate::session::{Addresses, Kept, OtherEnd, Session, TransferSettings};
+
+/// Which way the file goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the server.
+    Get,
+    /// To the server.
+    Put,
+}
+
+/// The copy of a file between this machine and a server.
+#[derive(Debug, Clone)]
+pub struct FileCopy {
+    /// Which way.
+    pub direction: Direction,
+    /// The file beneath the root of the local files.
+    pub local: PathBuf,
+    /// The file of the server.
+    pub remote: PathArgument,
+    /// Its size in bytes, where it is known.
+    pub size: Option<u64>,
+    /// What the destination has already.
+    pub present: RangeSet,
+    /// The mode, the channels and their protection.
+    pub settings: TransferSettings,
+    /// The stack of this machine.
+    pub stack: StackSpec,
+    /// How received files are written. With [`UploadName::Temporary`] a file gets its name after it was compared with the source.
+    pub handling: Handling,
+    /// The checksum that both ends must agree about.
+    pub verify: Option<ChecksumAlgorithm>,
+    /// Without a byte for so long, the transfer fails.
+    pub stall: Duration,
+}
+
+/// Copies a file. `files` has the data channels, so a session needs one of its own; those of MODE E stay open for the next file.
+///
+/// # Errors
+///
+/// When either end fails, or they do not agree about size or checksum. The session can be used again unless the error is one
+/// of its control channel.
+pub async fn two_party(
+    session: &mut Session,
+    files: &Arc<dyn NodeSession>,
+    copy: &FileCopy,
+    observer: &mut dyn Observer,
+) -> Result<Transferred, TransferFailure> {
+    let started = Instant::now();
+    let copied = attempt(session, files, copy, observer).await;
+    let Complete { outcome, checksum } = copied.inspect_err(|_| files.release())?;
+    let checksum = match (copy.verify, copy.direction) {
+        (Some(algorithm), Direction::Put) => Some(compare(session, files, copy, algorithm).await?),
+        _ => checksum,
+    };
+    Ok(Transferred {
+        bytes: outcome.bytes,
+        channels: outcome.channels,
+        took: started.elapsed(),
+        movement: outcome.movement.map(|movement| movement.way.to_owned()),
+        checksum,
+    })
+}
+
+async fn attempt(
+    session: &mut Session,
+    files: &Arc<dyn NodeSession>,
+    copy: &FileCopy,
+    observer: &mut dyn Observer,
+) -> Result<Complete, TransferFailure> {
+    let of_server = |error| copy.of_server(error);
+    session.settle(&copy.settings).await.map_err(of_server)?;
+    let channels = copy.channels(files);
+    if !session.takes_kept(&channels) {
+        open_port(session, &**files, copy).await?;
+    }
+    announce(session, copy).await.map_err(of_server)?;
+    let command = copy.command();
+    session.control().send(&command).await.map_err(of_server)?;
+    let mut local = LocalTransfer::start(&**files, copy.plan(), copy.asks_consent());
+    let mut following = Following::new(copy, observer);
+    let complete = match following.run(session, &mut local).await {
+        Ok(complete) => complete,
+        Err(failure) => {
+            following.give_up(&mut local).await;
+            return Err(failure);
+        }
+    };
+    if copy.settings.mode == TransferMode::Extended {
+        session.keep(channels);
+    }
+    Ok(complete)
+}
+
+/// Compares an upload with its source.
+async fn compare(
+    session: &mut Session,
+    files: &Arc<dyn NodeSession>,
+    copy: &FileCopy,
+    algorithm: ChecksumAlgorithm,
+) -> Result<String, TransferFailure> {
+    let (source, destination) = tokio::join!(
+        verify::of_file(files, algorithm, &copy.local),
+        verify::of_server(session, algorithm, &copy.remote)
+    );
+    let destination = destination.map_err(TransferFailure::Destination)?;
+    verify::compared(source?, destination, true)
+}
+
+impl FileCopy {
+    fn of_server(&self, error: ControlError) -> TransferFailure {
+        match self.direction {
+            Direction::Get => TransferFailure::Source(error),
+            Direction::Put => TransferFailure::Destination(error),
+        }
+    }
+
+    fn command(&self) -> Command {
+        match self.direction {
+            Direction::Get => Command::Retr(self.remote.clone()),
+            Direction::Put => Command::Stor(self.remote.clone()),
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        let path = self.local.clone();
+        let mut handling = self.handling.clone();
+        if self.direction == Direction::Get {
+            handling.checksums.extend(self.verify);
+        }
+        Plan {
+            task: match self.direction {
+                Direction::Get => Task::ReceiveFile {
+                    path,
+                    placement: Placement::Replace,
+                    restart: self.present.clone(),
+                    promised: self.size,
+                },
+                Direction::Put => Task::SendFile {
+                    path,
+                    offset: 0,
+                    length: None,
+                    restart: self.present.clone(),
+                },
+            },
+            mode: self.settings.mode,
+            representation: Representation::Image,
+            parallelism: self.settings.parallelism,
+            layout: StripeLayout::Partitioned,
+            handling,
+            share: None,
+        }
+    }
+
+    /// Whether the file waits under a temporary name until it was compared.
+    fn asks_consent(&self) -> bool {
+        self.direction == Direction::Get && self.handling.upload == UploadName::Temporary
+    }
+
+    fn channels(&self, files: &Arc<dyn NodeSession>) -> Kept {
+        Kept {
+            with: OtherEnd::Here(Arc::clone(files)),
+            sends: self.direction == Direction::Get,
+            settings: self.settings.clone(),
+            stack: Some(self.stack.clone()),
+        }
+    }
+
+    /// Whether this machine listens for data connections. In MODE E the receiver does (GFD.20 3.4); in stream mode the server
+    /// does, because clients are more often behind address translation.
+    fn listens_here(&self) -> bool {
+        self.direction == Direction::Get && self.settings.mode == TransferMode::Extended
+    }
+}
+
+async fn open_port(
+    session: &mut Session,
+    files: &dyn NodeSession,
+    copy: &FileCopy,
+) -> Result<(), TransferFailure> {
+    let identity = session.login().identity();
+    let channels = Channels::new(copy.stack.clone(), copy.settings.protection, identity)?;
+    if copy.listens_here() {
+        let local = session
+            .control()
+            .local()
+            .map_err(|error| copy.of_server(error))?;
+        let addresses = channels.listen(files, local.ip().to_canonical())?;
+        let told = session.active(addresses).await;
+        return told.map_err(|error| copy.of_server(error));
+    }
+    let addresses = match session.may_stripe() && copy.settings.mode == TransferMode::Extended {
+        true => Addresses::Striped,
+        false => Addresses::One,
+    };
+    let peers = session.passive(addresses).await;
+    channels.connect(files, peers.map_err(|error| copy.of_server(error))?)
+}
+
+/// The size of an upload, and what the destination has already.
+async fn announce(session: &mut Session, copy: &FileCopy) -> Result<(), ControlError> {
+    if let (Direction::Put, Some(bytes)) = (copy.direction, copy.size) {
+        let command = Command::Allo {
+            bytes,
+            record_bytes: None,
+        };
+        // A server may refuse what it does not need; one without room fails the transfer.
+        session.control().ask(&command).await?;
+    }
+    if !copy.present.is_empty() {
+        let restart = match copy.settings.mode {
+            TransferMode::Stream => Restart::At(copy.present.end()),
+            TransferMode::Extended => Restart::Ranges(copy.present.clone()),
+        };
+        session.control().must(&Command::Rest(restart)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! Checksums of both ends.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gridhaul_protocol::command::AlgorithmName;
+use gridhaul_protocol::path::PathArgument;
+use gridhaul_stack::Cancel;
+use gridhaul_storage::ChecksumAlgorithm;
+use gridhaul_transfer::{ChecksumRequest, NodeSession};
+
+use super::TransferFailure;
+use crate::control::ControlError;
+use crate::session::Session;
+
+/// The checksum that a server computes.
+pub(super) async fn of_server(
+    session: &mut Session,
+    algorithm: ChecksumAlgorithm,
+    path: &PathArgument,
+) -> Result<String, ControlError> {
+    let name = AlgorithmName::new(algorithm.name());
+    let name = name.ok_or(ControlError::Unsendable("the name of the algorithm"))?;
+    session.checksum(&name, path).await
+}
+
+/// The checksum of a file of this machine.
+pub(super) async fn of_file(
+    files: &Arc<dyn NodeSession>,
+    algorithm: ChecksumAlgorithm,
+    path: &Path,
+) -> Result<String, TransferFailure> {
+    let files = Arc::clone(files);
+    let request = ChecksumRequest {
+        path: path.to_owned(),
+        algorithm,
+        offset: 0,
+        length: None,
+    };
+    let summed = tokio::task::spawn_blocking(move || {
+        files.checksum(&request, &Default::default(), &Cancel::new())
+    });
+    let found = summed.await.map_err(|_| TransferFailure::Lost)?;
+    Ok(found.map_err(TransferFailure::Checksumming)?.value)
+}
+
+/// The common checksum of both ends; `replaced` says whether the copy has the name of the file already.
+pub(super) fn compared(
+    source_sum: String,
+    destination_sum: String,
+    replaced: bool,
+) -> Result<String, TransferFailure> {
+    match source_sum.eq_ignore_ascii_case(&destination_sum) {
+        true => Ok(source_sum),
+        false => Err(TransferFailure::Checksum {
+            source_sum,
+            destination_sum,
+            replaced,
+        }),
+    }
+}
