@@ -4,17 +4,19 @@
 //! data channels are those of [`local::LocalMachine`], or between two servers.
 //!
 //! ```text
-//!   transfer            a file: two ends, their agreement
-//!     ├──> local        this machine: storage, drivers, data channels (gridhaul_transfer)
-//!     └──> session      a server: features, settings, data ports
-//!            ├──> login       certificates, passwords
-//!            └──> control     commands, replies, their protection
+//!   listing             the entries of a directory of a server
+//!     └──> transfer     a file: two ends, their agreement
+//!            ├──> local        this machine: storage, drivers, data channels (gridhaul_transfer)
+//!            └──> session      a server: features, settings, data ports
+//!                   ├──> login       certificates, passwords
+//!                   └──> control     commands, replies, their protection
 //!   location            paths and URLs
 //! ```
 //!
 //! Names in replies of a server are not trusted: local files are opened beneath a root that no name leads out of.
 
 pub mod control;
+pub mod listing;
 pub mod local;
 pub mod location;
 pub mod login;

@@ -26,15 +26,27 @@ pub(super) enum Command {
     Sum(SumArguments),
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct CopyArguments {
     /// The sources and, last, the destination: paths and URLs like gsiftp://HOST/PATH, ftp://HOST/PATH
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
     pub(super) locations: Vec<String>,
+    /// Copy directories with all that they contain: the content of SRC becomes the content of DST
+    #[arg(long, short)]
+    pub(super) recursive: bool,
     #[command(flatten)]
     pub(super) login: LoginArguments,
     #[command(flatten)]
     pub(super) data: DataArguments,
+    /// Files that are copied at a time, 1 to 64
+    #[arg(long, short, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(super) concurrency: u8,
+    /// How often a file is tried again after a connection or a server has failed
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    pub(super) retry: u32,
+    /// Give copies the modification times of their sources
+    #[arg(long, short = 't')]
+    pub(super) times: bool,
     /// Verify the copies by this checksum, computed at both ends: MD5, ADLER32, CRC32C, SHA256, ...
     #[arg(long, value_name = "ALGORITHM")]
     pub(super) checksum: Option<ChecksumAlgorithm>,
@@ -58,7 +70,7 @@ pub(super) struct SumArguments {
     pub(super) login: LoginArguments,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct LoginArguments {
     /// The proxy, or the certificate with its key. Default: $X509_USER_PROXY, /tmp/x509up_uUID,
     /// $X509_USER_CERT and $X509_USER_KEY, ~/.globus
@@ -85,11 +97,14 @@ pub(super) struct LoginArguments {
     pub(super) timeout: Duration,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct DataArguments {
     /// Connections of each file, 1 to 64. More than one selects MODE E
     #[arg(long, short, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(super) parallel: u8,
+    /// The transfer mode. In MODE E connections serve several files, and the receiver must be reachable
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    pub(super) mode: ModeArgument,
     /// The driver stack of data channels at both ends, like tcp:cc=bbr or rdma:rate=5g. Default: that of
     /// the server, and auto on this machine
     #[arg(long, value_name = "STACK", value_parser = StackSpec::parse)]
@@ -106,12 +121,29 @@ pub(super) struct DataArguments {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ModeArgument {
+    /// MODE E, except from a server over one connection
+    Auto,
+    /// Stream mode: one connection for each file
+    Stream,
+    /// MODE E, extended block mode
+    Extended,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Authentication {
     /// Both ends prove that they act for the user
     #[value(name = "self")]
     User,
     /// Data channels are not authenticated
     None,
+}
+
+impl CopyArguments {
+    /// Whether copies get the modification times of their sources.
+    pub(super) fn keeps_times(&self) -> bool {
+        self.times
+    }
 }
 
 impl LoginArguments {

@@ -1,7 +1,10 @@
 //! What a copy prints: lines for people, or JSON for programs.
 
+use std::io::{self, Write as _};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use gridhaul_protocol::ranges::RangeSet;
 use serde::Serialize;
 
 use crate::transfer::Observer;
@@ -40,14 +43,25 @@ enum Event<'a> {
         channels: usize,
         checksum: Option<&'a str>,
     },
+    Skipped {
+        source: &'a str,
+        reason: &'a str,
+    },
+    Retry {
+        source: &'a str,
+        destination: &'a str,
+        message: &'a str,
+        seconds: u64,
+    },
     Error {
         source: Option<&'a str>,
         destination: Option<&'a str>,
         message: &'a str,
     },
     Done {
-        files: usize,
-        failed: usize,
+        files: u64,
+        failed: u64,
+        skipped: u64,
         bytes: u64,
         seconds: f64,
     },
@@ -57,8 +71,14 @@ enum Event<'a> {
 pub(super) struct Report {
     form: Form,
     started: Instant,
-    files: usize,
-    failed: usize,
+    totals: Mutex<Totals>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    files: u64,
+    failed: u64,
+    skipped: u64,
     bytes: u64,
 }
 
@@ -77,17 +97,17 @@ impl Report {
         let report = Self {
             form,
             started: Instant::now(),
-            files: 0,
-            failed: 0,
-            bytes: 0,
+            totals: Mutex::default(),
         };
         report.json(&Event::Start { files });
         report
     }
 
-    pub(super) fn copied(&mut self, file: &Copied<'_>) {
-        self.files += 1;
-        self.bytes += file.bytes;
+    pub(super) fn copied(&self, file: &Copied<'_>) {
+        self.count(|totals| {
+            totals.files += 1;
+            totals.bytes = totals.bytes.saturating_add(file.bytes);
+        });
         let seconds = file.took.as_secs_f64();
         self.json(&Event::File {
             source: file.source,
@@ -98,18 +118,44 @@ impl Report {
             checksum: file.checksum,
         });
         if self.form == Form::Lines {
-            println!(
+            print(&format!(
                 "{} -> {}: {} in {seconds:.1} s, {}/s",
                 file.source,
                 file.destination,
                 amount(file.bytes),
                 amount(rate(file.bytes, file.took))
-            );
+            ));
         }
     }
 
-    pub(super) fn failed(&mut self, files: Option<(&str, &str)>, message: &str) {
-        self.failed += 1;
+    /// Something that is not copied, which is no failure.
+    pub(super) fn skipped(&self, source: &str, reason: &str) {
+        self.count(|totals| totals.skipped += 1);
+        self.json(&Event::Skipped { source, reason });
+        if self.form == Form::Lines {
+            warn(&format!("{source}: skipped: {reason}"));
+        }
+    }
+
+    /// A file is tried again after a pause.
+    pub(super) fn retries(&self, names: (&str, &str), message: &str, pause: Duration) {
+        let (source, destination) = names;
+        let seconds = pause.as_secs();
+        self.json(&Event::Retry {
+            source,
+            destination,
+            message,
+            seconds,
+        });
+        if self.form == Form::Lines {
+            warn(&format!(
+                "{source} -> {destination}: {message}; tried again in {seconds} s"
+            ));
+        }
+    }
+
+    pub(super) fn failed(&self, files: Option<(&str, &str)>, message: &str) {
+        self.count(|totals| totals.failed += 1);
         self.json(&Event::Error {
             source: files.map(|(source, _)| source),
             destination: files.map(|(_, destination)| destination),
@@ -117,31 +163,36 @@ impl Report {
         });
         match files {
             Some((source, destination)) => {
-                eprintln!("gridhaul: {source} -> {destination}: {message}");
+                warn(&format!("{source} -> {destination}: {message}"));
             }
-            None => eprintln!("gridhaul: {message}"),
+            None => warn(message),
         }
     }
 
     /// Prints the end; whether everything is complete.
-    pub(super) fn done(self) -> bool {
+    pub(super) fn done(&self) -> bool {
         let took = self.started.elapsed();
+        let Totals {
+            files,
+            failed,
+            skipped,
+            bytes,
+        } = self.count(|_| {});
         self.json(&Event::Done {
-            files: self.files,
-            failed: self.failed,
-            bytes: self.bytes,
+            files,
+            failed,
+            skipped,
+            bytes,
             seconds: took.as_secs_f64(),
         });
-        if self.form == Form::Lines && self.files + self.failed > 1 {
-            println!(
-                "{} files, {} in {:.1} s; {} failed",
-                self.files,
-                amount(self.bytes),
+        if self.form == Form::Lines && files + failed > 1 {
+            print(&format!(
+                "{files} files, {} in {:.1} s; {failed} failed, {skipped} skipped",
+                amount(bytes),
                 took.as_secs_f64(),
-                self.failed
-            );
+            ));
         }
-        self.failed == 0
+        failed == 0
     }
 
     /// Tells the progress of a file.
@@ -151,7 +202,16 @@ impl Report {
             source,
             destination,
             told: Instant::now(),
+            moved: 0,
+            stored: RangeSet::new(),
         }
+    }
+
+    /// Changes the totals, and returns them.
+    fn count(&self, change: impl FnOnce(&mut Totals)) -> Totals {
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut totals);
+        *totals
     }
 
     fn json(&self, event: &Event<'_>) {
@@ -165,10 +225,28 @@ pub(super) struct Watch<'a> {
     source: &'a str,
     destination: &'a str,
     told: Instant,
+    moved: u64,
+    stored: RangeSet,
 }
+
+impl Watch<'_> {
+    /// Whether bytes of the file have moved.
+    pub(super) fn has_moved(&self) -> bool {
+        self.moved > 0
+    }
+
+    /// What the destination has stored.
+    pub(super) fn stored(&self) -> &RangeSet {
+        &self.stored
+    }
+}
+
+/// More ranges are not remembered: a restart that sends a file in so many pieces is no gain.
+const MOST_RANGES: usize = 100_000;
 
 impl Observer for Watch<'_> {
     fn moved(&mut self, bytes: u64) {
+        self.moved = self.moved.max(bytes);
         if self.told.elapsed() < INTERVAL {
             return;
         }
@@ -182,14 +260,30 @@ impl Observer for Watch<'_> {
             },
         );
     }
+
+    fn stored(&mut self, ranges: &RangeSet) {
+        if self.stored.len() + ranges.len() <= MOST_RANGES {
+            self.stored.extend_from(ranges);
+        }
+    }
 }
 
 fn print_json(form: Form, event: &Event<'_>) {
     if form == Form::Json
         && let Ok(line) = serde_json::to_string(event)
     {
-        println!("{line}");
+        print(&line);
     }
+}
+
+/// A line on standard output. A reader that has gone does not end a copy.
+fn print(line: &str) {
+    let _ = writeln!(io::stdout().lock(), "{line}");
+}
+
+/// A line on standard error.
+fn warn(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "gridhaul: {line}");
 }
 
 fn rate(bytes: u64, took: Duration) -> u64 {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::sync::{Mutex, PoisonError};
 
 use gridhaul_protocol::command::{Password, Text};
 
@@ -11,9 +12,9 @@ use crate::login::{ExpectedServer, Identity, IdentityPlaces, Login};
 use crate::session::{Session, SessionConfig, SessionError};
 
 /// Opens sessions, with one identity for all of them.
-pub(super) struct Servers<'a> {
-    arguments: &'a LoginArguments,
-    identity: Option<Identity>,
+pub(super) struct Servers {
+    arguments: LoginArguments,
+    identity: Mutex<Option<Identity>>,
 }
 
 /// Why there is no session.
@@ -31,15 +32,25 @@ pub(super) enum OpenError {
     Unsendable(String),
 }
 
-impl<'a> Servers<'a> {
-    pub(super) fn new(arguments: &'a LoginArguments) -> Self {
+impl OpenError {
+    /// Whether the same may succeed later.
+    pub(super) fn is_transient(&self) -> bool {
+        match self {
+            Self::Session(failure) => failure.error.is_transient(false),
+            _ => false,
+        }
+    }
+}
+
+impl Servers {
+    pub(super) fn new(arguments: LoginArguments) -> Self {
         Self {
             arguments,
-            identity: None,
+            identity: Mutex::default(),
         }
     }
 
-    pub(super) async fn open(&mut self, server: &Server) -> Result<Session, OpenError> {
+    pub(super) async fn open(&self, server: &Server) -> Result<Session, OpenError> {
         let login = self.login(server)?;
         let config = SessionConfig {
             family: self.arguments.family(),
@@ -49,10 +60,10 @@ impl<'a> Servers<'a> {
         opened.map_err(|error| OpenError::Session(Box::new(error)))
     }
 
-    fn login(&mut self, server: &Server) -> Result<Login, OpenError> {
+    fn login(&self, server: &Server) -> Result<Login, OpenError> {
         match (server.scheme, &server.user) {
             (Scheme::GsiFtp, _) => Ok(Login::Certificate {
-                identity: self.identity()?.clone(),
+                identity: self.identity()?,
                 expected: match &self.arguments.subject {
                     Some(subject) => ExpectedServer::Subject(subject.clone()),
                     None => ExpectedServer::Host,
@@ -69,15 +80,16 @@ impl<'a> Servers<'a> {
         }
     }
 
-    fn identity(&mut self) -> Result<&Identity, OpenError> {
-        let found = match self.identity.take() {
-            Some(identity) => identity,
-            None => Identity::find(&IdentityPlaces {
-                proxy: self.arguments.proxy.clone(),
-                trust: self.arguments.trust.clone(),
-            })?,
-        };
-        Ok(self.identity.insert(found))
+    fn identity(&self) -> Result<Identity, OpenError> {
+        let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(identity) = &*known {
+            return Ok(identity.clone());
+        }
+        let found = Identity::find(&IdentityPlaces {
+            proxy: self.arguments.proxy.clone(),
+            trust: self.arguments.trust.clone(),
+        })?;
+        Ok(known.insert(found).clone())
     }
 
     fn password(&self, server: &Server) -> Result<Vec<u8>, OpenError> {

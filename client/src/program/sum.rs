@@ -31,7 +31,7 @@ async fn sum(arguments: &SumArguments) -> Result<String, String> {
     let path = path.ok_or_else(|| format!("{url}: a path that FTP cannot send"))?;
     let algorithm = AlgorithmName::new(arguments.algorithm.name());
     let algorithm = algorithm.ok_or_else(|| "an algorithm without a name".to_owned())?;
-    let mut session = Servers::new(&arguments.login)
+    let mut session = Servers::new(arguments.login.clone())
         .open(&url.server)
         .await
         .map_err(|error| text(&error))?;

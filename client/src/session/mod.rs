@@ -1,19 +1,24 @@
 //! A session with a server: what it supports, what was set, and its data port.
 
+mod facts;
 mod kept;
 mod open;
 mod port;
 mod settings;
+
+use std::time::SystemTime;
 
 use gridhaul_protocol::command::{AlgorithmName, Command};
 use gridhaul_protocol::facts::FileFacts;
 use gridhaul_protocol::feature::{Feature, SimpleFeature};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::reply::Reply;
+use jiff::Timestamp;
 
 pub(crate) use kept::{Kept, OtherEnd};
 pub(crate) use port::Addresses;
 
+pub use facts::{Facts, Kind};
 pub use open::{SessionConfig, SessionError};
 pub use settings::{DataProtection, TransferSettings};
 
@@ -85,6 +90,25 @@ impl Session {
         Ok(reply.text().trim().parse().ok())
     }
 
+    /// Whether the server has facts of files (RFC 3659 7.8).
+    pub(crate) fn has_facts(&self) -> bool {
+        let mut features = self.features.iter();
+        features.any(|one| matches!(one, Feature::Facts(_)))
+    }
+
+    /// What the server says about a path; `None` if it does not exist, or the server has no facts.
+    ///
+    /// # Errors
+    ///
+    /// When the session has ended.
+    pub async fn facts(&mut self, path: &PathArgument) -> Result<Option<Facts>, ControlError> {
+        if !self.has_facts() {
+            return Ok(None);
+        }
+        let reply = self.control.ask(&Command::Mlst(Some(path.clone()))).await?;
+        Ok(facts_of(&reply).map(|facts| Facts::of(&facts)))
+    }
+
     /// Whether a path is a directory; `None` if it does not exist, or the server does not say it.
     ///
     /// # Errors
@@ -94,17 +118,44 @@ impl Session {
         &mut self,
         path: &PathArgument,
     ) -> Result<Option<bool>, ControlError> {
-        let has_facts = self
-            .features
-            .iter()
-            .any(|one| matches!(one, Feature::Facts(_)));
-        if !has_facts {
-            return Ok(None);
+        let facts = self.facts(path).await?;
+        let kind = facts.and_then(|facts| facts.kind);
+        Ok(kind.map(|kind| kind == Kind::Directory))
+    }
+
+    /// Makes a directory, if there is none.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses, or the session has ended.
+    pub async fn make_directory(&mut self, path: &PathArgument) -> Result<(), ControlError> {
+        let command = Command::Mkd(path.clone());
+        let reply = self.control.ask(&command).await?;
+        if reply.is_error() && self.is_directory(path).await? == Some(true) {
+            return Ok(());
         }
-        let reply = self.control.ask(&Command::Mlst(Some(path.clone()))).await?;
-        Ok(facts_of(&reply)
-            .and_then(|facts| facts.file_type)
-            .map(|kind| kind.is_directory()))
+        crate::control::accepted(command.verb(), reply).map(drop)
+    }
+
+    /// Sets the time of the last change of a file. `false` if the server has no command for that.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses, or the session has ended.
+    pub async fn set_modified(
+        &mut self,
+        path: &PathArgument,
+        modified: SystemTime,
+    ) -> Result<bool, ControlError> {
+        let time = Timestamp::try_from(modified).ok();
+        let Some(time) = time.filter(|_| self.has(SimpleFeature::Mfmt)) else {
+            return Ok(false);
+        };
+        let command = Command::Mfmt {
+            modified: time,
+            path: path.clone(),
+        };
+        self.control.must(&command).await.map(|_| true)
     }
 
     /// The checksum of a whole file, in the digits of the server.

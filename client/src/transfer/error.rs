@@ -60,6 +60,9 @@ pub enum TransferFailure {
     /// The checksum of a file of this machine cannot be computed.
     #[error("this machine: {0}")]
     Checksumming(#[source] StorageError),
+    /// A server sends more than a directory can have.
+    #[error("source: the listing of the directory is too long")]
+    LongListing,
     /// A thread of this machine has ended.
     #[error("this machine: a worker ended without a result, which is a defect of this program")]
     Lost,
@@ -92,6 +95,7 @@ impl TransferFailure {
             | Self::Stack(_)
             | Self::NoCertificate
             | Self::Checksumming(_)
+            | Self::LongListing
             | Self::Lost => false,
         }
     }

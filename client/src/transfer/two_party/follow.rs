@@ -8,7 +8,7 @@ use super::super::local_end::{LocalTransfer, Sums};
 use super::super::said::{Said, Told};
 use super::super::stall::{FAREWELL, StallWatch};
 use super::super::{Observer, TransferFailure, verify};
-use super::{Direction, FileCopy};
+use super::{Direction, FileCopy, LONGEST_LISTING};
 use crate::control::ControlError;
 use crate::session::Session;
 
@@ -141,6 +141,9 @@ impl<'a> Following<'a> {
         let bytes = local.moved();
         if !self.has_ended && self.watch.has_moved_to(bytes) {
             self.observer.moved(bytes);
+        }
+        if self.copy.direction == Direction::List && bytes > LONGEST_LISTING {
+            return Err(TransferFailure::LongListing);
         }
         self.note_received(local);
         if local.running.is_settling() {

@@ -26,7 +26,12 @@ pub enum Direction {
     Get,
     /// To the server.
     Put,
+    /// From the server: the listing of a directory (`MLSD`), in stream mode.
+    List,
 }
+
+/// The longest listing, in bytes: more than ten million entries.
+const LONGEST_LISTING: u64 = 2 << 30;
 
 /// The copy of a file between this machine and a server.
 #[derive(Debug, Clone)]
@@ -129,7 +134,7 @@ async fn compare(
 impl FileCopy {
     fn of_server(&self, error: ControlError) -> TransferFailure {
         match self.direction {
-            Direction::Get => TransferFailure::Source(error),
+            Direction::Get | Direction::List => TransferFailure::Source(error),
             Direction::Put => TransferFailure::Destination(error),
         }
     }
@@ -138,6 +143,7 @@ impl FileCopy {
         match self.direction {
             Direction::Get => Command::Retr(self.remote.clone()),
             Direction::Put => Command::Stor(self.remote.clone()),
+            Direction::List => Command::Mlsd(Some(self.remote.clone())),
         }
     }
 
@@ -149,7 +155,7 @@ impl FileCopy {
         }
         Plan {
             task: match self.direction {
-                Direction::Get => Task::ReceiveFile {
+                Direction::Get | Direction::List => Task::ReceiveFile {
                     path,
                     placement: Placement::Replace,
                     restart: self.present.clone(),
@@ -179,7 +185,7 @@ impl FileCopy {
     fn channels(&self, files: &Arc<dyn NodeSession>) -> Kept {
         Kept {
             with: OtherEnd::Here(Arc::clone(files)),
-            sends: self.direction == Direction::Get,
+            sends: self.direction != Direction::Put,
             settings: self.settings.clone(),
             stack: Some(self.stack.clone()),
         }

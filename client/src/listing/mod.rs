@@ -1,0 +1,196 @@
+//! Directories of servers.
+//!
+//! A listing is received into a file of a private temporary directory, and read from there entry by entry: a directory of a million
+//! entries needs no memory, and a slow reader does not hold a data connection.
+
+mod entry;
+
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridhaul_protocol::path::PathArgument;
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_transfer::{AttachError, Handling, NodeSession};
+use tempfile::TempDir;
+
+pub use entry::{Entry, EntryError};
+
+use crate::local::LocalMachine;
+use crate::session::{Session, TransferSettings};
+use crate::transfer::{Direction, FileCopy, Observer, TransferFailure, two_party};
+
+/// The longest line, in bytes: a path of Linux, and facts.
+const LONGEST_LINE: usize = 16 * 1024;
+
+/// Why a directory cannot be listed.
+#[derive(Debug, thiserror::Error)]
+pub enum ListingError {
+    /// The server has no machine-readable listings.
+    #[error("the server cannot list directories for programs (it has no MLSD)")]
+    NotSupported,
+    /// The listing did not arrive.
+    #[error(transparent)]
+    Transfer(Box<TransferFailure>),
+    /// A line of the listing cannot be used.
+    #[error("the server sent a listing that cannot be used: {0}")]
+    Entry(#[from] EntryError),
+    /// A line is too long.
+    #[error("the server sent a listing with a line of more than {LONGEST_LINE} bytes")]
+    Line,
+    /// The temporary directory fails.
+    #[error("this machine: a listing cannot be stored in {}: {error}", place.display())]
+    Store {
+        /// The temporary directory.
+        place: PathBuf,
+        /// The operating system's error.
+        error: io::Error,
+    },
+    /// The temporary directory cannot be opened.
+    #[error("this machine: {0}")]
+    Attach(#[from] AttachError),
+}
+
+/// A place for listings. It is removed when it is dropped.
+#[derive(Debug)]
+pub struct Lister {
+    place: TempDir,
+    files: Arc<dyn NodeSession>,
+}
+
+/// How listings are received.
+#[derive(Debug, Clone)]
+pub struct ListingSettings {
+    /// The mode must be stream mode (GFD.20 3.4.1 has MODE E for files).
+    pub settings: TransferSettings,
+    /// The stack of this machine.
+    pub stack: StackSpec,
+    /// Without a byte for so long, a listing fails.
+    pub stall: Duration,
+}
+
+impl Lister {
+    /// # Errors
+    ///
+    /// When there is no room for temporary files.
+    pub fn new(machine: &LocalMachine) -> Result<Self, ListingError> {
+        let failed = |error| ListingError::Store {
+            place: std::env::temp_dir(),
+            error,
+        };
+        let place = tempfile::Builder::new().prefix("gridhaul-").tempdir();
+        let place = place.map_err(failed)?;
+        let files = machine.files(place.path())?;
+        Ok(Self { place, files })
+    }
+
+    /// Lists a directory.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses, or the listing does not arrive completely.
+    pub async fn list(
+        &self,
+        session: &mut Session,
+        path: &PathArgument,
+        how: &ListingSettings,
+    ) -> Result<Listing, ListingError> {
+        const NAME: &str = "listing";
+
+        if !session.has_facts() {
+            return Err(ListingError::NotSupported);
+        }
+        let copy = FileCopy {
+            direction: Direction::List,
+            local: PathBuf::from(NAME),
+            remote: path.clone(),
+            size: None,
+            present: RangeSet::new(),
+            settings: how.settings.clone(),
+            stack: how.stack.clone(),
+            handling: Handling::default(),
+            verify: None,
+            stall: how.stall,
+        };
+        let listed = two_party(session, &self.files, &copy, &mut Unobserved).await;
+        listed.map_err(|failure| ListingError::Transfer(Box::new(failure)))?;
+        let place = self.place.path().join(NAME);
+        let failed = |error| ListingError::Store {
+            place: place.clone(),
+            error,
+        };
+        let file = File::open(&place).map_err(failed)?;
+        // The space is free again when the listing is dropped.
+        fs::remove_file(&place).map_err(failed)?;
+        Ok(Listing {
+            lines: BufReader::new(file),
+            place,
+        })
+    }
+}
+
+/// The progress of a listing interests only the stall limit.
+struct Unobserved;
+
+impl Observer for Unobserved {
+    fn moved(&mut self, _bytes: u64) {}
+}
+
+/// The entries of a directory, in the order of the server, without those for itself and its parent.
+#[derive(Debug)]
+pub struct Listing {
+    lines: BufReader<File>,
+    /// Where the file was, for errors.
+    place: PathBuf,
+}
+
+impl Iterator for Listing {
+    type Item = Result<Entry, ListingError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let line = match self.line() {
+                Ok(line) => line?,
+                Err(error) => return Some(Err(error)),
+            };
+            match Entry::parse(&line) {
+                Ok(None) => {}
+                Ok(Some(entry)) => return Some(Ok(entry)),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    }
+}
+
+impl Listing {
+    /// The next line that is not empty, without its end. RFC 3659 7.2.2: lines end with CRLF; a name may have a line feed.
+    fn line(&mut self) -> Result<Option<Vec<u8>>, ListingError> {
+        let mut line = Vec::new();
+        loop {
+            let buffer = self.lines.fill_buf().map_err(|error| ListingError::Store {
+                place: self.place.clone(),
+                error,
+            })?;
+            if buffer.is_empty() {
+                // globus-gridftp-server ends the last line, too; what others leave open counts.
+                return Ok((!line.is_empty()).then_some(line));
+            }
+            let end = buffer.iter().position(|&byte| byte == b'\n');
+            let taken = end.map_or(buffer.len(), |end| end + 1);
+            line.extend_from_slice(&buffer[..taken]);
+            self.lines.consume(taken);
+            if line.len() > LONGEST_LINE {
+                return Err(ListingError::Line);
+            }
+            if line.ends_with(b"\r\n") {
+                line.truncate(line.len() - 2);
+                if !line.is_empty() {
+                    return Ok(Some(line));
+                }
+            }
+        }
+    }
+}

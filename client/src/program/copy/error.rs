@@ -1,0 +1,85 @@
+//! Why a file was not copied.
+
+use std::io;
+
+use gridhaul_storage::StorageError;
+use gridhaul_transfer::AttachError;
+
+use super::super::servers::OpenError;
+use crate::control::ControlError;
+use crate::listing::ListingError;
+use crate::transfer::TransferFailure;
+
+/// Why a file or directory was not copied.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CopyError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("{0}")]
+    Transfer(#[source] Box<TransferFailure>),
+    #[error("source: {0}")]
+    Source(#[source] ControlError),
+    #[error("destination: {0}")]
+    Destination(#[source] ControlError),
+    #[error("both are files of this machine: use cp")]
+    Local,
+    #[error("the source and the destination are the same file")]
+    Same,
+    #[error("the destination is within the source")]
+    Within,
+    #[error("another source of this command was copied there: name the destinations one by one")]
+    Twice,
+    #[error("{0}: a name that FTP cannot send")]
+    Name(String),
+    #[error("{0}: {1}")]
+    File(String, io::Error),
+    #[error("this machine: {0}")]
+    Storage(#[from] StorageError),
+    #[error("this machine: {0}")]
+    Attach(#[from] AttachError),
+    #[error("{0} is a directory: say --recursive, or name the files")]
+    Directory(String),
+    #[error("source: {0}")]
+    Listing(#[source] Box<ListingError>),
+    #[error("the source has changed while it was copied: copy it again")]
+    Changed,
+    #[error("given up: {0} files in a row could not be copied because of their servers")]
+    GivenUp(usize),
+}
+
+impl CopyError {
+    /// Whether the same may succeed later. `has_moved` says whether bytes of the file had moved.
+    pub(super) fn is_transient(&self, has_moved: bool) -> bool {
+        match self {
+            Self::Open(error) => error.is_transient(),
+            Self::Transfer(failure) => failure.is_transient(has_moved),
+            Self::Source(error) | Self::Destination(error) => error.is_transient(has_moved),
+            Self::Changed => true,
+            _ => false,
+        }
+    }
+
+    /// Whether what has arrived must not be continued.
+    pub(super) fn is_about_content(&self) -> bool {
+        match self {
+            Self::Changed => true,
+            Self::Transfer(failure) => matches!(
+                **failure,
+                TransferFailure::Checksum { .. } | TransferFailure::Length { .. }
+            ),
+            _ => false,
+        }
+    }
+}
+
+impl From<TransferFailure> for CopyError {
+    fn from(failure: TransferFailure) -> Self {
+        Self::Transfer(Box::new(failure))
+    }
+}
+
+impl From<ListingError> for CopyError {
+    fn from(error: ListingError) -> Self {
+        Self::Listing(Box::new(error))
+    }
+}

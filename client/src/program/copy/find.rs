@@ -1,0 +1,126 @@
+//! Finds the files that a command names.
+
+use std::collections::HashSet;
+
+use tokio::sync::mpsc;
+
+use super::error::CopyError;
+use super::job::{Job, Place, Version, argument};
+use super::shared::Shared;
+use super::walk::Walker;
+use crate::session::Kind;
+
+/// Sends a job for each file of the sources, and reports what cannot be copied.
+pub(super) async fn find(
+    shared: &Shared,
+    sources: &[Place],
+    destination: &Place,
+    jobs: mpsc::Sender<Job>,
+) {
+    let mut finder = Finder {
+        shared,
+        jobs: &jobs,
+        destination,
+        are_many: sources.len() > 1,
+        targets: HashSet::new(),
+    };
+    for source in sources {
+        if let Err(error) = finder.source(source).await {
+            let (from, to) = (source.words(), destination.words());
+            let names = Some((from.as_str(), to.as_str()));
+            shared.report.failed(names, &error.to_string());
+        }
+    }
+}
+
+struct Finder<'a> {
+    shared: &'a Shared,
+    jobs: &'a mpsc::Sender<Job>,
+    destination: &'a Place,
+    are_many: bool,
+    /// Where sources go. Two of them must not go to one place.
+    targets: HashSet<String>,
+}
+
+impl Finder<'_> {
+    async fn source(&mut self, source: &Place) -> Result<(), CopyError> {
+        let is_recursive = self.shared.arguments.recursive;
+        let (kind, known) = self.look_at(source).await?;
+        if kind == Some(Kind::Directory) {
+            if !is_recursive {
+                return Err(CopyError::Directory(source.words()));
+            }
+            // The content of one directory becomes the content of the destination; several ones keep their names.
+            let target = match self.are_many {
+                true => self.destination.join(&source.name()),
+                false => self.destination.clone(),
+            };
+            self.claim(&target)?;
+            if self.are_many {
+                Walker::new(self.shared, self.jobs)
+                    .directory(self.destination)
+                    .await?;
+            }
+            return Walker::new(self.shared, self.jobs)
+                .tree(source, &target)
+                .await;
+        }
+        let target = self.target(source).await?;
+        self.claim(&target)?;
+        let job = Job {
+            source: source.clone(),
+            destination: target,
+            known,
+        };
+        // The workers have gone only when the program ends.
+        let _ = self.jobs.send(job).await;
+        Ok(())
+    }
+
+    fn claim(&mut self, target: &Place) -> Result<(), CopyError> {
+        match self.targets.insert(target.words()) {
+            true => Ok(()),
+            false => Err(CopyError::Twice),
+        }
+    }
+
+    /// The type of a source, and its version, as far as they are known.
+    async fn look_at(&self, source: &Place) -> Result<(Option<Kind>, Version), CopyError> {
+        match source {
+            Place::Local { path, .. } => {
+                let is_directory = path.is_dir();
+                let kind = is_directory.then_some(Kind::Directory);
+                Ok((kind, Version::default()))
+            }
+            Place::Remote(url) => {
+                let path = argument(url)?;
+                let mut session = self.shared.session(&url.server).await?;
+                let facts = session.facts(&path).await;
+                self.shared.give_back(session);
+                let facts = facts.map_err(CopyError::Source)?.unwrap_or_default();
+                Ok((facts.kind, facts.into()))
+            }
+        }
+    }
+
+    /// Where a file goes: into the destination if that is a directory, else to its name.
+    async fn target(&self, source: &Place) -> Result<Place, CopyError> {
+        let destination = self.destination;
+        let is_directory = self.are_many
+            || destination.ends_with_slash()
+            || match destination {
+                Place::Local { path, .. } => path.is_dir(),
+                Place::Remote(url) => {
+                    let path = argument(url)?;
+                    let mut session = self.shared.session(&url.server).await?;
+                    let found = session.is_directory(&path).await;
+                    self.shared.give_back(session);
+                    found.map_err(CopyError::Destination)? == Some(true)
+                }
+            };
+        Ok(match is_directory {
+            true => destination.join(&source.name()),
+            false => destination.clone(),
+        })
+    }
+}

@@ -1,0 +1,147 @@
+//! A file to copy.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use gridhaul_protocol::path::PathArgument;
+
+use super::error::CopyError;
+use crate::location::{Location, Url};
+use crate::session::Facts;
+
+/// A file to copy.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) source: Place,
+    pub(super) destination: Place,
+    /// What is known about the source.
+    pub(super) known: Version,
+}
+
+/// A file of one end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A file of this machine.
+    Local {
+        /// Its path.
+        path: PathBuf,
+        /// Its path beneath the root of the local files.
+        beneath: PathBuf,
+    },
+    /// A file of a server.
+    Remote(Url),
+}
+
+/// Size and time of a file. Another version of it has others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Version {
+    /// In bytes.
+    pub(super) size: Option<u64>,
+    /// The last change of the content.
+    pub(super) modified: Option<SystemTime>,
+}
+
+impl Version {
+    /// Whether a file with the one is another than a file with the other.
+    pub(super) fn differs_from(&self, other: &Self) -> bool {
+        let differ = |known: Option<bool>| known == Some(false);
+        let size = self.size.zip(other.size).map(|(one, other)| one == other);
+        let modified = self.modified.zip(other.modified);
+        let modified = modified.map(|(one, other)| one == other);
+        differ(size) || differ(modified)
+    }
+}
+
+impl From<Facts> for Version {
+    fn from(facts: Facts) -> Self {
+        Self {
+            size: facts.size,
+            modified: facts.modified,
+        }
+    }
+}
+
+impl Place {
+    /// A location beneath the root of all local files.
+    pub(super) fn of(location: &Location) -> Result<Self, CopyError> {
+        Ok(match location {
+            Location::Local(path) => {
+                let absolute = std::path::absolute(path);
+                let absolute =
+                    absolute.map_err(|error| CopyError::File(path.display().to_string(), error))?;
+                Self::Local {
+                    path: path.clone(),
+                    beneath: absolute,
+                }
+            }
+            Location::Remote(url) => Self::Remote(url.clone()),
+        })
+    }
+
+    /// A file in this directory. The name is a single component.
+    pub(super) fn join(&self, name: &[u8]) -> Self {
+        match self {
+            Self::Local { path, beneath } => {
+                let name = OsStr::from_bytes(name);
+                Self::Local {
+                    path: path.join(name),
+                    beneath: beneath.join(name),
+                }
+            }
+            Self::Remote(url) => {
+                let mut path = url.path.clone();
+                if !path.ends_with(b"/") {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(name);
+                let server = url.server.clone();
+                Self::Remote(Url { server, path })
+            }
+        }
+    }
+
+    /// As users write it.
+    pub(super) fn words(&self) -> String {
+        match self {
+            Self::Local { path, .. } => Location::Local(path.clone()).to_string(),
+            Self::Remote(url) => url.to_string(),
+        }
+    }
+
+    /// The last component.
+    pub(super) fn name(&self) -> Vec<u8> {
+        let path = match self {
+            Self::Local { path, .. } => path.as_os_str().as_bytes(),
+            Self::Remote(url) => &url.path,
+        };
+        let mut names = path.split(|byte| *byte == b'/').rev();
+        let name = names.find(|name| !name.is_empty());
+        name.unwrap_or_default().to_vec()
+    }
+
+    /// Whether it is written as a directory.
+    pub(super) fn ends_with_slash(&self) -> bool {
+        match self {
+            Self::Local { path, .. } => path.as_os_str().as_bytes().ends_with(b"/"),
+            Self::Remote(url) => url.path.ends_with(b"/"),
+        }
+    }
+
+    /// Whether `other` is this directory, or beneath it.
+    pub(super) fn contains(&self, other: &Self) -> bool {
+        let path = |url: &Url| Path::new(OsStr::from_bytes(&url.path)).to_owned();
+        match (self, other) {
+            (Self::Remote(one), Self::Remote(other)) => {
+                one.server == other.server && path(other).starts_with(path(one))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The path of a URL for commands.
+pub(super) fn argument(url: &Url) -> Result<PathArgument, CopyError> {
+    PathArgument::new(url.path.clone()).ok_or_else(|| CopyError::Name(url.to_string()))
+}

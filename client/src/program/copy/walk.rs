@@ -1,0 +1,370 @@
+//! Directory trees: finds the files, and makes the directories of the copy.
+//!
+//! At most one listing for each level of a tree is open, so a tree of a million entries needs little memory.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gridhaul_storage::{FileKind, Storage, StorageErrorKind};
+use tokio::sync::mpsc;
+
+use super::error::CopyError;
+use super::job::{Job, Place, Version, argument};
+use super::shared::Shared;
+use crate::listing::{Lister, Listing};
+use crate::session::{Kind, Session};
+
+/// Directories beneath each other. A longer path does not fit into a command.
+const DEPTH: usize = 2048;
+
+/// Entries of this machine that are read ahead.
+const AHEAD: usize = 256;
+
+/// Finds the files of trees.
+pub(super) struct Walker<'a> {
+    shared: &'a Shared,
+    jobs: &'a mpsc::Sender<Job>,
+    /// The directories of the copy on this machine.
+    storage: Option<Arc<dyn Storage>>,
+    /// The session for the directories of the copy on a server.
+    destination: Option<Session>,
+}
+
+/// What a tree has.
+enum Found {
+    /// A directory; all that it has comes later.
+    Directory,
+    /// A file.
+    File(Version),
+    /// Something that is not copied, and why.
+    Skipped(&'static str),
+}
+
+/// How a walk goes on after an entry.
+enum Next {
+    /// With its content, if it is a directory.
+    Into,
+    /// Without its content.
+    Past,
+    /// Not at all.
+    Stop,
+}
+
+/// An entry of a tree of this machine.
+struct Entry {
+    /// Its path beneath the source.
+    path: PathBuf,
+    found: Result<Found, CopyError>,
+}
+
+const LINK: &str = "a link to a directory is not followed";
+const SPECIAL: &str = "neither a file nor a directory";
+
+impl<'a> Walker<'a> {
+    pub(super) fn new(shared: &'a Shared, jobs: &'a mpsc::Sender<Job>) -> Self {
+        Self {
+            shared,
+            jobs,
+            storage: None,
+            destination: None,
+        }
+    }
+
+    /// Copies the content of the directory `source` into the directory `destination`, which is made.
+    pub(super) async fn tree(
+        &mut self,
+        source: &Place,
+        destination: &Place,
+    ) -> Result<(), CopyError> {
+        if source.contains(destination) {
+            return Err(CopyError::Within);
+        }
+        let walked = match source {
+            Place::Local { path, .. } => self.local(path, source, destination).await,
+            Place::Remote(url) => {
+                let mut session = self.shared.session(&url.server).await?;
+                let walked = self.remote(&mut session, source, destination).await;
+                self.shared.give_back(session);
+                walked
+            }
+        };
+        if let Some(session) = self.destination.take() {
+            self.shared.give_back(session);
+        }
+        walked
+    }
+
+    /// Makes a directory of the copy, if there is none.
+    pub(super) async fn directory(&mut self, place: &Place) -> Result<(), CopyError> {
+        let made = self.make_directory(place).await;
+        if let Some(session) = self.destination.take() {
+            self.shared.give_back(session);
+        }
+        made
+    }
+
+    async fn local(
+        &mut self,
+        root: &Path,
+        source: &Place,
+        destination: &Place,
+    ) -> Result<(), CopyError> {
+        self.make_directory(destination).await?;
+        let (sender, mut entries) = mpsc::channel(AHEAD);
+        let root = root.to_owned();
+        let reading = tokio::task::spawn_blocking(move || read_tree(&root, &sender));
+        // The directory whose content is not copied.
+        let mut passed: Option<PathBuf> = None;
+        while let Some(entry) = entries.recv().await {
+            if passed
+                .as_ref()
+                .is_some_and(|passed| entry.path.starts_with(passed))
+            {
+                continue;
+            }
+            let within = |place: &Place| {
+                let names = entry.path.iter();
+                names.fold(place.clone(), |place, name| place.join(name.as_bytes()))
+            };
+            let (from, to) = (within(source), within(destination));
+            match self.found(from, to, entry.found).await {
+                Next::Into => {}
+                Next::Past => passed = Some(entry.path),
+                Next::Stop => break,
+            }
+        }
+        drop(entries);
+        // It ends when the channel is closed.
+        let _ = reading.await;
+        Ok(())
+    }
+
+    async fn remote(
+        &mut self,
+        session: &mut Session,
+        source: &Place,
+        destination: &Place,
+    ) -> Result<(), CopyError> {
+        let lister = Lister::new(&self.shared.machine)?;
+        let mut levels = vec![Level {
+            listing: self.list(session, &lister, source).await?,
+            source: source.clone(),
+            destination: destination.clone(),
+        }];
+        self.make_directory(destination).await?;
+        while let Some(level) = levels.last_mut() {
+            let entry = match level.listing.next() {
+                None => {
+                    levels.pop();
+                    continue;
+                }
+                Some(Ok(entry)) => entry,
+                Some(Err(error)) => {
+                    self.failed(&level.source, &level.destination, &error.into());
+                    levels.pop();
+                    continue;
+                }
+            };
+            let from = level.source.join(&entry.name);
+            let to = level.destination.join(&entry.name);
+            let found = match entry.facts.kind {
+                Some(Kind::Directory) => Found::Directory,
+                Some(Kind::File) | None => Found::File(entry.facts.into()),
+                Some(Kind::Link) => self.link(session, &from).await?,
+                Some(Kind::Other) => Found::Skipped(SPECIAL),
+            };
+            let is_directory = matches!(found, Found::Directory);
+            match self.found(from.clone(), to.clone(), Ok(found)).await {
+                Next::Into => {}
+                Next::Past => continue,
+                Next::Stop => break,
+            }
+            if is_directory && levels.len() < DEPTH {
+                match self.list(session, &lister, &from).await {
+                    Ok(listing) => levels.push(Level {
+                        listing,
+                        source: from,
+                        destination: to,
+                    }),
+                    Err(error) if !session.is_usable() => return Err(error),
+                    Err(error) => self.failed(&from, &to, &error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a link of a server leads to.
+    async fn link(&mut self, session: &mut Session, from: &Place) -> Result<Found, CopyError> {
+        let Place::Remote(url) = from else {
+            return Ok(Found::Skipped(SPECIAL));
+        };
+        let facts = session.facts(&argument(url)?).await;
+        let facts = facts.map_err(CopyError::Source)?.unwrap_or_default();
+        Ok(match facts.kind {
+            Some(Kind::File) => Found::File(facts.into()),
+            Some(Kind::Directory) => Found::Skipped(LINK),
+            _ => Found::Skipped("a link to nothing"),
+        })
+    }
+
+    async fn list(
+        &self,
+        session: &mut Session,
+        lister: &Lister,
+        place: &Place,
+    ) -> Result<Listing, CopyError> {
+        let Place::Remote(url) = place else {
+            return Err(CopyError::Local);
+        };
+        let how = self.shared.listings(session);
+        Ok(lister.list(session, &argument(url)?, &how).await?)
+    }
+
+    /// Acts on an entry.
+    async fn found(&mut self, from: Place, to: Place, found: Result<Found, CopyError>) -> Next {
+        match found {
+            Ok(Found::File(known)) => {
+                let job = Job {
+                    source: from,
+                    destination: to,
+                    known,
+                };
+                match self.jobs.send(job).await {
+                    Ok(()) => Next::Into,
+                    // The workers have gone: the program ends.
+                    Err(_) => Next::Stop,
+                }
+            }
+            Ok(Found::Directory) => match self.make_directory(&to).await {
+                Ok(()) => Next::Into,
+                Err(error) => {
+                    self.failed(&from, &to, &error);
+                    Next::Past
+                }
+            },
+            Ok(Found::Skipped(reason)) => {
+                self.shared.report.skipped(&from.words(), reason);
+                Next::Past
+            }
+            Err(error) => {
+                self.failed(&from, &to, &error);
+                Next::Past
+            }
+        }
+    }
+
+    fn failed(&self, from: &Place, to: &Place, error: &CopyError) {
+        let (from, to) = (from.words(), to.words());
+        let names = Some((from.as_str(), to.as_str()));
+        self.shared.report.failed(names, &error.to_string());
+    }
+
+    /// Makes a directory of the copy, if there is none.
+    async fn make_directory(&mut self, place: &Place) -> Result<(), CopyError> {
+        match place {
+            Place::Local { beneath, .. } => {
+                let storage = match &self.storage {
+                    Some(storage) => Arc::clone(storage),
+                    None => self.shared.files()?.storage(),
+                };
+                self.storage = Some(Arc::clone(&storage));
+                make_local(&*storage, beneath)
+            }
+            Place::Remote(url) => {
+                let mut session = match self.destination.take() {
+                    Some(session) => session,
+                    None => self.shared.session(&url.server).await?,
+                };
+                let made = session.make_directory(&argument(url)?).await;
+                self.destination = Some(session);
+                made.map_err(CopyError::Destination)
+            }
+        }
+    }
+}
+
+/// A directory of a server whose listing is being read.
+struct Level {
+    listing: Listing,
+    source: Place,
+    destination: Place,
+}
+
+fn make_local(storage: &dyn Storage, path: &Path) -> Result<(), CopyError> {
+    if path.as_os_str().is_empty() {
+        // The root, which is open.
+        return Ok(());
+    }
+    match storage.make_directory(path) {
+        Err(error) if error.kind() == StorageErrorKind::Exists => {
+            let found = storage.stat(path)?;
+            match found.kind {
+                FileKind::Directory => Ok(()),
+                _ => Err(error.into()),
+            }
+        }
+        made => Ok(made?),
+    }
+}
+
+/// Sends all entries beneath a directory of this machine. Each directory comes before its content.
+fn read_tree(root: &Path, sender: &mpsc::Sender<Entry>) {
+    let mut levels = vec![(PathBuf::new(), fs::read_dir(root))];
+    while let Some((path, entries)) = levels.last_mut() {
+        let here = path.clone();
+        let send = |path: PathBuf, found| sender.blocking_send(Entry { path, found }).is_ok();
+        let failed = |error| CopyError::File(root.join(&here).display().to_string(), error);
+        let entry = match entries {
+            Ok(entries) => entries.next(),
+            Err(error) => {
+                let error = std::mem::replace(error, std::io::ErrorKind::Other.into());
+                if !send(here.clone(), Err(failed(error))) {
+                    return;
+                }
+                None
+            }
+        };
+        let Some(entry) = entry else {
+            levels.pop();
+            continue;
+        };
+        let name = match entry {
+            Ok(entry) => entry.file_name(),
+            Err(error) => {
+                if !send(here.clone(), Err(failed(error))) {
+                    return;
+                }
+                levels.pop();
+                continue;
+            }
+        };
+        let path = here.join(&name);
+        let full = root.join(&path);
+        let found = of_local(&full);
+        let is_directory = matches!(found, Ok(Found::Directory));
+        let found = found.map_err(|error| CopyError::File(full.display().to_string(), error));
+        if !send(path.clone(), found) {
+            return;
+        }
+        if is_directory && levels.len() < DEPTH {
+            levels.push((path, fs::read_dir(&full)));
+        }
+    }
+}
+
+fn of_local(path: &Path) -> std::io::Result<Found> {
+    let kind = fs::symlink_metadata(path)?.file_type();
+    let target = fs::metadata(path)?;
+    Ok(if target.is_file() {
+        Found::File(Version::default())
+    } else if !target.is_dir() {
+        Found::Skipped(SPECIAL)
+    } else if kind.is_symlink() {
+        Found::Skipped(LINK)
+    } else {
+        Found::Directory
+    })
+}

@@ -1,0 +1,378 @@
+//! Copies one file after the other, with sessions that are kept.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridhaul_protocol::command::TransferMode;
+use gridhaul_protocol::path::PathArgument;
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_transfer::{Demands, Handling, NodeSession, UploadName};
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::sleep;
+
+use super::super::report::{Copied, Watch};
+use super::error::CopyError;
+use super::job::{Job, Place, Version, argument};
+use super::shared::Shared;
+use crate::location::{Server, Url};
+use crate::session::{Session, TransferSettings};
+use crate::transfer::{Direction, FileCopy, ThirdPartyCopy, Transferred, third_party, two_party};
+
+/// The pause before the first retry; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A transfer that took longer may have had time for a change of its source.
+const QUICK: Duration = Duration::from_secs(2);
+
+/// The files that wait for a worker.
+pub(super) type Queue = Arc<Mutex<mpsc::Receiver<Job>>>;
+
+/// Copies one file after the other.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    source: Option<Session>,
+    destination: Option<Session>,
+    /// Local files, and the data channels of this worker.
+    files: Option<Arc<dyn NodeSession>>,
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            source: None,
+            destination: None,
+            files: None,
+        }
+    }
+
+    /// Copies files until there are no more.
+    pub(super) async fn run(mut self, queue: Queue) {
+        loop {
+            let job = queue.lock().await.recv().await;
+            let Some(job) = job else {
+                break;
+            };
+            self.copy(&job).await;
+        }
+        let sessions = [self.source.take(), self.destination.take()];
+        for session in sessions.into_iter().flatten() {
+            self.shared.give_back(session);
+        }
+    }
+
+    /// Copies a file, and reports it.
+    async fn copy(&mut self, job: &Job) {
+        let shared = Arc::clone(&self.shared);
+        let names = (job.source.words(), job.destination.words());
+        let copied = match shared.gives_up() {
+            None => self.with_retries(job, (&names.0, &names.1)).await,
+            Some(failures) => Err(CopyError::GivenUp(failures)),
+        };
+        match copied {
+            Ok(done) => {
+                shared.note(true);
+                shared.report.copied(&Copied {
+                    source: &names.0,
+                    destination: &names.1,
+                    bytes: done.bytes,
+                    took: done.took,
+                    channels: done.channels,
+                    checksum: done.checksum.as_deref(),
+                });
+            }
+            Err(error) => {
+                if error.is_transient(true) {
+                    shared.note(false);
+                }
+                let names = Some((names.0.as_str(), names.1.as_str()));
+                shared.report.failed(names, &error.to_string());
+            }
+        }
+    }
+
+    async fn with_retries(
+        &mut self,
+        job: &Job,
+        names: (&str, &str),
+    ) -> Result<Transferred, CopyError> {
+        let shared = Arc::clone(&self.shared);
+        let mut present = Present::default();
+        let mut left = shared.arguments.retry;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let mut watch = shared.report.watch(names.0, names.1);
+            let error = match self.attempt(job, &mut present, &mut watch).await {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            if !error.is_transient(watch.has_moved()) {
+                return Err(error);
+            }
+            if present.gains(watch.stored()) {
+                // The transfer gets on, however often its connections break.
+                (left, pause) = (shared.arguments.retry.max(left), FIRST_PAUSE);
+            }
+            if error.is_about_content() {
+                present = Present::default();
+            }
+            if left == 0 {
+                return Err(error);
+            }
+            left -= 1;
+            shared.report.retries(names, &error.to_string(), pause);
+            // The connections may be what has failed.
+            (self.source, self.destination, self.files) = (None, None, None);
+            sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+    }
+
+    async fn attempt(
+        &mut self,
+        job: &Job,
+        present: &mut Present,
+        watch: &mut Watch<'_>,
+    ) -> Result<Transferred, CopyError> {
+        match (&job.source, &job.destination) {
+            (Place::Local { .. }, Place::Local { .. }) => Err(CopyError::Local),
+            (Place::Remote(from), Place::Local { path, beneath }) => {
+                self.get(from, (path, beneath), job.known, present, watch)
+                    .await
+            }
+            (Place::Local { path, beneath }, Place::Remote(to)) => {
+                self.put((path, beneath), to, present, watch).await
+            }
+            (Place::Remote(from), Place::Remote(to)) => {
+                self.between(from, to, job.known, present, watch).await
+            }
+        }
+    }
+
+    async fn get(
+        &mut self,
+        from: &Url,
+        (path, beneath): (&Path, &Path),
+        known: Version,
+        present: &mut Present,
+        watch: &mut Watch<'_>,
+    ) -> Result<Transferred, CopyError> {
+        let shared = Arc::clone(&self.shared);
+        let remote = argument(from)?;
+        let files = self.files()?;
+        let session = open(&mut self.source, &shared, &from.server).await?;
+        let version = version(session, &remote, known).await?;
+        let settings = shared.settings(&[&*session], true);
+        // A device or a pipe cannot be replaced.
+        let is_special = fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+        let copy = FileCopy {
+            direction: Direction::Get,
+            local: beneath.to_owned(),
+            remote: remote.clone(),
+            size: version.size,
+            present: present.of(version, &settings),
+            settings,
+            stack: shared.stack(),
+            handling: Handling {
+                // No program sees a part of a file under its name.
+                upload: match is_special {
+                    true => UploadName::Final,
+                    false => UploadName::Temporary,
+                },
+                demands: Demands {
+                    modified: version.modified.filter(|_| shared.arguments.keeps_times()),
+                    ..Demands::default()
+                },
+                ..Handling::default()
+            },
+            verify: shared.arguments.checksum,
+            stall: shared.arguments.data.stall_timeout,
+        };
+        let done = two_party(session, &files, &copy, watch).await?;
+        if done.took > QUICK && version.differs_from(&facts(session, &remote).await?) {
+            return Err(CopyError::Changed);
+        }
+        Ok(done)
+    }
+
+    async fn put(
+        &mut self,
+        (path, beneath): (&Path, &Path),
+        to: &Url,
+        present: &mut Present,
+        watch: &mut Watch<'_>,
+    ) -> Result<Transferred, CopyError> {
+        let shared = Arc::clone(&self.shared);
+        let remote = argument(to)?;
+        let version = local_version(path)?;
+        let files = self.files()?;
+        let session = open(&mut self.destination, &shared, &to.server).await?;
+        let settings = shared.settings(&[&*session], false);
+        let copy = FileCopy {
+            direction: Direction::Put,
+            local: beneath.to_owned(),
+            remote: remote.clone(),
+            size: version.size,
+            present: present.of(version, &settings),
+            settings,
+            stack: shared.stack(),
+            handling: Handling::default(),
+            verify: shared.arguments.checksum,
+            stall: shared.arguments.data.stall_timeout,
+        };
+        let done = two_party(session, &files, &copy, watch).await?;
+        if version.differs_from(&local_version(path)?) {
+            return Err(CopyError::Changed);
+        }
+        self.keep_time(&remote, version).await?;
+        Ok(done)
+    }
+
+    async fn between(
+        &mut self,
+        from: &Url,
+        to: &Url,
+        known: Version,
+        present: &mut Present,
+        watch: &mut Watch<'_>,
+    ) -> Result<Transferred, CopyError> {
+        if from == to {
+            return Err(CopyError::Same);
+        }
+        let shared = Arc::clone(&self.shared);
+        let (source_path, destination_path) = (argument(from)?, argument(to)?);
+        let source = open(&mut self.source, &shared, &from.server).await?;
+        let destination = open(&mut self.destination, &shared, &to.server).await?;
+        let version = version(source, &source_path, known).await?;
+        let settings = shared.settings(&[&*source, &*destination], false);
+        let copy = ThirdPartyCopy {
+            source: source_path,
+            destination: destination_path,
+            size: version.size,
+            present: present.of(version, &settings),
+            settings,
+            verify: shared.arguments.checksum,
+            stall: shared.arguments.data.stall_timeout,
+        };
+        let done = third_party(source, destination, &copy, watch).await?;
+        if done.took > QUICK && version.differs_from(&facts(source, &copy.source).await?) {
+            return Err(CopyError::Changed);
+        }
+        self.keep_time(&copy.destination, version).await?;
+        Ok(done)
+    }
+
+    /// Gives the copy on a server the time of its source, if that is wanted.
+    async fn keep_time(&mut self, path: &PathArgument, version: Version) -> Result<(), CopyError> {
+        let modified = version
+            .modified
+            .filter(|_| self.shared.arguments.keeps_times());
+        if let (Some(modified), Some(session)) = (modified, &mut self.destination) {
+            let set = session.set_modified(path, modified).await;
+            set.map_err(CopyError::Destination)?;
+        }
+        Ok(())
+    }
+
+    fn files(&mut self) -> Result<Arc<dyn NodeSession>, CopyError> {
+        if let Some(files) = &self.files {
+            return Ok(Arc::clone(files));
+        }
+        let files = self.shared.files()?;
+        self.files = Some(Arc::clone(&files));
+        Ok(files)
+    }
+}
+
+/// What the destination has of a file, and of which version of it.
+#[derive(Debug, Default)]
+struct Present {
+    version: Version,
+    ranges: RangeSet,
+}
+
+impl Present {
+    /// What need not be sent again of this version.
+    fn of(&mut self, version: Version, settings: &TransferSettings) -> RangeSet {
+        if self.version.differs_from(&version) {
+            self.ranges = RangeSet::new();
+        }
+        self.version = version;
+        match settings.mode {
+            TransferMode::Extended => self.ranges.clone(),
+            // A stream restarts at one offset.
+            TransferMode::Stream => {
+                let first = self.ranges.iter().next();
+                let start = first.filter(|range| range.start == 0);
+                start.map(RangeSet::from).unwrap_or_default()
+            }
+        }
+    }
+
+    /// Adds ranges; whether there are more than before.
+    fn gains(&mut self, stored: &RangeSet) -> bool {
+        let before = self.ranges.covered();
+        self.ranges.extend_from(stored);
+        self.ranges.covered() > before
+    }
+}
+
+/// The session with a server: the one that there is, or another one in its place.
+async fn open<'a>(
+    place: &'a mut Option<Session>,
+    shared: &Shared,
+    server: &Server,
+) -> Result<&'a mut Session, CopyError> {
+    let session = match place.take() {
+        Some(session) if session.server() == server && session.is_usable() => session,
+        other => {
+            if let Some(other) = other {
+                shared.give_back(other);
+            }
+            shared.session(server).await?
+        }
+    };
+    Ok(place.insert(session))
+}
+
+/// The version of a file of a server.
+async fn version(
+    session: &mut Session,
+    path: &PathArgument,
+    known: Version,
+) -> Result<Version, CopyError> {
+    if known.size.is_some() {
+        return Ok(known);
+    }
+    let found = facts(session, path).await?;
+    if found.size.is_some() {
+        return Ok(found);
+    }
+    let size = session.size(path).await.map_err(CopyError::Source)?;
+    Ok(Version { size, ..found })
+}
+
+async fn facts(session: &mut Session, path: &PathArgument) -> Result<Version, CopyError> {
+    let facts = session.facts(path).await.map_err(CopyError::Source)?;
+    Ok(facts.map(Version::from).unwrap_or_default())
+}
+
+fn local_version(path: &Path) -> Result<Version, CopyError> {
+    let failed = |error| CopyError::File(path.display().to_string(), error);
+    let metadata = fs::metadata(path).map_err(failed)?;
+    if metadata.is_dir() {
+        return Err(CopyError::Directory(path.display().to_string()));
+    }
+    Ok(Version {
+        size: metadata.is_file().then_some(metadata.len()),
+        modified: metadata
+            .is_file()
+            .then(|| metadata.modified().ok())
+            .flatten(),
+    })
+}

@@ -1,0 +1,51 @@
+//! What a server says about files (RFC 3659 7.5).
+
+use std::time::SystemTime;
+
+use gridhaul_protocol::facts::{FileFacts, FileType};
+
+/// What a server says about a file. `None`: it does not say that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The type.
+    pub kind: Option<Kind>,
+    /// The size in bytes.
+    pub size: Option<u64>,
+    /// The last change of the content, in whole seconds.
+    pub modified: Option<SystemTime>,
+    /// The permission bits.
+    pub mode: Option<u32>,
+}
+
+/// The type of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link that the server has not followed.
+    Link,
+    /// A device, a pipe or a socket.
+    Other,
+}
+
+impl Facts {
+    /// Those that the client uses.
+    pub(crate) fn of(facts: &FileFacts<'_>) -> Self {
+        let kind = facts.file_type.map(|kind| match kind {
+            FileType::File => Kind::File,
+            FileType::Directory | FileType::CurrentDirectory | FileType::ParentDirectory => {
+                Kind::Directory
+            }
+            FileType::Symlink => Kind::Link,
+            _ => Kind::Other,
+        });
+        Self {
+            kind,
+            size: facts.size,
+            modified: facts.modified.map(SystemTime::from),
+            mode: facts.mode,
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Directories.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use gridhaul_interop::Kind;
+
+use crate::site::Site;
+
+/// The files and directories beneath a directory; a directory has no content.
+fn tree(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(root).unwrap().to_owned();
+            match path.is_dir() {
+                true => {
+                    found.insert(name, None);
+                    left.push(path);
+                }
+                false => {
+                    found.insert(name, Some(fs::read(&path).unwrap()));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Compares two trees; says only the names that differ.
+fn assert_equal_trees(one: &Path, other: &Path, words: &str) {
+    let (one, other) = (tree(one), tree(other));
+    let names = one.keys().chain(other.keys());
+    let differ: Vec<_> = names
+        .filter(|name| one.get(*name) != other.get(*name))
+        .collect();
+    assert!(differ.is_empty(), "{words}: {differ:?}");
+}
+
+/// Makes a tree with directories in directories, an empty one, many small files and names that must be quoted somewhere.
+fn make_tree(root: &Path, kind: Kind) {
+    for name in ["", "a", "a/b", "a/b/c", "empty", "many", "with space;=%20"] {
+        fs::create_dir(root.join(name)).unwrap();
+    }
+    let mut names: Vec<&[u8]> = vec![
+        b"plain",
+        b"a/b/c/deep",
+        b"a/empty file",
+        b"with space;=%20/ leading",
+        b"a/quote\"s",
+    ];
+    if kind == Kind::Gridhaul {
+        // globus-gridftp-server leaves these bytes out.
+        names.extend([&b"a/b/caf\xc3\xa9"[..], b"a/b/latin\xe9"]);
+    }
+    for (index, name) in names.into_iter().enumerate() {
+        let content = vec![b'x'; index * 1000 % 6000];
+        fs::write(root.join(OsStr::from_bytes(name)), content).unwrap();
+    }
+    for index in 0..100 {
+        let path = root.join(format!("many/{index}"));
+        fs::write(path, format!("content {index}")).unwrap();
+    }
+}
+
+#[test]
+fn trees_go_to_a_server_back_and_between_servers() {
+    for kind in [Kind::Gridhaul, Kind::Globus] {
+        for options in [&[][..], &["--parallel", "2"], &["--mode", "stream"]] {
+            let site = Site::anonymous(kind, &[]);
+            make_tree(&site.local("tree"), kind);
+            let (to, third) = (site.server.url("new"), site.server.url("third/"));
+            let copy = |from: &str, to: &str| {
+                site.must(&[&["copy", "-r"], options, &[from, to]].concat());
+            };
+            copy("tree", &to);
+            let words = format!("{kind:?} {options:?}");
+            let equal = |other: &Path| assert_equal_trees(&site.local("tree"), other, &words);
+            equal(&site.served("new"));
+            copy(&to, "back");
+            equal(&site.local("back"));
+            // Into directories that exist.
+            copy(&to, "back/");
+            copy(&format!("{to}/"), &third);
+            equal(&site.served("third"));
+            equal(&site.local("back"));
+        }
+    }
+}
+
+#[test]
+fn trees_of_users_with_certificates_keep_their_channels() {
+    for kind in [Kind::Gridhaul, Kind::Globus] {
+        let site = Site::gsi(kind, &[]);
+        make_tree(&site.local("tree"), kind);
+        for (index, options) in [&[][..], &["--protect"], &["--mode", "extended"]]
+            .into_iter()
+            .enumerate()
+        {
+            let (to, back) = (site.server.url(&format!("new{index}")), format!("b{index}"));
+            let copy = |from: &str, to: &str| {
+                site.must(&[&["copy", "-r", "-c", "2"], options, &[from, to]].concat());
+            };
+            copy("tree", &to);
+            copy(&to, &back);
+            let words = format!("{kind:?} {options:?}");
+            assert_equal_trees(&site.local("tree"), &site.local(&back), &words);
+        }
+    }
+}
+
+#[test]
+fn links_are_copied_as_files_and_links_to_directories_are_named() {
+    for kind in [Kind::Gridhaul, Kind::Globus] {
+        let site = Site::anonymous(kind, &[]);
+        let source = site.local("tree");
+        fs::create_dir_all(source.join("real")).unwrap();
+        fs::write(source.join("real/file"), "content").unwrap();
+        symlink("real/file", source.join("to-file")).unwrap();
+        symlink("real", source.join("to-directory")).unwrap();
+        symlink(".", source.join("real/loop")).unwrap();
+        let output = site.gridhaul(&["copy", "-r", "tree", &site.server.url("new")]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        for name in ["tree/to-directory", "tree/real/loop"] {
+            assert!(stderr.contains(&format!("{name}: skipped")), "{stderr}");
+        }
+        let copied = tree(&site.served("new"));
+        let names: Vec<_> = copied.keys().map(|name| name.to_str().unwrap()).collect();
+        assert_eq!(names, ["real", "real/file", "to-file"]);
+        assert_eq!(fs::read(site.served("new/to-file")).unwrap(), b"content");
+    }
+}
+
+#[test]
+fn a_directory_needs_recursive_and_several_ones_keep_their_names() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    for name in ["one", "two"] {
+        fs::create_dir(site.local(name)).unwrap();
+        fs::write(site.local(name).join(name), name).unwrap();
+    }
+    let error = site.fails(&["copy", "one", &site.server.url("new")]);
+    assert!(error.contains("say --recursive"), "{error}");
+    let url = site.server.url("all");
+    site.must(&["copy", "-r", "one", "two", "source", &url]);
+    let names: Vec<_> = tree(&site.served("all")).into_keys().collect();
+    let expected = ["one", "one/one", "source", "two", "two/two"];
+    assert_eq!(names, expected.map(PathBuf::from));
+    let error = site.fails(&["copy", &url, "back"]);
+    assert!(error.contains("say --recursive"), "{error}");
+    let error = site.fails(&["copy", "-r", &url, &site.server.url("all/within")]);
+    assert!(error.contains("within the source"), "{error}");
+}
+
+#[test]
+fn times_are_kept_where_that_is_wanted() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let past = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    let file = fs::File::options().write(true).open(site.local("source"));
+    file.unwrap().set_modified(past).unwrap();
+    let (url, third) = (site.server.url("a"), site.server.url("b"));
+    site.must(&["copy", "-t", "source", &url]);
+    site.must(&["copy", "-t", &url, "back"]);
+    site.must(&["copy", "-t", &url, &third]);
+    for path in [site.served("a"), site.local("back"), site.served("b")] {
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        assert_eq!(modified, past, "{}", path.display());
+    }
+}
