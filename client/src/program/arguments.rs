@@ -47,6 +47,15 @@ pub(super) struct CopyArguments {
     /// Give copies the modification times of their sources
     #[arg(long, short = 't')]
     pub(super) times: bool,
+    /// Copy only files that differ: by size, by size and time (the default), or by checksum. Keeps times
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "time")]
+    pub(super) sync: Option<SyncArgument>,
+    /// With --recursive, remove what the source does not have from the directories of the copy
+    #[arg(long, requires = "recursive")]
+    pub(super) delete: bool,
+    /// Copy and remove nothing; say what would be done
+    #[arg(long, short = 'n')]
+    pub(super) dry_run: bool,
     /// Verify the copies by this checksum, computed at both ends: MD5, ADLER32, CRC32C, SHA256, ...
     #[arg(long, value_name = "ALGORITHM")]
     pub(super) checksum: Option<ChecksumAlgorithm>,
@@ -130,6 +139,17 @@ pub(super) enum ModeArgument {
     Extended,
 }
 
+/// What makes a copy that exists the same as its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum SyncArgument {
+    /// Equal sizes
+    Size,
+    /// Equal sizes and modification times, in whole seconds
+    Time,
+    /// Equal sizes and checksums
+    Checksum,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Authentication {
     /// Both ends prove that they act for the user
@@ -142,7 +162,7 @@ enum Authentication {
 impl CopyArguments {
     /// Whether copies get the modification times of their sources.
     pub(super) fn keeps_times(&self) -> bool {
-        self.times
+        self.times || self.sync.is_some()
     }
 }
 

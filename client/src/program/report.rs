@@ -47,6 +47,13 @@ enum Event<'a> {
         source: &'a str,
         reason: &'a str,
     },
+    Remove {
+        destination: &'a str,
+    },
+    Would {
+        source: &'a str,
+        destination: &'a str,
+    },
     Retry {
         source: &'a str,
         destination: &'a str,
@@ -62,6 +69,8 @@ enum Event<'a> {
         files: u64,
         failed: u64,
         skipped: u64,
+        unchanged: u64,
+        removed: u64,
         bytes: u64,
         seconds: f64,
     },
@@ -79,6 +88,8 @@ struct Totals {
     files: u64,
     failed: u64,
     skipped: u64,
+    unchanged: u64,
+    removed: u64,
     bytes: u64,
 }
 
@@ -137,6 +148,32 @@ impl Report {
         }
     }
 
+    /// The destination has a file already.
+    pub(super) fn unchanged(&self) {
+        self.count(|totals| totals.unchanged += 1);
+    }
+
+    /// Something that the source does not have is removed from the copy.
+    pub(super) fn removes(&self, destination: &str) {
+        self.count(|totals| totals.removed += 1);
+        self.json(&Event::Remove { destination });
+        if self.form == Form::Lines {
+            print(&format!("{destination}: removed"));
+        }
+    }
+
+    /// A file that a dry run does not copy.
+    pub(super) fn would_copy(&self, source: &str, destination: &str) {
+        self.count(|totals| totals.files += 1);
+        self.json(&Event::Would {
+            source,
+            destination,
+        });
+        if self.form == Form::Lines {
+            print(&format!("{source} -> {destination}"));
+        }
+    }
+
     /// A file is tried again after a pause.
     pub(super) fn retries(&self, names: (&str, &str), message: &str, pause: Duration) {
         let (source, destination) = names;
@@ -176,20 +213,33 @@ impl Report {
             files,
             failed,
             skipped,
+            unchanged,
+            removed,
             bytes,
         } = self.count(|_| {});
         self.json(&Event::Done {
             files,
             failed,
             skipped,
+            unchanged,
+            removed,
             bytes,
             seconds: took.as_secs_f64(),
         });
-        if self.form == Form::Lines && files + failed > 1 {
+        if self.form == Form::Lines && files + failed + skipped + unchanged + removed > 1 {
+            let others = [
+                (unchanged, "unchanged"),
+                (removed, "removed"),
+                (skipped, "skipped"),
+                (failed, "failed"),
+            ];
+            let others = others.iter().filter(|(count, _)| *count > 0);
+            let others = others.map(|(count, words)| format!(", {count} {words}"));
             print(&format!(
-                "{files} files, {} in {:.1} s; {failed} failed, {skipped} skipped",
+                "{files} files, {} in {:.1} s{}",
                 amount(bytes),
                 took.as_secs_f64(),
+                others.collect::<String>()
             ));
         }
         failed == 0

@@ -137,6 +137,23 @@ impl Session {
         crate::control::accepted(command.verb(), reply).map(drop)
     }
 
+    /// Removes a file, or an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses, or the session has ended.
+    pub async fn remove(
+        &mut self,
+        path: &PathArgument,
+        is_directory: bool,
+    ) -> Result<(), ControlError> {
+        let command = match is_directory {
+            true => Command::Rmd(path.clone()),
+            false => Command::Dele(path.clone()),
+        };
+        self.control.must(&command).await.map(drop)
+    }
+
     /// Sets the time of the last change of a file. `false` if the server has no command for that.
     ///
     /// # Errors

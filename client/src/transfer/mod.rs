@@ -21,6 +21,7 @@ use gridhaul_protocol::ranges::RangeSet;
 pub use error::TransferFailure;
 pub use third_party::{ThirdPartyCopy, third_party};
 pub use two_party::{Direction, FileCopy, two_party};
+pub use verify::{checksum_of_file, checksum_of_server};
 
 /// What a complete transfer has moved.
 #[derive(Debug, Clone, PartialEq, Eq)]

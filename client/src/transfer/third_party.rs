@@ -138,8 +138,8 @@ async fn compare(
     algorithm: ChecksumAlgorithm,
 ) -> Result<String, TransferFailure> {
     let (source_sum, destination_sum) = tokio::join!(
-        verify::of_server(source, algorithm, &copy.source),
-        verify::of_server(destination, algorithm, &copy.destination)
+        verify::checksum_of_server(source, algorithm, &copy.source),
+        verify::checksum_of_server(destination, algorithm, &copy.destination)
     );
     let source_sum = source_sum.map_err(TransferFailure::Source)?;
     let destination_sum = destination_sum.map_err(TransferFailure::Destination)?;

@@ -14,7 +14,11 @@ use crate::control::ControlError;
 use crate::session::Session;
 
 /// The checksum that a server computes.
-pub(super) async fn of_server(
+///
+/// # Errors
+///
+/// When the server refuses, or the session has ended.
+pub async fn checksum_of_server(
     session: &mut Session,
     algorithm: ChecksumAlgorithm,
     path: &PathArgument,
@@ -25,7 +29,11 @@ pub(super) async fn of_server(
 }
 
 /// The checksum of a file of this machine.
-pub(super) async fn of_file(
+///
+/// # Errors
+///
+/// When the file cannot be read.
+pub async fn checksum_of_file(
     files: &Arc<dyn NodeSession>,
     algorithm: ChecksumAlgorithm,
     path: &Path,

@@ -173,3 +173,73 @@ fn times_are_kept_where_that_is_wanted() {
         assert_eq!(modified, past, "{}", path.display());
     }
 }
+
+#[test]
+fn a_second_run_with_sync_copies_what_differs_and_delete_removes_the_rest() {
+    for kind in [Kind::Gridhaul, Kind::Globus] {
+        let site = Site::anonymous(kind, &[]);
+        make_tree(&site.local("tree"), kind);
+        let (url, third) = (site.server.url("new"), site.server.url("third"));
+        let sync = |from: &str, to: &str, options: &[&str]| {
+            let all = [&["copy", "-r", "--sync"], options, &["--json", from, to]].concat();
+            let lines = site.must(&all);
+            let count = |event: &str| {
+                let event = format!("{{\"event\":\"{event}\"");
+                lines
+                    .lines()
+                    .filter(|line| line.starts_with(&event))
+                    .count()
+            };
+            (count("file") + count("would"), count("remove"))
+        };
+        let files = tree(&site.local("tree"));
+        let files = files.values().filter(|content| content.is_some()).count();
+        let ways = [("tree", url.as_str()), (&url, "back"), (&url, &third)];
+        for (from, to) in ways {
+            assert_eq!(sync(from, to, &["-n"]).0, files, "{kind:?} {to}");
+            assert_eq!(sync(from, to, &[]), (files, 0), "{kind:?} {to}");
+            let again = sync(from, to, &[]);
+            // globus-gridftp-server has no command for the time of a file.
+            if kind == Kind::Gridhaul || to == "back" {
+                assert_eq!(again, (0, 0), "{kind:?} {to}");
+            }
+        }
+        fs::write(site.local("tree/many/1"), "other").unwrap();
+        fs::remove_file(site.local("tree/many/2")).unwrap();
+        fs::remove_dir_all(site.local("tree/a")).unwrap();
+        fs::write(site.local("tree/a"), "a file in the place of a directory").unwrap();
+        fs::remove_file(site.local("tree/a")).unwrap();
+        let dry = sync("tree", &url, &["--delete", "-n"]);
+        assert_eq!(dry.1, 2, "{kind:?}");
+        assert!(site.served("new/a/b/c/deep").exists());
+        let by_size = ["copy", "-r", "--sync=size", "--delete", "tree", &url];
+        site.must(&by_size);
+        assert_equal_trees(
+            &site.local("tree"),
+            &site.served("new"),
+            &format!("{kind:?}"),
+        );
+        site.must(&["copy", "-r", "--sync=size", "--delete", &url, "back"]);
+        assert_equal_trees(
+            &site.local("tree"),
+            &site.local("back"),
+            &format!("{kind:?}"),
+        );
+    }
+}
+
+#[test]
+fn contents_are_compared_by_checksum_where_that_is_wanted() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let url = site.server.url("a");
+    fs::write(site.local("x"), "one").unwrap();
+    let copies = || {
+        let lines = site.must(&["copy", "--json", "--sync=checksum", "x", &url]);
+        lines.contains(r#""event":"file""#)
+    };
+    assert!(copies());
+    assert!(!copies());
+    fs::write(site.local("x"), "two").unwrap();
+    assert!(copies());
+    assert_eq!(fs::read(site.served("a")).unwrap(), b"two");
+}

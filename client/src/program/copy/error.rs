@@ -41,6 +41,10 @@ pub(super) enum CopyError {
     Directory(String),
     #[error("source: {0}")]
     Listing(#[source] Box<ListingError>),
+    #[error("destination: {0}")]
+    DestinationListing(#[source] Box<ListingError>),
+    #[error("{0}: too many entries to compare: nothing was deleted there")]
+    TooMany(String),
     #[error("the source has changed while it was copied: copy it again")]
     Changed,
     #[error("given up: {0} files in a row could not be copied because of their servers")]

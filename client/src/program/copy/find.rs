@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use tokio::sync::mpsc;
 
+use super::destination::Destination;
 use super::error::CopyError;
 use super::job::{Job, Place, Version, argument};
 use super::shared::Shared;
@@ -67,6 +68,13 @@ impl Finder<'_> {
         }
         let target = self.target(source).await?;
         self.claim(&target)?;
+        let mut copy = Destination::new(self.shared);
+        let has = copy.has(&target, known).await;
+        copy.finish().await?;
+        if has? {
+            self.shared.report.unchanged();
+            return Ok(());
+        }
         let job = Job {
             source: source.clone(),
             destination: target,
@@ -88,9 +96,16 @@ impl Finder<'_> {
     async fn look_at(&self, source: &Place) -> Result<(Option<Kind>, Version), CopyError> {
         match source {
             Place::Local { path, .. } => {
-                let is_directory = path.is_dir();
-                let kind = is_directory.then_some(Kind::Directory);
-                Ok((kind, Version::default()))
+                // A file that does not exist is reported by the worker.
+                let Ok(found) = std::fs::metadata(path) else {
+                    return Ok((None, Version::default()));
+                };
+                let kind = found.is_dir().then_some(Kind::Directory);
+                let version = Version {
+                    size: found.is_file().then_some(found.len()),
+                    modified: found.modified().ok(),
+                };
+                Ok((kind, version))
             }
             Place::Remote(url) => {
                 let path = argument(url)?;

@@ -1,7 +1,7 @@
 //! A file to copy.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -44,6 +44,18 @@ pub(super) struct Version {
 }
 
 impl Version {
+    /// Whether a copy with this version need not be made again. FTP has whole seconds.
+    pub(super) fn is_that_of(&self, source: &Self, with_times: bool) -> bool {
+        let seconds = |time: SystemTime| {
+            let since = time.duration_since(SystemTime::UNIX_EPOCH);
+            since.map(|since| since.as_secs()).ok()
+        };
+        let has_size = self.size.is_some() && self.size == source.size;
+        let modified = self.modified.zip(source.modified);
+        let has_time = modified.is_some_and(|(one, other)| seconds(one) == seconds(other));
+        has_size && (has_time || !with_times)
+    }
+
     /// Whether a file with the one is another than a file with the other.
     pub(super) fn differs_from(&self, other: &Self) -> bool {
         let differ = |known: Option<bool>| known == Some(false);
@@ -98,6 +110,35 @@ impl Place {
                 path.extend_from_slice(name);
                 let server = url.server.clone();
                 Self::Remote(Url { server, path })
+            }
+        }
+    }
+
+    /// The same directory, as [`Self::parent`] and [`Self::join`] write it.
+    pub(super) fn without_last_slash(&self) -> Self {
+        let mut same = self.clone();
+        if let Self::Remote(url) = &mut same {
+            while url.path.len() > 1 && url.path.ends_with(b"/") {
+                url.path.pop();
+            }
+        }
+        same
+    }
+
+    /// The directory that has it.
+    pub(super) fn parent(&self) -> Self {
+        let above = |path: &Path| path.parent().unwrap_or(path).to_owned();
+        match self {
+            Self::Local { path, beneath } => Self::Local {
+                path: above(path),
+                beneath: above(beneath),
+            },
+            Self::Remote(url) => {
+                let path = above(Path::new(OsStr::from_bytes(&url.path)));
+                Self::Remote(Url {
+                    server: url.server.clone(),
+                    path: path.into_os_string().into_vec(),
+                })
             }
         }
     }

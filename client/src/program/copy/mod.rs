@@ -4,6 +4,7 @@
 //!   find ──> walk ──> [bounded queue of jobs] ──> worker, worker, ...   each with sessions and data channels of its own
 //! ```
 
+mod destination;
 mod error;
 mod find;
 mod job;

@@ -5,11 +5,10 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use gridhaul_storage::{FileKind, Storage, StorageErrorKind};
 use tokio::sync::mpsc;
 
+use super::destination::Destination;
 use super::error::CopyError;
 use super::job::{Job, Place, Version, argument};
 use super::shared::Shared;
@@ -26,10 +25,8 @@ const AHEAD: usize = 256;
 pub(super) struct Walker<'a> {
     shared: &'a Shared,
     jobs: &'a mpsc::Sender<Job>,
-    /// The directories of the copy on this machine.
-    storage: Option<Arc<dyn Storage>>,
-    /// The session for the directories of the copy on a server.
-    destination: Option<Session>,
+    /// The directories of the copy.
+    copy: Destination<'a>,
 }
 
 /// What a tree has.
@@ -67,8 +64,7 @@ impl<'a> Walker<'a> {
         Self {
             shared,
             jobs,
-            storage: None,
-            destination: None,
+            copy: Destination::new(shared),
         }
     }
 
@@ -81,6 +77,8 @@ impl<'a> Walker<'a> {
         if source.contains(destination) {
             return Err(CopyError::Within);
         }
+        let destination = &destination.without_last_slash();
+        self.copy.enter(destination).await?;
         let walked = match source {
             Place::Local { path, .. } => self.local(path, source, destination).await,
             Place::Remote(url) => {
@@ -90,19 +88,18 @@ impl<'a> Walker<'a> {
                 walked
             }
         };
-        if let Some(session) = self.destination.take() {
-            self.shared.give_back(session);
+        if walked.is_err() {
+            self.copy.spoil();
         }
-        walked
+        let finished = self.copy.finish().await;
+        walked.and(finished)
     }
 
     /// Makes a directory of the copy, if there is none.
     pub(super) async fn directory(&mut self, place: &Place) -> Result<(), CopyError> {
-        let made = self.make_directory(place).await;
-        if let Some(session) = self.destination.take() {
-            self.shared.give_back(session);
-        }
-        made
+        let entered = self.copy.enter(&place.without_last_slash()).await;
+        self.copy.spoil();
+        entered.and(self.copy.finish().await)
     }
 
     async fn local(
@@ -111,7 +108,6 @@ impl<'a> Walker<'a> {
         source: &Place,
         destination: &Place,
     ) -> Result<(), CopyError> {
-        self.make_directory(destination).await?;
         let (sender, mut entries) = mpsc::channel(AHEAD);
         let root = root.to_owned();
         let reading = tokio::task::spawn_blocking(move || read_tree(&root, &sender));
@@ -153,7 +149,6 @@ impl<'a> Walker<'a> {
             source: source.clone(),
             destination: destination.clone(),
         }];
-        self.make_directory(destination).await?;
         while let Some(level) = levels.last_mut() {
             let entry = match level.listing.next() {
                 None => {
@@ -163,6 +158,7 @@ impl<'a> Walker<'a> {
                 Some(Ok(entry)) => entry,
                 Some(Err(error)) => {
                     self.failed(&level.source, &level.destination, &error.into());
+                    self.copy.spoil();
                     levels.pop();
                     continue;
                 }
@@ -189,7 +185,10 @@ impl<'a> Walker<'a> {
                         destination: to,
                     }),
                     Err(error) if !session.is_usable() => return Err(error),
-                    Err(error) => self.failed(&from, &to, &error),
+                    Err(error) => {
+                        self.copy.spoil();
+                        self.failed(&from, &to, &error);
+                    }
                 }
             }
         }
@@ -225,33 +224,50 @@ impl<'a> Walker<'a> {
 
     /// Acts on an entry.
     async fn found(&mut self, from: Place, to: Place, found: Result<Found, CopyError>) -> Next {
-        match found {
-            Ok(Found::File(known)) => {
-                let job = Job {
-                    source: from,
-                    destination: to,
-                    known,
-                };
-                match self.jobs.send(job).await {
-                    Ok(()) => Next::Into,
-                    // The workers have gone: the program ends.
-                    Err(_) => Next::Stop,
-                }
-            }
-            Ok(Found::Directory) => match self.make_directory(&to).await {
-                Ok(()) => Next::Into,
-                Err(error) => {
-                    self.failed(&from, &to, &error);
-                    Next::Past
-                }
-            },
-            Ok(Found::Skipped(reason)) => {
-                self.shared.report.skipped(&from.words(), reason);
-                Next::Past
-            }
+        let acted = match self.copy.go_to_parent_of(&to).await {
+            Ok(()) => self.act(&from, &to, found).await,
+            Err(error) => Err(error),
+        };
+        match acted {
+            Ok(next) => next,
             Err(error) => {
                 self.failed(&from, &to, &error);
                 Next::Past
+            }
+        }
+    }
+
+    async fn act(
+        &mut self,
+        from: &Place,
+        to: &Place,
+        found: Result<Found, CopyError>,
+    ) -> Result<Next, CopyError> {
+        match found {
+            Ok(Found::File(known)) => {
+                if self.copy.has(to, known).await? {
+                    self.shared.report.unchanged();
+                    return Ok(Next::Into);
+                }
+                let job = Job {
+                    source: from.clone(),
+                    destination: to.clone(),
+                    known,
+                };
+                Ok(match self.jobs.send(job).await {
+                    Ok(()) => Next::Into,
+                    // The workers have gone: the program ends.
+                    Err(_) => Next::Stop,
+                })
+            }
+            Ok(Found::Directory) => self.copy.enter(to).await.map(|()| Next::Into),
+            Ok(Found::Skipped(reason)) => {
+                self.shared.report.skipped(&from.words(), reason);
+                Ok(Next::Past)
+            }
+            Err(error) => {
+                self.copy.spoil();
+                Err(error)
             }
         }
     }
@@ -261,29 +277,6 @@ impl<'a> Walker<'a> {
         let names = Some((from.as_str(), to.as_str()));
         self.shared.report.failed(names, &error.to_string());
     }
-
-    /// Makes a directory of the copy, if there is none.
-    async fn make_directory(&mut self, place: &Place) -> Result<(), CopyError> {
-        match place {
-            Place::Local { beneath, .. } => {
-                let storage = match &self.storage {
-                    Some(storage) => Arc::clone(storage),
-                    None => self.shared.files()?.storage(),
-                };
-                self.storage = Some(Arc::clone(&storage));
-                make_local(&*storage, beneath)
-            }
-            Place::Remote(url) => {
-                let mut session = match self.destination.take() {
-                    Some(session) => session,
-                    None => self.shared.session(&url.server).await?,
-                };
-                let made = session.make_directory(&argument(url)?).await;
-                self.destination = Some(session);
-                made.map_err(CopyError::Destination)
-            }
-        }
-    }
 }
 
 /// A directory of a server whose listing is being read.
@@ -291,23 +284,6 @@ struct Level {
     listing: Listing,
     source: Place,
     destination: Place,
-}
-
-fn make_local(storage: &dyn Storage, path: &Path) -> Result<(), CopyError> {
-    if path.as_os_str().is_empty() {
-        // The root, which is open.
-        return Ok(());
-    }
-    match storage.make_directory(path) {
-        Err(error) if error.kind() == StorageErrorKind::Exists => {
-            let found = storage.stat(path)?;
-            match found.kind {
-                FileKind::Directory => Ok(()),
-                _ => Err(error.into()),
-            }
-        }
-        made => Ok(made?),
-    }
 }
 
 /// Sends all entries beneath a directory of this machine. Each directory comes before its content.
@@ -359,7 +335,10 @@ fn of_local(path: &Path) -> std::io::Result<Found> {
     let kind = fs::symlink_metadata(path)?.file_type();
     let target = fs::metadata(path)?;
     Ok(if target.is_file() {
-        Found::File(Version::default())
+        Found::File(Version {
+            size: Some(target.len()),
+            modified: target.modified().ok(),
+        })
     } else if !target.is_dir() {
         Found::Skipped(SPECIAL)
     } else if kind.is_symlink() {

@@ -8,17 +8,22 @@ use std::time::Duration;
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{Demands, Handling, NodeSession, UploadName};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
 
+use super::super::arguments::SyncArgument;
 use super::super::report::{Copied, Watch};
 use super::error::CopyError;
 use super::job::{Job, Place, Version, argument};
 use super::shared::Shared;
 use crate::location::{Server, Url};
 use crate::session::{Session, TransferSettings};
-use crate::transfer::{Direction, FileCopy, ThirdPartyCopy, Transferred, third_party, two_party};
+use crate::transfer::{
+    Direction, FileCopy, ThirdPartyCopy, Transferred, checksum_of_file, checksum_of_server,
+    third_party, two_party,
+};
 
 /// The pause before the first retry; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -70,7 +75,17 @@ impl Worker {
     async fn copy(&mut self, job: &Job) {
         let shared = Arc::clone(&self.shared);
         let names = (job.source.words(), job.destination.words());
+        if shared.arguments.dry_run {
+            shared.report.would_copy(&names.0, &names.1);
+            return;
+        }
         let copied = match shared.gives_up() {
+            None if shared.arguments.sync == Some(SyncArgument::Checksum)
+                && self.has_same_content(job).await =>
+            {
+                shared.report.unchanged();
+                return;
+            }
             None => self.with_retries(job, (&names.0, &names.1)).await,
             Some(failures) => Err(CopyError::GivenUp(failures)),
         };
@@ -92,6 +107,37 @@ impl Worker {
                 }
                 let names = Some((names.0.as_str(), names.1.as_str()));
                 shared.report.failed(names, &error.to_string());
+            }
+        }
+    }
+
+    /// Whether the destination has the content of the source. Not if that cannot be found out.
+    async fn has_same_content(&mut self, job: &Job) -> bool {
+        let source = self.sum(&job.source, true).await;
+        let destination = self.sum(&job.destination, false).await;
+        match (source, destination) {
+            (Some(source), Some(destination)) => source.eq_ignore_ascii_case(&destination),
+            _ => false,
+        }
+    }
+
+    async fn sum(&mut self, place: &Place, is_source: bool) -> Option<String> {
+        let shared = Arc::clone(&self.shared);
+        // All servers have it.
+        let algorithm = shared.arguments.checksum.unwrap_or(ChecksumAlgorithm::Md5);
+        match place {
+            Place::Local { beneath, .. } => {
+                let files = self.files().ok()?;
+                checksum_of_file(&files, algorithm, beneath).await.ok()
+            }
+            Place::Remote(url) => {
+                let path = argument(url).ok()?;
+                let place = match is_source {
+                    true => &mut self.source,
+                    false => &mut self.destination,
+                };
+                let session = open(place, &shared, &url.server).await.ok()?;
+                checksum_of_server(session, algorithm, &path).await.ok()
             }
         }
     }

@@ -187,7 +187,8 @@ impl<'a> Following<'a> {
         let checksum = match self.copy.verify {
             None => None,
             Some(algorithm) => {
-                let source = verify::of_server(session, algorithm, &self.copy.remote).await;
+                let source =
+                    verify::checksum_of_server(session, algorithm, &self.copy.remote).await;
                 let source = source.map_err(TransferFailure::Source)?;
                 let here = sums.iter().find(|(known, _)| *known == algorithm);
                 let here = here.map(|(_, sum)| sum.clone()).unwrap_or_default();
@@ -211,7 +212,11 @@ impl<'a> Following<'a> {
         match &outcome.result {
             // Cancelled because the server refused, or failed when the server closed the data channels: its words say why.
             Err(
-                TransferError::Cancelled(_) | TransferError::Channel(_) | TransferError::Peer(_),
+                TransferError::Cancelled(_)
+                | TransferError::Channel(_)
+                | TransferError::Connect(_)
+                | TransferError::NoConnection(_)
+                | TransferError::Peer(_),
             ) if !reply.is_completion() => return Err(self.refused(reply)),
             Err(_) => {}
             Ok(()) if !reply.is_completion() => return Err(self.refused(reply)),

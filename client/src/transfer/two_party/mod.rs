@@ -124,8 +124,8 @@ async fn compare(
     algorithm: ChecksumAlgorithm,
 ) -> Result<String, TransferFailure> {
     let (source, destination) = tokio::join!(
-        verify::of_file(files, algorithm, &copy.local),
-        verify::of_server(session, algorithm, &copy.remote)
+        verify::checksum_of_file(files, algorithm, &copy.local),
+        verify::checksum_of_server(session, algorithm, &copy.remote)
     );
     let destination = destination.map_err(TransferFailure::Destination)?;
     verify::compared(source?, destination, true)

@@ -1,0 +1,380 @@
+//! The directories of the copy: makes them, knows what they have already, and removes what the source has not.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use gridhaul_storage::{FileKind, Metadata, Storage, StorageErrorKind};
+use tokio::task::block_in_place;
+
+use super::super::arguments::SyncArgument;
+use super::error::CopyError;
+use super::job::{Place, Version, argument};
+use super::shared::Shared;
+use crate::control::ControlError;
+use crate::listing::{Lister, Listing, ListingError};
+use crate::session::{Kind, Session};
+use crate::transfer::TransferFailure;
+
+/// The entries of all open directories that are remembered. Those of larger ones are looked up one by one.
+const REMEMBERED: usize = 100_000;
+
+/// The directories of the copy.
+pub(super) struct Destination<'a> {
+    shared: &'a Shared,
+    /// The files of this machine.
+    storage: Option<Arc<dyn Storage>>,
+    session: Option<Session>,
+    lister: Option<Lister>,
+    /// The directory that is walked, and those above it.
+    levels: Vec<Level>,
+}
+
+/// A directory that is walked.
+struct Level {
+    place: Place,
+    /// What it had before. `None`: too much, or it is not looked at.
+    had: Option<HashMap<Vec<u8>, Had>>,
+    /// All entries of the source are known, so that the others can be removed.
+    is_complete: bool,
+}
+
+/// An entry that was there before.
+struct Had {
+    kind: Option<Kind>,
+    version: Version,
+    /// The source has it, too.
+    stays: bool,
+}
+
+impl<'a> Destination<'a> {
+    pub(super) fn new(shared: &'a Shared) -> Self {
+        Self {
+            shared,
+            storage: None,
+            session: None,
+            lister: None,
+            levels: Vec::new(),
+        }
+    }
+
+    /// Makes a directory, if there is none, and looks at what it has.
+    pub(super) async fn enter(&mut self, place: &Place) -> Result<(), CopyError> {
+        let arguments = &self.shared.arguments;
+        if !arguments.dry_run {
+            self.make(place).await?;
+        }
+        let had = match arguments.sync.is_some() || arguments.delete {
+            true => self.look(place).await?,
+            false => None,
+        };
+        self.levels.push(Level {
+            place: place.clone(),
+            had,
+            is_complete: true,
+        });
+        Ok(())
+    }
+
+    /// Goes up to the directory of `place`, whose source has an entry of this name.
+    pub(super) async fn go_to_parent_of(&mut self, place: &Place) -> Result<(), CopyError> {
+        let parent = place.parent();
+        while self
+            .levels
+            .last()
+            .is_some_and(|level| level.place != parent)
+        {
+            self.leave().await?;
+        }
+        if let Some(Level { had: Some(had), .. }) = self.levels.last_mut()
+            && let Some(had) = had.get_mut(&place.name())
+        {
+            had.stays = true;
+        }
+        Ok(())
+    }
+
+    /// The source of the innermost directory cannot be read to its end: nothing is removed there.
+    pub(super) fn spoil(&mut self) {
+        if let Some(level) = self.levels.last_mut() {
+            level.is_complete = false;
+        }
+    }
+
+    /// Leaves all directories.
+    pub(super) async fn finish(&mut self) -> Result<(), CopyError> {
+        let mut left = Ok(());
+        while !self.levels.is_empty() {
+            left = left.and(self.leave().await);
+        }
+        if let Some(session) = self.session.take() {
+            self.shared.give_back(session);
+        }
+        left
+    }
+
+    /// Whether this version of a file need not be copied.
+    pub(super) async fn has(&mut self, place: &Place, known: Version) -> Result<bool, CopyError> {
+        let with_times = match self.shared.arguments.sync {
+            Some(SyncArgument::Size) => false,
+            Some(SyncArgument::Time) => true,
+            // The worker computes checksums.
+            Some(SyncArgument::Checksum) | None => return Ok(false),
+        };
+        let there = self.version(place).await?;
+        Ok(there.is_some_and(|there| there.is_that_of(&known, with_times)))
+    }
+
+    /// What the destination has of a file.
+    async fn version(&mut self, place: &Place) -> Result<Option<Version>, CopyError> {
+        if let Some(Level { had: Some(had), .. }) = self.levels.last() {
+            let had = had.get(&place.name());
+            return Ok(had.map(|had| had.version));
+        }
+        match place {
+            Place::Local { beneath, .. } => {
+                let storage = self.storage()?;
+                let found = block_in_place(|| storage.stat(beneath));
+                Ok(found.ok().map(|found| Version {
+                    size: Some(found.size),
+                    modified: Some(found.modified),
+                }))
+            }
+            Place::Remote(url) => {
+                let path = argument(url)?;
+                let session = self.session(place).await?;
+                let facts = session.facts(&path).await;
+                let facts = facts.map_err(CopyError::Destination)?;
+                Ok(facts.map(Version::from))
+            }
+        }
+    }
+
+    async fn make(&mut self, place: &Place) -> Result<(), CopyError> {
+        match place {
+            Place::Local { beneath, .. } => {
+                let storage = self.storage()?;
+                block_in_place(|| make_local(&*storage, beneath))
+            }
+            Place::Remote(url) => {
+                let path = argument(url)?;
+                let made = self.session(place).await?.make_directory(&path).await;
+                made.map_err(CopyError::Destination)
+            }
+        }
+    }
+
+    /// The entries of a directory, if they are not too many.
+    async fn look(&mut self, place: &Place) -> Result<Option<HashMap<Vec<u8>, Had>>, CopyError> {
+        let open: usize = self
+            .levels
+            .iter()
+            .filter_map(|level| level.had.as_ref())
+            .map(HashMap::len)
+            .sum();
+        let room = REMEMBERED.saturating_sub(open);
+        match place {
+            Place::Local { beneath, .. } => {
+                let storage = self.storage()?;
+                block_in_place(|| look_local(&*storage, beneath, room))
+            }
+            Place::Remote(_) => self.look_remote(place, room).await,
+        }
+    }
+
+    async fn look_remote(
+        &mut self,
+        place: &Place,
+        room: usize,
+    ) -> Result<Option<HashMap<Vec<u8>, Had>>, CopyError> {
+        let mut had = HashMap::new();
+        self.session(place).await?;
+        let listing = match self.list(place).await {
+            Ok(listing) => listing,
+            // Nothing was made.
+            Err(error) if self.shared.arguments.dry_run && is_refused(&error) => {
+                return Ok(Some(had));
+            }
+            Err(error) => return Err(CopyError::DestinationListing(Box::new(error))),
+        };
+        for entry in listing {
+            let entry = entry.map_err(|error| CopyError::DestinationListing(Box::new(error)))?;
+            if had.len() >= room {
+                return Ok(None);
+            }
+            let found = Had {
+                kind: entry.facts.kind,
+                version: entry.facts.into(),
+                stays: false,
+            };
+            had.insert(entry.name, found);
+        }
+        Ok(Some(had))
+    }
+
+    async fn list(&mut self, place: &Place) -> Result<Listing, ListingError> {
+        let Place::Remote(url) = place else {
+            return Err(ListingError::NotSupported);
+        };
+        let Ok(path) = argument(url) else {
+            return Err(ListingError::NotSupported);
+        };
+        let lister = match self.lister.take() {
+            Some(lister) => lister,
+            None => Lister::new(&self.shared.machine)?,
+        };
+        let lister = self.lister.insert(lister);
+        let Some(session) = &mut self.session else {
+            return Err(ListingError::NotSupported);
+        };
+        let how = self.shared.listings(session);
+        lister.list(session, &path, &how).await
+    }
+
+    /// Leaves the innermost directory, and removes what the source has not.
+    async fn leave(&mut self) -> Result<(), CopyError> {
+        let Some(level) = self.levels.pop() else {
+            return Ok(());
+        };
+        if !self.shared.arguments.delete || !level.is_complete {
+            return Ok(());
+        }
+        let Some(had) = level.had else {
+            return Err(CopyError::TooMany(level.place.words()));
+        };
+        let extra = had.into_iter().filter(|(_, had)| !had.stays);
+        let mut extra: Vec<_> = extra.collect();
+        extra.sort_by(|one, other| one.0.cmp(&other.0));
+        for (name, had) in extra {
+            let place = level.place.join(&name);
+            self.shared.report.removes(&place.words());
+            if !self.shared.arguments.dry_run {
+                let is_directory = had.kind == Some(Kind::Directory);
+                Box::pin(self.remove(&place, is_directory)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove(&mut self, place: &Place, is_directory: bool) -> Result<(), CopyError> {
+        match place {
+            Place::Local { beneath, .. } => {
+                let storage = self.storage()?;
+                Ok(block_in_place(|| match is_directory {
+                    true => storage.remove_tree(beneath, &|| false),
+                    false => storage.remove_file(beneath),
+                })?)
+            }
+            Place::Remote(url) => {
+                let path = argument(url)?;
+                if is_directory {
+                    self.session(place).await?;
+                    let listing = self.list(place).await;
+                    let listing =
+                        listing.map_err(|error| CopyError::DestinationListing(Box::new(error)))?;
+                    for entry in listing {
+                        let entry = entry
+                            .map_err(|error| CopyError::DestinationListing(Box::new(error)))?;
+                        let is_directory = entry.facts.kind == Some(Kind::Directory);
+                        let within = place.join(&entry.name);
+                        Box::pin(self.remove(&within, is_directory)).await?;
+                    }
+                }
+                let removed = self.session(place).await?.remove(&path, is_directory).await;
+                removed.map_err(CopyError::Destination)
+            }
+        }
+    }
+
+    fn storage(&mut self) -> Result<Arc<dyn Storage>, CopyError> {
+        let storage = match &self.storage {
+            Some(storage) => Arc::clone(storage),
+            None => self.shared.files()?.storage(),
+        };
+        self.storage = Some(Arc::clone(&storage));
+        Ok(storage)
+    }
+
+    async fn session(&mut self, place: &Place) -> Result<&mut Session, CopyError> {
+        let Place::Remote(url) = place else {
+            return Err(CopyError::Local);
+        };
+        let session = match self.session.take().filter(Session::is_usable) {
+            Some(session) => session,
+            None => self.shared.session(&url.server).await?,
+        };
+        Ok(self.session.insert(session))
+    }
+}
+
+fn is_refused(error: &ListingError) -> bool {
+    matches!(error, ListingError::Transfer(failure)
+        if matches!(**failure, TransferFailure::Source(ControlError::Refused { .. })))
+}
+
+fn make_local(storage: &dyn Storage, path: &Path) -> Result<(), CopyError> {
+    if path.as_os_str().is_empty() {
+        // The root, which is open.
+        return Ok(());
+    }
+    match storage.make_directory(path) {
+        Err(error) if error.kind() == StorageErrorKind::Exists => {
+            let found = storage.stat(path)?;
+            match found.kind {
+                FileKind::Directory => Ok(()),
+                _ => Err(error.into()),
+            }
+        }
+        made => Ok(made?),
+    }
+}
+
+fn look_local(
+    storage: &dyn Storage,
+    path: &Path,
+    room: usize,
+) -> Result<Option<HashMap<Vec<u8>, Had>>, CopyError> {
+    /// Entries that are read at a time.
+    const RUN: usize = 4096;
+
+    let mut had = HashMap::new();
+    let path = match path.as_os_str().is_empty() {
+        true => Path::new("/"),
+        false => path,
+    };
+    let mut stream = match storage.list(path) {
+        // In a dry run nothing was made.
+        Err(error) if error.kind() == StorageErrorKind::NotFound => return Ok(Some(had)),
+        stream => stream?,
+    };
+    while let Some(mut run) = stream.next_run(RUN)? {
+        let mut note = |name: &OsStr, found: &Metadata| {
+            let is_link = found.link_target.is_some();
+            let kind = match found.kind {
+                // A link is removed, and not what it leads to.
+                FileKind::Directory if !is_link => Kind::Directory,
+                FileKind::File => Kind::File,
+                _ => Kind::Other,
+            };
+            let version = Version {
+                size: Some(found.size),
+                modified: Some(found.modified),
+            };
+            let entry = Had {
+                kind: Some(kind),
+                version,
+                stays: false,
+            };
+            had.insert(name.as_bytes().to_vec(), entry);
+        };
+        run.entries(&mut note)?;
+        if had.len() > room {
+            return Ok(None);
+        }
+    }
+    had.remove(b".".as_slice());
+    had.remove(b"..".as_slice());
+    Ok(Some(had))
+}
