@@ -53,6 +53,13 @@ pub(super) struct CopyArguments {
     /// With --recursive, remove what the source does not have from the directories of the copy
     #[arg(long, requires = "recursive")]
     pub(super) delete: bool,
+    /// Complete an earlier copy with the same sources and destination that was interrupted or had failures
+    #[arg(long)]
+    pub(super) resume: bool,
+    /// The file that knows what is complete until everything is. Default: one for each sources and
+    /// destination in $XDG_STATE_HOME/gridhaul or ~/.local/state/gridhaul
+    #[arg(long, value_name = "FILE")]
+    pub(super) journal: Option<PathBuf>,
     /// Copy and remove nothing; say what would be done
     #[arg(long, short = 'n')]
     pub(super) dry_run: bool,

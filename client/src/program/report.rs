@@ -254,6 +254,8 @@ impl Report {
             told: Instant::now(),
             moved: 0,
             stored: RangeSet::new(),
+            tell_stored: None,
+            told_stored: Instant::now(),
         }
     }
 
@@ -277,9 +279,27 @@ pub(super) struct Watch<'a> {
     told: Instant,
     moved: u64,
     stored: RangeSet,
+    tell_stored: Option<TellStored<'a>>,
+    told_stored: Instant,
 }
 
-impl Watch<'_> {
+/// Receives all ranges that the destination has stored, several times a second.
+pub(super) type TellStored<'a> = Box<dyn Fn(&RangeSet) + Send + 'a>;
+
+/// How often stored ranges are told.
+const STORED_INTERVAL: Duration = Duration::from_millis(200);
+
+impl<'a> Watch<'a> {
+    /// Has stored ranges told.
+    pub(super) fn tell_stored(&mut self, tell: TellStored<'a>) {
+        self.tell_stored = Some(tell);
+    }
+
+    /// Ends that.
+    pub(super) fn tell_nothing(&mut self) {
+        self.tell_stored = None;
+    }
+
     /// Whether bytes of the file have moved.
     pub(super) fn has_moved(&self) -> bool {
         self.moved > 0
@@ -314,6 +334,12 @@ impl Observer for Watch<'_> {
     fn stored(&mut self, ranges: &RangeSet) {
         if self.stored.len() + ranges.len() <= MOST_RANGES {
             self.stored.extend_from(ranges);
+        }
+        if let Some(tell) = &self.tell_stored
+            && self.told_stored.elapsed() >= STORED_INTERVAL
+        {
+            self.told_stored = Instant::now();
+            tell(&self.stored);
         }
     }
 }

@@ -55,6 +55,11 @@ impl Told {
         !std::mem::replace(&mut self.begun, true)
     }
 
+    /// Whether the server has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     /// Whether the ranges were not known.
     pub(super) fn stores(&mut self, ranges: &RangeSet) -> bool {
         let before = self.stored.covered();

@@ -55,16 +55,23 @@ impl Site {
         self.server.root().join(name)
     }
 
-    pub(crate) fn gridhaul(&self, arguments: &[&str]) -> Output {
+    /// The program with these arguments, in the directory of the client.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gridhaul"));
         command
             .args(arguments)
             .env_clear()
-            .env("HOME", "/nonexistent");
+            .env("HOME", "/nonexistent")
+            .env("XDG_STATE_HOME", self.local("state"));
         if let Some(pki) = self.pki {
             command.envs(pki.environment(UserKind::Plain));
         }
-        command.current_dir(self.place.path()).output().unwrap()
+        command.current_dir(self.place.path());
+        command
+    }
+
+    pub(crate) fn gridhaul(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
     }
 
     pub(crate) fn must(&self, arguments: &[&str]) -> String {

@@ -125,6 +125,17 @@ impl Place {
         same
     }
 
+    /// Whether this version of a file can be there, as far as that is cheap to see.
+    pub(super) fn may_have(&self, version: Version) -> bool {
+        match self {
+            Self::Local { path, .. } => {
+                let found = std::fs::metadata(path).ok();
+                found.map(|found| found.len()) == version.size
+            }
+            Self::Remote(_) => true,
+        }
+    }
+
     /// The directory that has it.
     pub(super) fn parent(&self) -> Self {
         let above = |path: &Path| path.parent().unwrap_or(path).to_owned();

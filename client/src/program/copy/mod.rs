@@ -8,6 +8,7 @@ mod destination;
 mod error;
 mod find;
 mod job;
+mod journal;
 mod shared;
 mod walk;
 mod worker;
@@ -22,6 +23,7 @@ use tokio::task::JoinSet;
 use self::error::CopyError;
 use self::find::find;
 use self::job::Place;
+use self::journal::{Journal, JournalError};
 use self::shared::Shared;
 use self::worker::Worker;
 use super::Ending;
@@ -63,12 +65,37 @@ pub(super) async fn run(arguments: &CopyArguments) -> Ending {
             return Ending::Failed;
         }
     };
-    let shared = Arc::new(Shared::new(arguments.clone(), machine, root, report));
+    let journal = match journal(arguments) {
+        Ok(journal) => journal,
+        Err(error) => {
+            report.failed(None, &error.to_string());
+            report.done();
+            return Ending::Failed;
+        }
+    };
+    let shared = Shared::new(arguments.clone(), machine, root, report, journal);
+    let shared = Arc::new(shared);
     copy(&shared, &sources, &destination).await;
     shared.close().await;
     match shared.report.done() {
-        true => Ending::Complete,
+        true => {
+            shared.journal.remove();
+            Ending::Complete
+        }
         false => Ending::Failed,
+    }
+}
+
+/// The journal: that of an earlier copy, or a new one. A copy that is not resumed also goes on without one.
+fn journal(arguments: &CopyArguments) -> Result<Journal, JournalError> {
+    let place = match &arguments.journal {
+        Some(path) => Ok(path.clone()),
+        None => Journal::place(&arguments.locations),
+    };
+    match (arguments.resume, arguments.dry_run) {
+        (true, _) => Journal::resume(place?),
+        (false, true) => Ok(Journal::none()),
+        (false, false) => Ok(place.map_or_else(|_| Journal::none(), Journal::new)),
     }
 }
 

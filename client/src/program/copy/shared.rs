@@ -13,6 +13,7 @@ use super::super::arguments::{CopyArguments, ModeArgument};
 use super::super::report::Report;
 use super::super::servers::{OpenError, Servers};
 use super::error::CopyError;
+use super::journal::Journal;
 use crate::listing::ListingSettings;
 use crate::local::LocalMachine;
 use crate::location::Server;
@@ -29,6 +30,7 @@ pub(super) struct Shared {
     pub(super) root: PathBuf,
     pub(super) servers: Servers,
     pub(super) report: Report,
+    pub(super) journal: Journal,
     /// Sessions that are not in use.
     idle: Mutex<Vec<Session>>,
     /// Files in a row that failed because of their servers.
@@ -41,6 +43,7 @@ impl Shared {
         machine: LocalMachine,
         root: PathBuf,
         report: Report,
+        journal: Journal,
     ) -> Self {
         let servers = Servers::new(arguments.login.clone());
         Self {
@@ -49,6 +52,7 @@ impl Shared {
             root,
             servers,
             report,
+            journal,
             idle: Mutex::default(),
             failures: AtomicUsize::new(0),
         }

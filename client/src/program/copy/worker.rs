@@ -8,7 +8,7 @@ use std::time::Duration;
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_storage::ChecksumAlgorithm;
+use gridhaul_storage::{ChecksumAlgorithm, UploadForm};
 use gridhaul_transfer::{Demands, Handling, NodeSession, UploadName};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
@@ -17,6 +17,7 @@ use super::super::arguments::SyncArgument;
 use super::super::report::{Copied, Watch};
 use super::error::CopyError;
 use super::job::{Job, Place, Version, argument};
+use super::journal::Key;
 use super::shared::Shared;
 use crate::location::{Server, Url};
 use crate::session::{Session, TransferSettings};
@@ -30,6 +31,9 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A smaller file is begun again by a resumed copy.
+const WORTHWHILE: u64 = 4 << 20;
 
 /// A transfer that took longer may have had time for a change of its source.
 const QUICK: Duration = Duration::from_secs(2);
@@ -79,6 +83,14 @@ impl Worker {
             shared.report.would_copy(&names.0, &names.1);
             return;
         }
+        let key = Key::of(job);
+        if let Some(key) = key
+            && shared.journal.has(key)
+            && job.destination.may_have(job.known)
+        {
+            shared.report.unchanged();
+            return;
+        }
         let copied = match shared.gives_up() {
             None if shared.arguments.sync == Some(SyncArgument::Checksum)
                 && self.has_same_content(job).await =>
@@ -92,6 +104,9 @@ impl Worker {
         match copied {
             Ok(done) => {
                 shared.note(true);
+                if let Some(key) = key {
+                    shared.journal.record_complete(key);
+                }
                 shared.report.copied(&Copied {
                     source: &names.0,
                     destination: &names.1,
@@ -148,11 +163,24 @@ impl Worker {
         names: (&str, &str),
     ) -> Result<Transferred, CopyError> {
         let shared = Arc::clone(&self.shared);
-        let mut present = Present::default();
+        let key = Key::of(job).filter(|_| job.known.size >= Some(WORTHWHILE));
+        let mut present = match key {
+            Some(key) => Present::of_earlier(job, shared.journal.partial(key)),
+            None => Present::default(),
+        };
         let mut left = shared.arguments.retry;
         let mut pause = FIRST_PAUSE;
         loop {
             let mut watch = shared.report.watch(names.0, names.1);
+            if let Some(key) = key {
+                shared.journal.record_partial(key, &present.ranges);
+                let (earlier, journal) = (present.ranges.clone(), &shared.journal);
+                watch.tell_stored(Box::new(move |stored| {
+                    let mut all = earlier.clone();
+                    all.extend_from(stored);
+                    journal.record_partial(key, &all);
+                }));
+            }
             let error = match self.attempt(job, &mut present, &mut watch).await {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
@@ -164,8 +192,9 @@ impl Worker {
                 // The transfer gets on, however often its connections break.
                 (left, pause) = (shared.arguments.retry.max(left), FIRST_PAUSE);
             }
-            if error.is_about_content() {
-                present = Present::default();
+            match error.is_about_content() {
+                true => present = Present::default(),
+                false => present.is_begun = true,
             }
             if left == 0 {
                 return Err(error);
@@ -192,7 +221,8 @@ impl Worker {
                     .await
             }
             (Place::Local { path, beneath }, Place::Remote(to)) => {
-                self.put((path, beneath), to, present, watch).await
+                self.put((path, beneath), to, job.known, present, watch)
+                    .await
             }
             (Place::Remote(from), Place::Remote(to)) => {
                 self.between(from, to, job.known, present, watch).await
@@ -214,6 +244,9 @@ impl Worker {
         let session = open(&mut self.source, &shared, &from.server).await?;
         let version = version(session, &remote, known).await?;
         let settings = shared.settings(&[&*session], true);
+        if settings.mode == TransferMode::Stream {
+            present.note_stream(&*files, beneath);
+        }
         // A device or a pipe cannot be replaced.
         let is_special = fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
         let copy = FileCopy {
@@ -250,12 +283,17 @@ impl Worker {
         &mut self,
         (path, beneath): (&Path, &Path),
         to: &Url,
+        known: Version,
         present: &mut Present,
         watch: &mut Watch<'_>,
     ) -> Result<Transferred, CopyError> {
         let shared = Arc::clone(&self.shared);
         let remote = argument(to)?;
         let version = local_version(path)?;
+        if version.differs_from(&known) {
+            // The journal is about the version that was found.
+            watch.tell_nothing();
+        }
         let files = self.files()?;
         let session = open(&mut self.destination, &shared, &to.server).await?;
         let settings = shared.settings(&[&*session], false);
@@ -340,9 +378,33 @@ impl Worker {
 struct Present {
     version: Version,
     ranges: RangeSet,
+    /// An earlier attempt or run has begun this version.
+    is_begun: bool,
 }
 
 impl Present {
+    /// What an earlier run has left.
+    fn of_earlier(job: &Job, ranges: Option<&RangeSet>) -> Self {
+        ranges.map_or_else(Self::default, |ranges| Self {
+            version: job.known,
+            ranges: ranges.clone(),
+            is_begun: true,
+        })
+    }
+
+    /// Streams are not recorded: an earlier attempt has written them in their order to the file that becomes `path`.
+    fn note_stream(&mut self, files: &dyn NodeSession, path: &Path) {
+        let temporary = UploadForm::Stream.unfinished(path);
+        let found = temporary.and_then(|temporary| {
+            tokio::task::block_in_place(|| files.storage().stat(&temporary)).ok()
+        });
+        let size = found.map_or(0, |found| found.size);
+        if self.is_begun && size > 0 && self.version.size >= Some(size) {
+            self.ranges = RangeSet::from(0..size);
+        }
+        self.is_begun = false;
+    }
+
     /// What need not be sent again of this version.
     fn of(&mut self, version: Version, settings: &TransferSettings) -> RangeSet {
         if self.version.differs_from(&version) {

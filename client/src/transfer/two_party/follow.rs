@@ -99,7 +99,9 @@ impl<'a> Following<'a> {
             outcome = &mut local.finished, if !self.has_ended => {
                 self.has_ended = true;
                 let outcome = outcome.map_err(|_| TransferFailure::Lost)?;
-                self.observer.moved(outcome.bytes);
+                if self.told.has_begun() {
+                    self.observer.moved(outcome.bytes);
+                }
                 match outcome.result.is_err() {
                     true => self.watch.shorten(),
                     false => self.watch.progressed(),
@@ -139,7 +141,8 @@ impl<'a> Following<'a> {
 
     fn look(&mut self, local: &LocalTransfer) -> Result<(), TransferFailure> {
         let bytes = local.moved();
-        if !self.has_ended && self.watch.has_moved_to(bytes) {
+        // Before the server begins, bytes are only in buffers.
+        if !self.has_ended && self.told.has_begun() && self.watch.has_moved_to(bytes) {
             self.observer.moved(bytes);
         }
         if self.copy.direction == Direction::List && bytes > LONGEST_LISTING {
