@@ -47,6 +47,11 @@ impl Site {
         site
     }
 
+    /// The directory of the client.
+    pub(crate) fn place(&self) -> &Path {
+        self.place.path()
+    }
+
     pub(crate) fn local(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }

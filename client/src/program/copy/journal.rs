@@ -153,7 +153,7 @@ impl Journal {
         self.record(format_args!("P {:032x} {ranges}\n", key.0));
     }
 
-    /// Everything is complete: there is nothing to resume.
+    /// Everything is complete: no later run resumes it.
     pub(super) fn remove(&self) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*file, State::Open(_)) {

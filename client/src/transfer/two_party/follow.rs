@@ -1,7 +1,7 @@
 //! Follows both ends of a transfer to their last words, and compares them.
 
 use gridhaul_protocol::reply::Reply;
-use gridhaul_transfer::{Answer, CancelReason, Outcome, TransferError};
+use gridhaul_transfer::{Answer, CancelReason, Outcome, PeerError, TransferError};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::super::local_end::{LocalTransfer, Sums};
@@ -224,6 +224,14 @@ impl<'a> Following<'a> {
             Err(_) => {}
             Ok(()) if !reply.is_completion() => return Err(self.refused(reply)),
             Ok(()) => {}
+        }
+        if let Err(TransferError::Peer(PeerError::Incomplete {
+            promised: expected,
+            arrived: copied,
+            ..
+        })) = outcome.result
+        {
+            return Err(TransferFailure::Length { expected, copied });
         }
         if let Err(error) = outcome.result {
             return Err(TransferFailure::Local(Box::new(error)));
