@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,9 +22,21 @@ pub(super) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Copy files
+    #[command(args_override_self = true)]
     Copy(CopyArguments),
     /// Print the checksum of a file of a server
     Sum(SumArguments),
+    /// Copy with the options of globus-url-copy
+    #[command(disable_help_flag = true)]
+    Guc {
+        /// The options and URLs of globus-url-copy
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "ARGUMENT"
+        )]
+        words: Vec<OsString>,
+    },
 }
 
 #[derive(Debug, Clone, Args)]
@@ -34,6 +47,9 @@ pub(super) struct CopyArguments {
     /// Copy directories with all that they contain: the content of SRC becomes the content of DST
     #[arg(long, short)]
     pub(super) recursive: bool,
+    /// Make the directory that DST is in, and those above it
+    #[arg(long)]
+    pub(super) create_dirs: bool,
     #[command(flatten)]
     pub(super) login: LoginArguments,
     #[command(flatten)]
@@ -149,6 +165,8 @@ pub(super) enum ModeArgument {
 /// What makes a copy that exists the same as its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum SyncArgument {
+    /// Any file
+    Exists,
     /// Equal sizes
     Size,
     /// Equal sizes and modification times, in whole seconds

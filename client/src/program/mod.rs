@@ -3,16 +3,23 @@
 //! ```text
 //!   arguments      the command line
 //!   copy, sum      the commands
+//!   guc            the options of globus-url-copy
+//!   list           directories
 //!   servers        sessions by server, and how to log in
 //!   report         lines for people, JSON for programs
 //! ```
 
 mod arguments;
 mod copy;
+mod guc;
+mod list;
 mod report;
 mod servers;
 mod sum;
 
+use std::env;
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -45,7 +52,15 @@ impl From<Ending> for ExitCode {
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let as_globus = env::args_os()
+        .next()
+        .is_some_and(|name| Path::new(&name).file_name() == Some(OsStr::new("globus-url-copy")));
+    let command = match as_globus {
+        true => Command::Guc {
+            words: env::args_os().skip(1).collect(),
+        },
+        false => Arguments::parse().command,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -59,7 +74,7 @@ pub fn main() -> ExitCode {
     };
     let ending = runtime.block_on(async {
         tokio::select! {
-            ending = run(&arguments.command) => ending,
+            ending = run(&command) => ending,
             _ = tokio::signal::ctrl_c() => Ending::Interrupted,
         }
     });
@@ -72,5 +87,6 @@ async fn run(command: &Command) -> Ending {
     match command {
         Command::Copy(arguments) => copy::run(arguments).await,
         Command::Sum(arguments) => sum::run(arguments).await,
+        Command::Guc { words } => guc::run(words).await,
     }
 }

@@ -81,7 +81,12 @@ pub(super) struct Report {
     form: Form,
     started: Instant,
     totals: Mutex<Totals>,
+    /// The first files that were not copied.
+    failures: Mutex<Vec<(String, String)>>,
 }
+
+/// More failures are only counted.
+const FAILURES: usize = 100_000;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Totals {
@@ -109,6 +114,7 @@ impl Report {
             form,
             started: Instant::now(),
             totals: Mutex::default(),
+            failures: Mutex::default(),
         };
         report.json(&Event::Start { files });
         report
@@ -200,10 +206,21 @@ impl Report {
         });
         match files {
             Some((source, destination)) => {
+                let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+                if failures.len() < FAILURES {
+                    failures.push((source.to_owned(), destination.to_owned()));
+                }
+                drop(failures);
                 warn(&format!("{source} -> {destination}: {message}"));
             }
             None => warn(message),
         }
+    }
+
+    /// Sources and destinations of the first files that were not copied.
+    pub(super) fn failures(&self) -> Vec<(String, String)> {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *failures)
     }
 
     /// Prints the end; whether everything is complete.

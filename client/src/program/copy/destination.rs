@@ -63,8 +63,10 @@ impl<'a> Destination<'a> {
     /// Makes a directory, if there is none, and looks at what it has.
     pub(super) async fn enter(&mut self, place: &Place) -> Result<(), CopyError> {
         let arguments = &self.shared.arguments;
-        if !arguments.dry_run {
-            self.make(place).await?;
+        match (arguments.dry_run, self.levels.is_empty()) {
+            (true, _) => {}
+            (false, true) => self.make_all(place).await?,
+            (false, false) => self.make(place).await?,
         }
         let had = match arguments.sync.is_some() || arguments.delete {
             true => self.look(place).await?,
@@ -118,6 +120,7 @@ impl<'a> Destination<'a> {
     /// Whether this version of a file need not be copied.
     pub(super) async fn has(&mut self, place: &Place, known: Version) -> Result<bool, CopyError> {
         let with_times = match self.shared.arguments.sync {
+            Some(SyncArgument::Exists) => return Ok(self.version(place).await?.is_some()),
             Some(SyncArgument::Size) => false,
             Some(SyncArgument::Time) => true,
             // The worker computes checksums.
@@ -134,8 +137,8 @@ impl<'a> Destination<'a> {
             return Ok(had.map(|had| had.version));
         }
         match place {
-            Place::Local { beneath, .. } => {
-                let storage = self.storage()?;
+            Place::Local { root, beneath, .. } => {
+                let storage = self.storage(root)?;
                 let found = block_in_place(|| storage.stat(beneath));
                 Ok(found.ok().map(|found| Version {
                     size: Some(found.size),
@@ -152,10 +155,21 @@ impl<'a> Destination<'a> {
         }
     }
 
+    /// Makes a directory and those above it, if there are none.
+    pub(super) async fn make_all(&mut self, place: &Place) -> Result<(), CopyError> {
+        let made = self.make(place).await;
+        let above = place.parent();
+        if made.is_ok() || above == *place {
+            return made;
+        }
+        Box::pin(self.make_all(&above)).await?;
+        self.make(place).await
+    }
+
     async fn make(&mut self, place: &Place) -> Result<(), CopyError> {
         match place {
-            Place::Local { beneath, .. } => {
-                let storage = self.storage()?;
+            Place::Local { root, beneath, .. } => {
+                let storage = self.storage(root)?;
                 block_in_place(|| make_local(&*storage, beneath))
             }
             Place::Remote(url) => {
@@ -176,8 +190,8 @@ impl<'a> Destination<'a> {
             .sum();
         let room = REMEMBERED.saturating_sub(open);
         match place {
-            Place::Local { beneath, .. } => {
-                let storage = self.storage()?;
+            Place::Local { root, beneath, .. } => {
+                let storage = self.storage(root)?;
                 block_in_place(|| look_local(&*storage, beneath, room))
             }
             Place::Remote(_) => self.look_remote(place, room).await,
@@ -260,8 +274,8 @@ impl<'a> Destination<'a> {
 
     async fn remove(&mut self, place: &Place, is_directory: bool) -> Result<(), CopyError> {
         match place {
-            Place::Local { beneath, .. } => {
-                let storage = self.storage()?;
+            Place::Local { root, beneath, .. } => {
+                let storage = self.storage(root)?;
                 Ok(block_in_place(|| match is_directory {
                     true => storage.remove_tree(beneath, &|| false),
                     false => storage.remove_file(beneath),
@@ -288,10 +302,11 @@ impl<'a> Destination<'a> {
         }
     }
 
-    fn storage(&mut self) -> Result<Arc<dyn Storage>, CopyError> {
+    /// The files beneath the root of this copy, which is the same for all of it.
+    fn storage(&mut self, root: &Path) -> Result<Arc<dyn Storage>, CopyError> {
         let storage = match &self.storage {
             Some(storage) => Arc::clone(storage),
-            None => self.shared.files()?.storage(),
+            None => self.shared.files(root)?.storage(),
         };
         self.storage = Some(Arc::clone(&storage));
         Ok(storage)

@@ -39,6 +39,12 @@ pub(super) enum CopyError {
     Attach(#[from] AttachError),
     #[error("{0} is a directory: say --recursive, or name the files")]
     Directory(String),
+    #[error("{0}: no file matches")]
+    NoMatch(String),
+    #[error("{0}: this is no pattern")]
+    Pattern(String),
+    #[error("{0}: too many files match: copy the directory with --recursive")]
+    ManyMatches(String),
     #[error("source: {0}")]
     Listing(#[source] Box<ListingError>),
     #[error("destination: {0}")]

@@ -7,29 +7,78 @@ use tokio::sync::mpsc;
 use super::destination::Destination;
 use super::error::CopyError;
 use super::job::{Job, Place, Version, argument};
+use super::pattern::Pattern;
 use super::shared::Shared;
 use super::walk::Walker;
+use crate::location::Location;
 use crate::session::Kind;
 
+/// Sources that go to one destination.
+#[derive(Debug)]
+pub(in crate::program) struct Errand {
+    sources: Vec<Location>,
+    destination: Location,
+}
+
+impl Errand {
+    /// The last of these locations is the destination.
+    pub(in crate::program) fn of(mut locations: Vec<Location>) -> Option<Self> {
+        let destination = locations.pop()?;
+        (!locations.is_empty()).then_some(Self {
+            sources: locations,
+            destination,
+        })
+    }
+
+    /// The number of sources.
+    pub(super) fn len(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Where trees of servers go is a root of its own.
+    fn destination(&self, is_recursive: bool) -> Result<Place, CopyError> {
+        let is_remote = |location: &Location| matches!(location, Location::Remote(_));
+        match &self.destination {
+            Location::Local(path) if is_recursive && self.sources.iter().any(is_remote) => {
+                Place::as_root(path)
+            }
+            destination => Place::of(destination),
+        }
+    }
+}
+
 /// Sends a job for each file of the sources, and reports what cannot be copied.
-pub(super) async fn find(
-    shared: &Shared,
-    sources: &[Place],
-    destination: &Place,
-    jobs: mpsc::Sender<Job>,
-) {
-    let mut finder = Finder {
-        shared,
-        jobs: &jobs,
-        destination,
-        are_many: sources.len() > 1,
-        targets: HashSet::new(),
-    };
-    for source in sources {
-        if let Err(error) = finder.source(source).await {
-            let (from, to) = (source.words(), destination.words());
-            let names = Some((from.as_str(), to.as_str()));
+pub(super) async fn find(shared: &Shared, errands: Vec<Errand>, jobs: mpsc::Sender<Job>) {
+    let mut targets = HashSet::new();
+    for errand in errands {
+        let words = |error: CopyError, source: Option<&Location>| {
+            let from = source.map(ToString::to_string).unwrap_or_default();
+            let to = errand.destination.to_string();
+            let names = source.map(|_| (from.as_str(), to.as_str()));
             shared.report.failed(names, &error.to_string());
+        };
+        let destination = match errand.destination(shared.arguments.recursive) {
+            Ok(destination) => destination,
+            Err(error) => {
+                words(error, None);
+                continue;
+            }
+        };
+        let mut finder = Finder {
+            shared,
+            jobs: &jobs,
+            destination: &destination,
+            are_many: errand.sources.len() > 1,
+            targets: &mut targets,
+        };
+        for source in &errand.sources {
+            let found = match Place::of(source) {
+                Ok(place) => finder.sources(&place).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = found {
+                words(error, Some(source));
+            }
         }
     }
 }
@@ -40,12 +89,34 @@ struct Finder<'a> {
     destination: &'a Place,
     are_many: bool,
     /// Where sources go. Two of them must not go to one place.
-    targets: HashSet<String>,
+    targets: &'a mut HashSet<String>,
 }
 
 impl Finder<'_> {
+    /// Copies a source, or all that its pattern matches.
+    async fn sources(&mut self, source: &Place) -> Result<(), CopyError> {
+        let Some(pattern) = Pattern::of(source)? else {
+            return self.source(source).await;
+        };
+        let are_many = std::mem::replace(&mut self.are_many, true);
+        let found = pattern.places(self.shared).await?;
+        for place in &found {
+            if let Err(error) = self.source(place).await {
+                let (from, to) = (place.words(), self.destination.words());
+                let names = Some((from.as_str(), to.as_str()));
+                self.shared.report.failed(names, &error.to_string());
+            }
+        }
+        self.are_many = are_many;
+        match found.is_empty() {
+            true => Err(CopyError::NoMatch(source.words())),
+            false => Ok(()),
+        }
+    }
+
     async fn source(&mut self, source: &Place) -> Result<(), CopyError> {
-        let is_recursive = self.shared.arguments.recursive;
+        let arguments = &self.shared.arguments;
+        let is_recursive = arguments.recursive;
         let (kind, known) = self.look_at(source).await?;
         if kind == Some(Kind::Directory) {
             if !is_recursive {
@@ -70,7 +141,12 @@ impl Finder<'_> {
         self.claim(&target)?;
         let mut copy = Destination::new(self.shared);
         let has = copy.has(&target, known).await;
+        let made = match arguments.create_dirs && !arguments.dry_run {
+            true => copy.make_all(&target.parent()).await,
+            false => Ok(()),
+        };
         copy.finish().await?;
+        made?;
         if has? {
             self.shared.report.unchanged();
             return Ok(());

@@ -1,8 +1,10 @@
 //! A file to copy.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use gridhaul_protocol::path::PathArgument;
@@ -27,7 +29,9 @@ pub(super) enum Place {
     Local {
         /// Its path.
         path: PathBuf,
-        /// Its path beneath the root of the local files.
+        /// The directory that it is opened beneath: names that a server sends do not lead out of it.
+        root: Arc<Path>,
+        /// Its path beneath the root.
         beneath: PathBuf,
     },
     /// A file of a server.
@@ -85,6 +89,7 @@ impl Place {
                     absolute.map_err(|error| CopyError::File(path.display().to_string(), error))?;
                 Self::Local {
                     path: path.clone(),
+                    root: Arc::from(Path::new("/")),
                     beneath: absolute,
                 }
             }
@@ -92,13 +97,34 @@ impl Place {
         })
     }
 
+    /// This directory of this machine as a root.
+    ///
+    /// # Errors
+    ///
+    /// When it neither exists nor can be made.
+    pub(super) fn as_root(path: &Path) -> Result<Self, CopyError> {
+        let failed = |error| CopyError::File(path.display().to_string(), error);
+        fs::create_dir_all(path).map_err(failed)?;
+        let root = fs::canonicalize(path).map_err(failed)?;
+        Ok(Self::Local {
+            path: path.to_owned(),
+            root: Arc::from(root),
+            beneath: PathBuf::new(),
+        })
+    }
+
     /// A file in this directory. The name is a single component.
     pub(super) fn join(&self, name: &[u8]) -> Self {
         match self {
-            Self::Local { path, beneath } => {
+            Self::Local {
+                path,
+                root,
+                beneath,
+            } => {
                 let name = OsStr::from_bytes(name);
                 Self::Local {
                     path: path.join(name),
+                    root: Arc::clone(root),
                     beneath: beneath.join(name),
                 }
             }
@@ -129,7 +155,7 @@ impl Place {
     pub(super) fn may_have(&self, version: Version) -> bool {
         match self {
             Self::Local { path, .. } => {
-                let found = std::fs::metadata(path).ok();
+                let found = fs::metadata(path).ok();
                 found.map(|found| found.len()) == version.size
             }
             Self::Remote(_) => true,
@@ -140,8 +166,13 @@ impl Place {
     pub(super) fn parent(&self) -> Self {
         let above = |path: &Path| path.parent().unwrap_or(path).to_owned();
         match self {
-            Self::Local { path, beneath } => Self::Local {
+            Self::Local {
+                path,
+                root,
+                beneath,
+            } => Self::Local {
                 path: above(path),
+                root: Arc::clone(root),
                 beneath: above(beneath),
             },
             Self::Remote(url) => {

@@ -247,6 +247,7 @@ mod tests {
     fn job(name: &str, size: u64) -> Job {
         let place = |name: &str| Place::Local {
             path: PathBuf::from(name),
+            root: Path::new("/").into(),
             beneath: PathBuf::from(name),
         };
         Job {

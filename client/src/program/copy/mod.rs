@@ -9,20 +9,18 @@ mod error;
 mod find;
 mod job;
 mod journal;
+mod pattern;
 mod shared;
 mod walk;
 mod worker;
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
-use self::error::CopyError;
+pub(super) use self::find::Errand;
 use self::find::find;
-use self::job::Place;
 use self::journal::{Journal, JournalError};
 use self::shared::Shared;
 use self::worker::Worker;
@@ -30,60 +28,64 @@ use super::Ending;
 use super::arguments::CopyArguments;
 use super::report::{Form, Report};
 use crate::local::{LocalConfig, LocalMachine};
-use crate::location::{Location, LocationError};
+use crate::location::Location;
 
 /// Files that wait for a worker: enough that workers never wait for a listing, few enough for any memory.
 const QUEUE: usize = 1024;
 
 pub(super) async fn run(arguments: &CopyArguments) -> Ending {
+    let locations = arguments.locations.iter();
+    let locations = locations.map(|text| Location::parse(text));
+    let errand = match locations.collect::<Result<Vec<_>, _>>() {
+        Ok(locations) => Errand::of(locations),
+        Err(error) => return usage(&error.to_string()),
+    };
+    // clap demands two at least.
+    errands(arguments, errand.into_iter().collect()).await.0
+}
+
+fn usage(words: &str) -> Ending {
+    eprintln!("gridhaul: {words}");
+    Ending::Usage
+}
+
+/// Copies what several command lines would. Returns the files that were not copied, too.
+pub(super) async fn errands(
+    arguments: &CopyArguments,
+    errands: Vec<Errand>,
+) -> (Ending, Vec<(String, String)>) {
     let form = match (arguments.json, arguments.quiet) {
         (true, _) => Form::Json,
         (_, true) => Form::Quiet,
         _ => Form::Lines,
     };
-    let (sources, destination) = match locations(&arguments.locations) {
-        Ok(locations) => locations,
-        Err(error) => {
-            eprintln!("gridhaul: {error}");
-            return Ending::Usage;
-        }
-    };
     let machine = LocalMachine::new(LocalConfig::default());
     if let Some(stack) = &arguments.data.stack
         && let Err(error) = machine.check_stack(stack)
     {
-        eprintln!("gridhaul: --stack {stack}: {error}");
-        return Ending::Usage;
+        return (usage(&format!("--stack {stack}: {error}")), Vec::new());
     }
-    let report = Report::start(form, sources.len());
-    let places = places(arguments, &sources, &destination);
-    let (root, sources, destination) = match places {
-        Ok(places) => places,
-        Err(error) => {
-            report.failed(None, &error.to_string());
-            report.done();
-            return Ending::Failed;
-        }
-    };
+    let report = Report::start(form, errands.iter().map(Errand::len).sum());
     let journal = match journal(arguments) {
         Ok(journal) => journal,
         Err(error) => {
             report.failed(None, &error.to_string());
             report.done();
-            return Ending::Failed;
+            return (Ending::Failed, Vec::new());
         }
     };
-    let shared = Shared::new(arguments.clone(), machine, root, report, journal);
+    let shared = Shared::new(arguments.clone(), machine, report, journal);
     let shared = Arc::new(shared);
-    copy(&shared, &sources, &destination).await;
+    copy(&shared, errands).await;
     shared.close().await;
-    match shared.report.done() {
+    let ending = match shared.report.done() {
         true => {
             shared.journal.remove();
             Ending::Complete
         }
         false => Ending::Failed,
-    }
+    };
+    (ending, shared.report.failures())
 }
 
 /// The journal: that of an earlier copy, or a new one. A copy that is not resumed also goes on without one.
@@ -99,62 +101,18 @@ fn journal(arguments: &CopyArguments) -> Result<Journal, JournalError> {
     }
 }
 
-async fn copy(shared: &Arc<Shared>, sources: &[Place], destination: &Place) {
+async fn copy(shared: &Arc<Shared>, errands: Vec<Errand>) {
     let (jobs, queue) = mpsc::channel(QUEUE);
     let queue = Arc::new(Mutex::new(queue));
     let mut workers = JoinSet::new();
     for _ in 0..shared.arguments.concurrency {
         workers.spawn(Worker::new(Arc::clone(shared)).run(Arc::clone(&queue)));
     }
-    find(shared, sources, destination, jobs).await;
+    find(shared, errands, jobs).await;
     while let Some(ended) = workers.join_next().await {
         if ended.is_err() {
-            shared.report.failed(
-                None,
-                "a worker ended early, which is a defect of this program",
-            );
+            let words = "a worker ended early, which is a defect of this program";
+            shared.report.failed(None, words);
         }
     }
-}
-
-fn locations(texts: &[String]) -> Result<(Vec<Location>, Location), LocationError> {
-    let mut all = texts
-        .iter()
-        .map(|text| Location::parse(text))
-        .collect::<Result<Vec<_>, _>>()?;
-    let destination = all.pop();
-    // clap demands two at least.
-    let destination = destination.unwrap_or_else(|| Location::Local(PathBuf::from(".")));
-    Ok((all, destination))
-}
-
-/// The root of local files, the sources and the destination. Names that a server sends must not lead out of the destination,
-/// so a directory of this machine that receives a tree is the root.
-fn places(
-    arguments: &CopyArguments,
-    sources: &[Location],
-    destination: &Location,
-) -> Result<(PathBuf, Vec<Place>, Place), CopyError> {
-    let is_remote = |location: &&Location| matches!(location, Location::Remote(_));
-    let receives_trees = arguments.recursive && sources.iter().any(|one| is_remote(&one));
-    let sources = sources.iter().map(Place::of);
-    let sources = sources.collect::<Result<Vec<_>, _>>()?;
-    Ok(match destination {
-        Location::Local(path) if receives_trees => {
-            let failed = |error| CopyError::File(path.display().to_string(), error);
-            match fs::create_dir(path) {
-                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                    return Err(failed(error));
-                }
-                _ => {}
-            }
-            let root = fs::canonicalize(path).map_err(failed)?;
-            let destination = Place::Local {
-                path: path.clone(),
-                beneath: PathBuf::new(),
-            };
-            (root, sources, destination)
-        }
-        _ => (Path::new("/").to_owned(), sources, Place::of(destination)?),
-    })
 }

@@ -1,6 +1,6 @@
 //! What all parts of a copy share.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,8 +26,6 @@ const FAILURES: usize = 4;
 pub(super) struct Shared {
     pub(super) arguments: CopyArguments,
     pub(super) machine: LocalMachine,
-    /// The directory that local files are opened beneath.
-    pub(super) root: PathBuf,
     pub(super) servers: Servers,
     pub(super) report: Report,
     pub(super) journal: Journal,
@@ -41,7 +39,6 @@ impl Shared {
     pub(super) fn new(
         arguments: CopyArguments,
         machine: LocalMachine,
-        root: PathBuf,
         report: Report,
         journal: Journal,
     ) -> Self {
@@ -49,7 +46,6 @@ impl Shared {
         Self {
             arguments,
             machine,
-            root,
             servers,
             report,
             journal,
@@ -58,9 +54,9 @@ impl Shared {
         }
     }
 
-    /// Local files with data channels of their own.
-    pub(super) fn files(&self) -> Result<Arc<dyn NodeSession>, CopyError> {
-        Ok(self.machine.files(&self.root)?)
+    /// The files beneath a directory of this machine, with data channels of their own.
+    pub(super) fn files(&self, root: &Path) -> Result<Arc<dyn NodeSession>, CopyError> {
+        Ok(self.machine.files(root)?)
     }
 
     /// A session with a server: an idle one, or a new one.

@@ -41,13 +41,20 @@ const QUICK: Duration = Duration::from_secs(2);
 /// The files that wait for a worker.
 pub(super) type Queue = Arc<Mutex<mpsc::Receiver<Job>>>;
 
+/// A file of this machine.
+struct Local<'a> {
+    path: &'a Path,
+    beneath: &'a Path,
+    files: Arc<dyn NodeSession>,
+}
+
 /// Copies one file after the other.
 pub(super) struct Worker {
     shared: Arc<Shared>,
     source: Option<Session>,
     destination: Option<Session>,
-    /// Local files, and the data channels of this worker.
-    files: Option<Arc<dyn NodeSession>>,
+    /// The files beneath a root, and the data channels of this worker.
+    files: Option<(Arc<Path>, Arc<dyn NodeSession>)>,
 }
 
 impl Worker {
@@ -141,8 +148,8 @@ impl Worker {
         // All servers have it.
         let algorithm = shared.arguments.checksum.unwrap_or(ChecksumAlgorithm::Md5);
         match place {
-            Place::Local { beneath, .. } => {
-                let files = self.files().ok()?;
+            Place::Local { root, beneath, .. } => {
+                let files = self.files(root).ok()?;
                 checksum_of_file(&files, algorithm, beneath).await.ok()
             }
             Place::Remote(url) => {
@@ -216,13 +223,37 @@ impl Worker {
     ) -> Result<Transferred, CopyError> {
         match (&job.source, &job.destination) {
             (Place::Local { .. }, Place::Local { .. }) => Err(CopyError::Local),
-            (Place::Remote(from), Place::Local { path, beneath }) => {
-                self.get(from, (path, beneath), job.known, present, watch)
-                    .await
+            (
+                Place::Remote(from),
+                Place::Local {
+                    path,
+                    root,
+                    beneath,
+                },
+            ) => {
+                let files = self.files(root)?;
+                let to = Local {
+                    path,
+                    beneath,
+                    files,
+                };
+                self.get(from, &to, job.known, present, watch).await
             }
-            (Place::Local { path, beneath }, Place::Remote(to)) => {
-                self.put((path, beneath), to, job.known, present, watch)
-                    .await
+            (
+                Place::Local {
+                    path,
+                    root,
+                    beneath,
+                },
+                Place::Remote(to),
+            ) => {
+                let files = self.files(root)?;
+                let from = Local {
+                    path,
+                    beneath,
+                    files,
+                };
+                self.put(&from, to, job.known, present, watch).await
             }
             (Place::Remote(from), Place::Remote(to)) => {
                 self.between(from, to, job.known, present, watch).await
@@ -233,25 +264,25 @@ impl Worker {
     async fn get(
         &mut self,
         from: &Url,
-        (path, beneath): (&Path, &Path),
+        to: &Local<'_>,
         known: Version,
         present: &mut Present,
         watch: &mut Watch<'_>,
     ) -> Result<Transferred, CopyError> {
         let shared = Arc::clone(&self.shared);
         let remote = argument(from)?;
-        let files = self.files()?;
         let session = open(&mut self.source, &shared, &from.server).await?;
         let version = version(session, &remote, known).await?;
         let settings = shared.settings(&[&*session], true);
         if settings.mode == TransferMode::Stream {
-            present.note_stream(&*files, beneath);
+            present.note_stream(&*to.files, to.beneath);
         }
         // A device or a pipe cannot be replaced.
-        let is_special = fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+        let is_special =
+            fs::metadata(to.path).is_ok_and(|found| !found.is_file() && !found.is_dir());
         let copy = FileCopy {
             direction: Direction::Get,
-            local: beneath.to_owned(),
+            local: to.beneath.to_owned(),
             remote: remote.clone(),
             size: version.size,
             present: present.of(version, &settings),
@@ -272,7 +303,7 @@ impl Worker {
             verify: shared.arguments.checksum,
             stall: shared.arguments.data.stall_timeout,
         };
-        let done = two_party(session, &files, &copy, watch).await?;
+        let done = two_party(session, &to.files, &copy, watch).await?;
         if done.took > QUICK && version.differs_from(&facts(session, &remote).await?) {
             return Err(CopyError::Changed);
         }
@@ -281,7 +312,7 @@ impl Worker {
 
     async fn put(
         &mut self,
-        (path, beneath): (&Path, &Path),
+        from: &Local<'_>,
         to: &Url,
         known: Version,
         present: &mut Present,
@@ -289,17 +320,16 @@ impl Worker {
     ) -> Result<Transferred, CopyError> {
         let shared = Arc::clone(&self.shared);
         let remote = argument(to)?;
-        let version = local_version(path)?;
+        let version = local_version(from.path)?;
         if version.differs_from(&known) {
             // The journal is about the version that was found.
             watch.tell_nothing();
         }
-        let files = self.files()?;
         let session = open(&mut self.destination, &shared, &to.server).await?;
         let settings = shared.settings(&[&*session], false);
         let copy = FileCopy {
             direction: Direction::Put,
-            local: beneath.to_owned(),
+            local: from.beneath.to_owned(),
             remote: remote.clone(),
             size: version.size,
             present: present.of(version, &settings),
@@ -309,8 +339,8 @@ impl Worker {
             verify: shared.arguments.checksum,
             stall: shared.arguments.data.stall_timeout,
         };
-        let done = two_party(session, &files, &copy, watch).await?;
-        if version.differs_from(&local_version(path)?) {
+        let done = two_party(session, &from.files, &copy, watch).await?;
+        if version.differs_from(&local_version(from.path)?) {
             return Err(CopyError::Changed);
         }
         self.keep_time(&remote, version).await?;
@@ -363,12 +393,14 @@ impl Worker {
         Ok(())
     }
 
-    fn files(&mut self) -> Result<Arc<dyn NodeSession>, CopyError> {
-        if let Some(files) = &self.files {
+    fn files(&mut self, root: &Arc<Path>) -> Result<Arc<dyn NodeSession>, CopyError> {
+        if let Some((known, files)) = &self.files
+            && known == root
+        {
             return Ok(Arc::clone(files));
         }
-        let files = self.shared.files()?;
-        self.files = Some(Arc::clone(&files));
+        let files = self.shared.files(root)?;
+        self.files = Some((Arc::clone(root), Arc::clone(&files)));
         Ok(files)
     }
 }

@@ -1,0 +1,187 @@
+//! The options of globus-url-copy: each command runs with it and with ours, and must have the same effect.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::{Command, Output};
+
+use gridhaul_interop::Kind;
+
+use crate::site::{Site, assert_same};
+
+fn run(site: &Site, program: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(site.place());
+    command.env("XDG_STATE_HOME", site.local("state"));
+    command.output().unwrap()
+}
+
+/// Runs a command as `globus-url-copy`, which is a link to our program.
+fn guc(site: &Site, arguments: &[&str]) -> Output {
+    let link = site.local("globus-url-copy");
+    if !link.exists() {
+        symlink(env!("CARGO_BIN_EXE_gridhaul"), &link).unwrap();
+    }
+    run(site, link.to_str().unwrap(), arguments)
+}
+
+fn file_url(site: &Site, name: &str) -> String {
+    format!("file://{}", site.local(name).display())
+}
+
+#[test]
+fn both_programs_have_the_same_effects() {
+    for kind in [Kind::Gridhaul, Kind::Globus] {
+        let site = Site::anonymous(kind, &[]);
+        fs::create_dir_all(site.local("tree/a/b")).unwrap();
+        for name in ["tree/x.dat", "tree/y.dat", "tree/z", "tree/a/b/deep"] {
+            fs::write(site.local(name), name).unwrap();
+        }
+        let source = file_url(&site, "source");
+        let tree = file_url(&site, "tree/");
+        let pattern = file_url(&site, "tree/*.dat");
+        type Try = fn(&Site, &[&str]) -> Output;
+        let ours: Try = |site, arguments| guc(site, arguments);
+        let theirs: Try = |site, arguments| run(site, "globus-url-copy", arguments);
+        let mut seen = Vec::new();
+        for (name, program) in [("theirs", theirs), ("ours", ours)] {
+            let there = |path: &str| site.server.url(&format!("{name}/{path}"));
+            let mut statuses = Vec::new();
+            let mut must = |arguments: &[&str]| {
+                let output = program(&site, arguments);
+                // Shown when the test fails.
+                println!(
+                    "{name} {arguments:?}: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
+                statuses.push(output.status.code());
+            };
+            must(&["-cd", &source, &there("one")]);
+            must(&["-cd", "-p", "3", &source, &there("blocks")]);
+            must(&["-cd", "-fast", &source, &there("into/")]);
+            must(&["-cd", "-r", "-cc", "2", &tree, &there("tree/")]);
+            must(&["-cd", &pattern, &there("matched/")]);
+            must(&["-cd", "-r", "-fast", &there("tree/"), &there("again/")]);
+            must(&["-sync", "-r", &there("tree/"), &there("again/")]);
+            must(&["-cd", "-verify-checksum", &there("one"), &there("third")]);
+            fs::create_dir(site.local(name)).unwrap();
+            must(&[
+                "-cd",
+                "-r",
+                &there("tree/"),
+                &file_url(&site, &format!("{name}/")),
+            ]);
+            must(&[
+                &there("missing"),
+                &file_url(&site, &format!("{name}/missing")),
+            ]);
+            must(&[&source]);
+            let list = site.local("list");
+            let lines = format!(
+                "# two\n{source} {}\n\"{source}\" {}\n",
+                there("f1"),
+                there("f2")
+            );
+            fs::write(&list, lines).unwrap();
+            must(&["-f", list.to_str().unwrap()]);
+            let find = Command::new("find")
+                .arg(".")
+                .current_dir(site.served(name))
+                .output();
+            let mut found: Vec<_> = String::from_utf8(find.unwrap().stdout)
+                .unwrap()
+                .lines()
+                .map(ToOwned::to_owned)
+                .collect();
+            let find = Command::new("find")
+                .arg(".")
+                .current_dir(site.local(name))
+                .output();
+            found.extend(
+                String::from_utf8(find.unwrap().stdout)
+                    .unwrap()
+                    .lines()
+                    .map(ToOwned::to_owned),
+            );
+            // globus-url-copy leaves an empty file.
+            found.retain(|path| path != "./missing");
+            found.sort();
+            for copy in ["one", "blocks", "into/source", "third", "f1", "f2"] {
+                assert_same(
+                    &site.local("source"),
+                    &site.served(&format!("{name}/{copy}")),
+                    &[copy],
+                );
+            }
+            let failed = |code: Option<i32>| code.map(|code| code != 0);
+            let statuses: Vec<_> = statuses.into_iter().map(failed).collect();
+            seen.push((statuses, found));
+        }
+        assert_eq!(seen[0], seen[1], "{kind:?}");
+    }
+}
+
+#[test]
+fn listings_have_the_same_names() {
+    for kind in [Kind::Gridhaul, Kind::Globus] {
+        let site = Site::anonymous(kind, &[]);
+        fs::create_dir_all(site.served("d/sub")).unwrap();
+        fs::write(site.served("d/file"), "x").unwrap();
+        let url = site.server.url("d/");
+        let lines = |output: Output| {
+            assert!(
+                output.status.success(),
+                "{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            let text = String::from_utf8(output.stdout).unwrap();
+            let mut lines: Vec<_> = text
+                .lines()
+                .map(|line| line.trim_end().to_owned())
+                .collect();
+            lines.retain(|line| !line.is_empty());
+            lines.sort();
+            lines
+        };
+        let ours = lines(guc(&site, &["-list", &url]));
+        assert_eq!(
+            ours,
+            lines(run(&site, "globus-url-copy", &["-list", &url])),
+            "{kind:?}"
+        );
+    }
+}
+
+#[test]
+fn a_dump_file_has_what_was_not_copied_for_the_next_run() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let (list, dump) = (site.local("list"), site.local("dump"));
+    let late = file_url(&site, "late");
+    let lines = format!(
+        "{} {}\n{late} {}\n",
+        file_url(&site, "source"),
+        site.server.url("a"),
+        site.server.url("b")
+    );
+    fs::write(&list, lines).unwrap();
+    let arguments = ["-f", "list", "-df", "dump"];
+    assert_eq!(guc(&site, &arguments).status.code(), Some(1));
+    let left = fs::read_to_string(&dump).unwrap();
+    assert_eq!(left.lines().count(), 1, "{left}");
+    fs::write(site.local("late"), "late").unwrap();
+    assert!(guc(&site, &arguments).status.success());
+    assert_eq!(fs::read(site.served("b")).unwrap(), b"late");
+    assert_eq!(fs::metadata(&dump).unwrap().len(), 0);
+}
+
+#[test]
+fn options_that_it_does_not_have_are_refused() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let url = site.server.url("a");
+    let output = guc(
+        &site,
+        &["-off", "5", "-len", "3", &file_url(&site, "source"), &url],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("does not have the option -off"), "{stderr}");
+}
