@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
+use gridhaul_protocol::path::PathArgument;
+
 /// A place that is copied from or to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
@@ -229,6 +231,18 @@ impl fmt::Display for Server {
             write!(f, ":{}", self.port)?;
         }
         Ok(())
+    }
+}
+
+impl Url {
+    /// The path for commands. `/~/` begins a path beneath the user's home directory, as for globus-url-copy. `None`: commands
+    /// cannot have the path.
+    pub fn argument(&self) -> Option<PathArgument> {
+        let path = match self.path.starts_with(b"/~/") {
+            true => &self.path[1..],
+            false => &self.path,
+        };
+        PathArgument::new(path)
     }
 }
 

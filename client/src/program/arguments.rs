@@ -63,7 +63,7 @@ pub(super) struct CopyArguments {
     /// Give copies the modification times of their sources
     #[arg(long, short = 't')]
     pub(super) times: bool,
-    /// Copy only files that differ: by size, by size and time (the default), or by checksum. Keeps times
+    /// Copy only files that differ, by size and time if HOW is not given. Keeps times
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "time")]
     pub(super) sync: Option<SyncArgument>,
     /// With --recursive, remove what the source does not have from the directories of the copy
@@ -169,6 +169,8 @@ pub(super) enum SyncArgument {
     Exists,
     /// Equal sizes
     Size,
+    /// Equal sizes, and the source is not newer; times are not kept
+    Newer,
     /// Equal sizes and modification times, in whole seconds
     Time,
     /// Equal sizes and checksums
@@ -187,7 +189,9 @@ enum Authentication {
 impl CopyArguments {
     /// Whether copies get the modification times of their sources.
     pub(super) fn keeps_times(&self) -> bool {
-        self.times || self.sync.is_some()
+        use SyncArgument::{Checksum, Size, Time};
+
+        self.times || matches!(self.sync, Some(Size | Time | Checksum))
     }
 }
 

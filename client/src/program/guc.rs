@@ -14,6 +14,7 @@ use super::Ending;
 use super::arguments::{Arguments, Command, CopyArguments};
 use super::copy::{self, Errand};
 use super::list;
+use super::report::Errors;
 use crate::location::{Location, LocationError};
 
 /// A wrong command line.
@@ -69,7 +70,7 @@ pub(super) async fn run(words: &[OsString]) -> Ending {
     let (request, errands) = match asked {
         Ok(asked) => asked,
         Err(error) => {
-            eprintln!("gridhaul guc: {error}");
+            eprintln!("error: {error}");
             return Ending::Usage;
         }
     };
@@ -83,7 +84,7 @@ pub(super) async fn run(words: &[OsString]) -> Ending {
     if let Some(listed) = &request.listed {
         return list::like_globus(listed, &arguments).await;
     }
-    let (ending, failed) = copy::errands(&arguments, errands).await;
+    let (ending, failed) = copy::errands(&arguments, Errors::Globus, errands).await;
     if let Some(path) = &request.dump_file
         && let Err(error) = dump(path, &failed)
     {
@@ -218,7 +219,7 @@ impl Request {
             let how = match self.sync_level.as_deref() {
                 Some("0") => "exists",
                 Some("1") => "size",
-                None | Some("2") => "time",
+                None | Some("2") => "newer",
                 Some("3") => "checksum",
                 Some(other) => other,
             };

@@ -18,7 +18,7 @@ pub(super) async fn like_globus(url: &str, arguments: &CopyArguments) -> Ending 
     match listed(url, arguments).await {
         Ok(()) => Ending::Complete,
         Err(error) => {
-            eprintln!("gridhaul guc: {error}");
+            eprintln!("error: {error}");
             Ending::Failed
         }
     }
@@ -86,6 +86,6 @@ fn shown(name: &[u8]) -> String {
 }
 
 fn argument(url: &Url) -> Result<PathArgument, String> {
-    let path = PathArgument::new(url.path.clone());
-    path.ok_or_else(|| format!("{url}: a path that FTP cannot send"))
+    url.argument()
+        .ok_or_else(|| format!("{url}: a path that FTP cannot send"))
 }

@@ -23,6 +23,15 @@ pub(super) enum Form {
     Quiet,
 }
 
+/// The form of errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Errors {
+    /// Our own.
+    Own,
+    /// With the words that scripts look for in the output of globus-url-copy.
+    Globus,
+}
+
 /// An event, as an object of JSON.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
@@ -79,6 +88,7 @@ enum Event<'a> {
 /// The output of a copy.
 pub(super) struct Report {
     form: Form,
+    errors: Errors,
     started: Instant,
     totals: Mutex<Totals>,
     /// The first files that were not copied.
@@ -109,9 +119,10 @@ pub(super) struct Copied<'a> {
 }
 
 impl Report {
-    pub(super) fn start(form: Form, files: usize) -> Self {
+    pub(super) fn start(form: Form, errors: Errors, files: usize) -> Self {
         let report = Self {
             form,
+            errors,
             started: Instant::now(),
             totals: Mutex::default(),
             failures: Mutex::default(),
@@ -211,9 +222,22 @@ impl Report {
                     failures.push((source.to_owned(), destination.to_owned()));
                 }
                 drop(failures);
-                warn(&format!("{source} -> {destination}: {message}"));
+                self.error(&format!("{source} -> {destination}: {message}"));
             }
-            None => warn(message),
+            None => self.error(message),
+        }
+    }
+
+    fn error(&self, words: &str) {
+        match self.errors {
+            Errors::Own => warn(words),
+            Errors::Globus => {
+                let kind = match words.contains("the server refused") {
+                    true => "globus_ftp_client: the server responded with an error\n",
+                    false => "",
+                };
+                let _ = writeln!(io::stderr().lock(), "error: {kind}{words}");
+            }
         }
     }
 

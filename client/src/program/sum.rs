@@ -1,7 +1,6 @@
 //! `gridhaul sum`.
 
 use gridhaul_protocol::command::AlgorithmName;
-use gridhaul_protocol::path::PathArgument;
 
 use super::Ending;
 use super::arguments::SumArguments;
@@ -27,7 +26,7 @@ async fn sum(arguments: &SumArguments) -> Result<String, String> {
         Location::Remote(url) => url,
         Location::Local(_) => return Err(format!("{}: not the URL of a server", arguments.url)),
     };
-    let path = PathArgument::new(url.path.clone());
+    let path = url.argument();
     let path = path.ok_or_else(|| format!("{url}: a path that FTP cannot send"))?;
     let algorithm = AlgorithmName::new(arguments.algorithm.name());
     let algorithm = algorithm.ok_or_else(|| "an algorithm without a name".to_owned())?;

@@ -1,8 +1,8 @@
 //! Settings of transfers, which are sent when they differ from what the server was told.
 
 use gridhaul_protocol::command::{
-    Command, DataChannelAuthentication, OptsCommand, Parallelism, ProtectionLevel, RetrieveOptions,
-    SiteCommand, StackRequest, Text, TransferMode,
+    Command, DataChannelAuthentication, MarkerEvent, OptsCommand, Parallelism, ProtectionLevel,
+    RetrieveOptions, SiteCommand, StackRequest, Text, TransferMode,
 };
 use gridhaul_protocol::stack::StackSpec;
 
@@ -40,6 +40,7 @@ pub(super) struct Told {
     parallelism: u8,
     protection: DataProtection,
     is_buffer_told: bool,
+    are_markers_told: bool,
     stack: Option<StackSpec>,
 }
 
@@ -54,6 +55,7 @@ impl Told {
                 false => DataProtection::None,
             },
             is_buffer_told: false,
+            are_markers_told: false,
             stack: None,
         }
     }
@@ -87,6 +89,23 @@ impl Session {
             let command = Command::Opts(OptsCommand::Retrieve(options));
             self.control.must(&command).await?;
             self.settings.parallelism = wanted.parallelism;
+        }
+        Ok(())
+    }
+
+    /// Asks for a restart marker each second, so that little is sent again after a failure. A server may not have the command.
+    ///
+    /// # Errors
+    ///
+    /// When the session has ended.
+    pub(crate) async fn settle_markers(&mut self) -> Result<(), ControlError> {
+        if !self.settings.are_markers_told {
+            self.settings.are_markers_told = true;
+            let command = Command::Trev {
+                event: MarkerEvent::Restart,
+                seconds: 1,
+            };
+            self.control.ask(&command).await?;
         }
         Ok(())
     }

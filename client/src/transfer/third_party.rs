@@ -73,6 +73,10 @@ async fn attempt(
     let (from, to) = (TransferFailure::Source, TransferFailure::Destination);
     source.settle(&copy.settings).await.map_err(from)?;
     destination.settle(&copy.settings).await.map_err(to)?;
+    let is_blocks = copy.settings.mode == TransferMode::Extended;
+    if is_blocks {
+        destination.settle_markers().await.map_err(to)?;
+    }
     let channels = [(&*destination, true), (&*source, false)].map(|(with, sends)| Kept {
         with: OtherEnd::Session(with.id()),
         sends,
@@ -104,7 +108,7 @@ async fn attempt(
     {
         return Err(TransferFailure::Length { expected, copied });
     }
-    if copy.settings.mode == TransferMode::Extended {
+    if is_blocks {
         let [of_source, of_destination] = channels;
         source.keep(of_source);
         destination.keep(of_destination);

@@ -266,11 +266,15 @@ pub enum ClientError {
     },
 }
 
-/// Finds a program in the directories of Debian's packages.
+/// Finds a program in the directories of Debian's packages, after that of `GRIDHAUL_CLIENTS`: the tests also run with our client in
+/// the place of another one.
 pub(crate) fn find(program: &OsStr) -> Result<PathBuf, ClientError> {
-    ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
-        .iter()
-        .map(|directory| Path::new(directory).join(program))
+    let first = std::env::var_os("GRIDHAUL_CLIENTS").map(PathBuf::from);
+    let packages = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    first
+        .into_iter()
+        .chain(packages)
+        .map(|directory| directory.join(program))
         .find(|path| path.exists())
         .ok_or_else(|| {
             let name = program.to_string_lossy().into_owned();

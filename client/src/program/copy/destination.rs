@@ -119,15 +119,18 @@ impl<'a> Destination<'a> {
 
     /// Whether this version of a file need not be copied.
     pub(super) async fn has(&mut self, place: &Place, known: Version) -> Result<bool, CopyError> {
-        let with_times = match self.shared.arguments.sync {
-            Some(SyncArgument::Exists) => return Ok(self.version(place).await?.is_some()),
-            Some(SyncArgument::Size) => false,
-            Some(SyncArgument::Time) => true,
-            // The worker computes checksums.
-            Some(SyncArgument::Checksum) | None => return Ok(false),
+        let sync = self.shared.arguments.sync;
+        // The worker computes checksums.
+        let Some(sync) = sync.filter(|sync| *sync != SyncArgument::Checksum) else {
+            return Ok(false);
         };
         let there = self.version(place).await?;
-        Ok(there.is_some_and(|there| there.is_that_of(&known, with_times)))
+        Ok(there.is_some_and(|there| match sync {
+            SyncArgument::Exists | SyncArgument::Checksum => true,
+            SyncArgument::Size => there.has_size_of(&known),
+            SyncArgument::Newer => there.has_size_of(&known) && !known.is_newer_than(&there),
+            SyncArgument::Time => there.has_size_of(&known) && there.has_time_of(&known),
+        }))
     }
 
     /// What the destination has of a file.

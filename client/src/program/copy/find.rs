@@ -95,7 +95,7 @@ struct Finder<'a> {
 impl Finder<'_> {
     /// Copies a source, or all that its pattern matches.
     async fn sources(&mut self, source: &Place) -> Result<(), CopyError> {
-        let Some(pattern) = Pattern::of(source)? else {
+        let Some(pattern) = Pattern::of(self.shared, source).await? else {
             return self.source(source).await;
         };
         let are_many = std::mem::replace(&mut self.are_many, true);

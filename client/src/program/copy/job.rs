@@ -48,16 +48,26 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// Whether a copy with this version need not be made again. FTP has whole seconds.
-    pub(super) fn is_that_of(&self, source: &Self, with_times: bool) -> bool {
-        let seconds = |time: SystemTime| {
-            let since = time.duration_since(SystemTime::UNIX_EPOCH);
-            since.map(|since| since.as_secs()).ok()
-        };
-        let has_size = self.size.is_some() && self.size == source.size;
-        let modified = self.modified.zip(source.modified);
-        let has_time = modified.is_some_and(|(one, other)| seconds(one) == seconds(other));
-        has_size && (has_time || !with_times)
+    /// Whether the sizes are known to be equal.
+    pub(super) fn has_size_of(&self, other: &Self) -> bool {
+        self.size.is_some() && self.size == other.size
+    }
+
+    /// Whether the times are known to be equal.
+    pub(super) fn has_time_of(&self, other: &Self) -> bool {
+        self.seconds().is_some() && self.seconds() == other.seconds()
+    }
+
+    /// Whether this one is known to be newer.
+    pub(super) fn is_newer_than(&self, other: &Self) -> bool {
+        let times = self.seconds().zip(other.seconds());
+        times.is_none_or(|(one, other)| one > other)
+    }
+
+    /// The time in whole seconds, as FTP has it.
+    fn seconds(&self) -> Option<u64> {
+        let since = self.modified?.duration_since(SystemTime::UNIX_EPOCH);
+        since.ok().map(|since| since.as_secs())
     }
 
     /// Whether a file with the one is another than a file with the other.
@@ -226,5 +236,6 @@ impl Place {
 
 /// The path of a URL for commands.
 pub(super) fn argument(url: &Url) -> Result<PathArgument, CopyError> {
-    PathArgument::new(url.path.clone()).ok_or_else(|| CopyError::Name(url.to_string()))
+    url.argument()
+        .ok_or_else(|| CopyError::Name(url.to_string()))
 }

@@ -26,7 +26,7 @@ use self::shared::Shared;
 use self::worker::Worker;
 use super::Ending;
 use super::arguments::CopyArguments;
-use super::report::{Form, Report};
+use super::report::{Errors, Form, Report};
 use crate::local::{LocalConfig, LocalMachine};
 use crate::location::Location;
 
@@ -41,7 +41,8 @@ pub(super) async fn run(arguments: &CopyArguments) -> Ending {
         Err(error) => return usage(&error.to_string()),
     };
     // clap demands two at least.
-    errands(arguments, errand.into_iter().collect()).await.0
+    let all = errand.into_iter().collect();
+    errands(arguments, Errors::Own, all).await.0
 }
 
 fn usage(words: &str) -> Ending {
@@ -52,6 +53,7 @@ fn usage(words: &str) -> Ending {
 /// Copies what several command lines would. Returns the files that were not copied, too.
 pub(super) async fn errands(
     arguments: &CopyArguments,
+    errors: Errors,
     errands: Vec<Errand>,
 ) -> (Ending, Vec<(String, String)>) {
     let form = match (arguments.json, arguments.quiet) {
@@ -65,7 +67,7 @@ pub(super) async fn errands(
     {
         return (usage(&format!("--stack {stack}: {error}")), Vec::new());
     }
-    let report = Report::start(form, errands.iter().map(Errand::len).sum());
+    let report = Report::start(form, errors, errands.iter().map(Errand::len).sum());
     let journal = match journal(arguments) {
         Ok(journal) => journal,
         Err(error) => {

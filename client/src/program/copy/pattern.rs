@@ -27,11 +27,10 @@ pub(super) struct Pattern {
 
 impl Pattern {
     /// The pattern of a source. `None`: it has none, or a file has exactly this name.
-    pub(super) fn of(source: &Place) -> Result<Option<Self>, CopyError> {
+    pub(super) async fn of(shared: &Shared, source: &Place) -> Result<Option<Self>, CopyError> {
         let name = source.name();
         let is_pattern = name.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['));
-        let is_file = matches!(source, Place::Local { path, .. } if path.exists());
-        if !is_pattern || is_file || source.ends_with_slash() {
+        if !is_pattern || source.ends_with_slash() || exists(shared, source).await? {
             return Ok(None);
         }
         let wrong = || CopyError::Pattern(source.words());
@@ -96,6 +95,19 @@ impl Pattern {
         match names.len() > MOST {
             true => Err(CopyError::ManyMatches(self.directory.words())),
             false => Ok(()),
+        }
+    }
+}
+
+async fn exists(shared: &Shared, place: &Place) -> Result<bool, CopyError> {
+    match place {
+        Place::Local { path, .. } => Ok(path.exists()),
+        Place::Remote(url) => {
+            let path = argument(url)?;
+            let mut session = shared.session(&url.server).await?;
+            let facts = session.facts(&path).await;
+            shared.give_back(session);
+            Ok(facts.map_err(CopyError::Source)?.is_some())
         }
     }
 }

@@ -94,6 +94,10 @@ async fn attempt(
 ) -> Result<Complete, TransferFailure> {
     let of_server = |error| copy.of_server(error);
     session.settle(&copy.settings).await.map_err(of_server)?;
+    let is_blocks = copy.settings.mode == TransferMode::Extended;
+    if is_blocks && copy.direction == Direction::Put {
+        session.settle_markers().await.map_err(of_server)?;
+    }
     let channels = copy.channels(files);
     if !session.takes_kept(&channels) {
         open_port(session, &**files, copy).await?;
@@ -110,7 +114,7 @@ async fn attempt(
             return Err(failure);
         }
     };
-    if copy.settings.mode == TransferMode::Extended {
+    if is_blocks {
         session.keep(channels);
     }
     Ok(complete)
