@@ -47,6 +47,9 @@ pub(super) struct CopyArguments {
     /// Copy directories with all that they contain: the content of SRC becomes the content of DST
     #[arg(long, short)]
     pub(super) recursive: bool,
+    /// DST is the file itself, also if there is a directory with its name
+    #[arg(long, short = 'T')]
+    pub(super) no_target_directory: bool,
     /// Make the directory that DST is in, and those above it
     #[arg(long)]
     pub(super) create_dirs: bool,

@@ -71,14 +71,15 @@ pub(super) async fn run(words: &[OsString]) -> Ending {
         Ok(asked) => asked,
         Err(error) => {
             eprintln!("error: {error}");
-            return Ending::Usage;
+            // As globus-url-copy.
+            return Ending::Failed;
         }
     };
     let arguments = match request.arguments() {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
-            return Ending::Usage;
+            return Ending::Failed;
         }
     };
     if let Some(listed) = &request.listed {
@@ -235,7 +236,8 @@ impl Request {
         if self.is_quiet || !self.is_verbose {
             words.push("--quiet".to_owned());
         }
-        // The URLs are in the errands.
+        // A directory as a destination ends with a slash. The URLs are in the errands.
+        words.push("--no-target-directory".to_owned());
         words.extend(["--", ".", "."].map(ToOwned::to_owned));
         let Command::Copy(mut arguments) = Arguments::try_parse_from(words)?.command else {
             unreachable!("the words are those of copy");

@@ -60,12 +60,13 @@ async fn listed(text: &str, arguments: &CopyArguments) -> Result<(), String> {
     let mut is_read = writeln!(out, "{url}").is_ok();
     for entry in listing.map_err(|error| words(&error))? {
         let entry = entry.map_err(|error| words(&error))?;
-        let slash = match entry.facts.kind {
+        // Its lines end like this.
+        let end = match entry.facts.kind {
             Some(Kind::Directory) => "/",
-            _ => "",
+            _ => " ",
         };
         let name = shown(&entry.name);
-        is_read = is_read && writeln!(out, "    {name}{slash}").is_ok();
+        is_read = is_read && writeln!(out, "    {name}{end}").is_ok();
         if !is_read {
             break;
         }
@@ -78,10 +79,12 @@ async fn listed(text: &str, arguments: &CopyArguments) -> Result<(), String> {
 /// A name without characters that would control a terminal.
 fn shown(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
-    let escaped = text.chars().map(|one| match one.is_control() {
-        true => one.escape_default().to_string(),
-        false => one.to_string(),
-    });
+    let escaped = text
+        .chars()
+        .map(|one| match one.is_control() && one != '\t' {
+            true => one.escape_default().to_string(),
+            false => one.to_string(),
+        });
     escaped.collect()
 }
 

@@ -181,7 +181,7 @@ fn options_that_it_does_not_have_are_refused() {
         &site,
         &["-off", "5", "-len", "3", &file_url(&site, "source"), &url],
     );
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("does not have the option -off"), "{stderr}");
 }

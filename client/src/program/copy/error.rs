@@ -37,7 +37,7 @@ pub(super) enum CopyError {
     Storage(#[from] StorageError),
     #[error("this machine: {0}")]
     Attach(#[from] AttachError),
-    #[error("{0} is a directory: say --recursive, or name the files")]
+    #[error("{0}: Is a directory: say --recursive, or name the files")]
     Directory(String),
     #[error("{0}: no file matches")]
     NoMatch(String),

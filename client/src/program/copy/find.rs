@@ -200,6 +200,7 @@ impl Finder<'_> {
         let is_directory = self.are_many
             || destination.ends_with_slash()
             || match destination {
+                _ if self.shared.arguments.no_target_directory => false,
                 Place::Local { path, .. } => path.is_dir(),
                 Place::Remote(url) => {
                     let path = argument(url)?;
