@@ -1,7 +1,7 @@
 //! A control channel: commands, replies, and their protection.
 
+mod connect;
 mod error;
-mod stream;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,13 +15,16 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+pub use connect::AddressFamily;
 pub use error::ControlError;
-pub use stream::AddressFamily;
 
 use crate::location::Server;
 
 /// The bytes that are read at a time.
 const READ_BYTES: usize = 16 * 1024;
+
+/// The most preliminary replies to a command that is no transfer. One a second for an hour would be fewer.
+const MAX_PRELIMINARY: usize = 4096;
 
 /// A control channel.
 pub struct Control {
@@ -32,7 +35,7 @@ pub struct Control {
     input: Vec<u8>,
     /// Protects commands and replies (RFC 2228).
     context: Option<Box<Context>>,
-    /// The longest wait for a reply.
+    /// The longest wait for the last reply to a command.
     patience: Duration,
     /// Last replies that the server owes.
     awaited: usize,
@@ -49,7 +52,7 @@ impl Control {
         family: AddressFamily,
         patience: Duration,
     ) -> Result<Self, ControlError> {
-        let stream = stream::connect(server, family, patience).await?;
+        let stream = connect::connect(server, family, patience).await?;
         let peer = stream.peer_addr().map_err(ControlError::Connection)?;
         let mut control = Self {
             stream,
@@ -61,7 +64,7 @@ impl Control {
             // The greeting.
             awaited: 1,
         };
-        let greeting = control.final_reply("the greeting").await?;
+        let greeting = control.final_reply("the greeting", patience).await?;
         accepted("the connection", greeting)?;
         Ok(control)
     }
@@ -95,8 +98,21 @@ impl Control {
     ///
     /// Those that end the session.
     pub async fn ask(&mut self, command: &Command) -> Result<Reply, ControlError> {
+        self.ask_within(command, self.patience).await
+    }
+
+    /// As [`Self::ask`], for a command whose last reply may take so long.
+    ///
+    /// # Errors
+    ///
+    /// Those that end the session.
+    pub(crate) async fn ask_within(
+        &mut self,
+        command: &Command,
+        limit: Duration,
+    ) -> Result<Reply, ControlError> {
         self.send(command).await?;
-        self.final_reply(command.verb()).await
+        self.final_reply(command.verb(), limit).await
     }
 
     /// Sends a command; its replies must be read later.
@@ -110,24 +126,17 @@ impl Control {
             None => line,
             Some(context) => {
                 let token = Base64::new(Base64::encode(&context.wrap(&line)?));
-                let token = token.ok_or(ControlError::Unprotected)?;
+                let token = token.ok_or(ControlError::Unsendable("a command of this length"))?;
                 encode_command_line(&Command::Enc(token).encode())
             }
         };
         self.awaited += 1;
         let sent = timeout(self.patience, self.stream.write_all(&line)).await;
-        sent.map_err(|_| self.silent(command.verb()))?
-            .map_err(ControlError::Connection)
-    }
-
-    /// The next reply, which may be preliminary.
-    ///
-    /// # Errors
-    ///
-    /// When there is none within the time limit, or the connection is broken.
-    pub async fn reply(&mut self, verb: &'static str) -> Result<Reply, ControlError> {
-        let reply = timeout(self.patience, self.next_reply()).await;
-        reply.unwrap_or_else(|_| Err(self.silent(verb)))
+        let silent = ControlError::Silent {
+            verb: command.verb(),
+            within: self.patience,
+        };
+        sent.map_err(|_| silent)?.map_err(ControlError::Connection)
     }
 
     /// The next reply, however long it takes. Can be given up and called again.
@@ -157,6 +166,11 @@ impl Control {
         }
     }
 
+    /// The longest wait for the last reply to a command.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// Whether every command has its last reply. Otherwise a later reply would be taken for that of another command.
     pub(crate) fn is_idle(&self) -> bool {
         self.awaited == 0
@@ -165,19 +179,33 @@ impl Control {
     /// Protects all further commands. Bytes that have come before count for nothing, because another host may have sent them.
     pub(crate) fn protect(&mut self, context: Context) -> Result<(), ControlError> {
         if !self.input.is_empty() {
-            return Err(ControlError::Unprotected);
+            return Err(ControlError::Injected);
         }
         self.context = Some(Box::new(context));
         Ok(())
     }
 
-    async fn final_reply(&mut self, verb: &'static str) -> Result<Reply, ControlError> {
-        loop {
-            let reply = self.reply(verb).await?;
-            if !reply.is_preliminary() {
-                return Ok(reply);
+    /// The last reply. The limit is for all replies together, so that preliminary ones do not prolong it.
+    async fn final_reply(
+        &mut self,
+        verb: &'static str,
+        limit: Duration,
+    ) -> Result<Reply, ControlError> {
+        let last = async {
+            for _ in 0..=MAX_PRELIMINARY {
+                let reply = self.next_reply().await?;
+                if !reply.is_preliminary() {
+                    return Ok(reply);
+                }
             }
-        }
+            Err(ControlError::Flood {
+                verb,
+                limit: MAX_PRELIMINARY,
+            })
+        };
+        let within = limit;
+        let silent = Err(ControlError::Silent { verb, within });
+        timeout(limit, last).await.unwrap_or(silent)
     }
 
     /// The reply in a protected one. Each line has a token (RFC 2228 3, 63yz).
@@ -193,20 +221,13 @@ impl Control {
         for line in reply.lines() {
             let line = String::from_utf8_lossy(line).into_owned();
             let token = Base64::new(line).and_then(|token| token.decode());
-            let token = token.ok_or(ControlError::Unprotected)?;
+            let token = token.ok_or(ControlError::Unreadable)?;
             text.extend(context.unwrap(&token)?);
         }
         let mut text = text.as_slice();
         match ReplyDecoder::new().decode(&mut text) {
             Some(reply) if text.is_empty() => Ok(reply?),
-            _ => Err(ControlError::Unprotected),
-        }
-    }
-
-    fn silent(&self, verb: &'static str) -> ControlError {
-        ControlError::Silent {
-            verb,
-            within: self.patience,
+            _ => Err(ControlError::Unreadable),
         }
     }
 }

@@ -63,7 +63,7 @@ pub(crate) async fn log_in(
         Login::Anonymous => (Text::new("anonymous"), Password::new("gridhaul@")),
     };
     let (Some(user), Some(password)) = (user, password) else {
-        return Err(ControlError::Unprotected);
+        return Err(ControlError::Unsendable("the name of the user"));
     };
     let reply = accepted("USER", control.ask(&Command::User(user)).await?)?;
     if reply.is_intermediate() {

@@ -57,7 +57,10 @@ impl Session {
         let command = match addresses.as_slice() {
             [SocketAddr::V4(address)] => Command::Port(*address),
             [address] => Command::Eprt(*address),
-            _ => Command::Spor(StripeAddresses::new(addresses).ok_or(ControlError::Unprotected)?),
+            _ => Command::Spor(
+                StripeAddresses::new(addresses)
+                    .ok_or(ControlError::Unsendable("this number of addresses"))?,
+            ),
         };
         self.control.must(&command).await.map(drop)
     }

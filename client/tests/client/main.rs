@@ -1,5 +1,7 @@
 //! The program `gridhaul` with our server and the real one.
 
 mod copy;
+mod hostile;
+mod scripted;
 mod site;
 mod tree;
