@@ -57,6 +57,11 @@ impl Told {
             stack: None,
         }
     }
+
+    /// Whether data channels are authenticated.
+    pub(super) fn protects_data(&self) -> bool {
+        self.protection != DataProtection::None
+    }
 }
 
 impl Session {

@@ -124,7 +124,7 @@ async fn open_port(
         true => Addresses::Striped,
         false => Addresses::One,
     };
-    let addresses = destination.passive(addresses).await;
+    let addresses = destination.passive_for_others(addresses).await;
     let addresses = addresses.map_err(TransferFailure::Destination)?;
     let told = source.active(addresses).await;
     told.map_err(TransferFailure::Source)

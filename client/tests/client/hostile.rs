@@ -1,10 +1,11 @@
 //! Servers that do not keep to the protocol.
 
-use std::io::Write as _;
-use std::net::TcpStream;
+use std::io::{ErrorKind, Write as _};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::scripted::{Scripted, fails};
+use super::scripted::{Scripted, fails, gridhaul};
 
 fn send(stream: &mut TcpStream, reply: &[u8]) -> bool {
     // The client may have gone.
@@ -74,7 +75,7 @@ fn a_server_that_is_silent_during_a_checksum_is_given_up() {
 
 #[test]
 fn a_host_that_does_not_answer_is_named() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let error = fails(&["sum", "md5", &format!("ftp://127.0.0.1:{port}/a")]);
@@ -82,4 +83,108 @@ fn a_host_that_does_not_answer_is_named() {
         error.contains("cannot connect to ftp://127.0.0.1"),
         "{error}"
     );
+}
+
+const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// Listeners at the address of the server and at that of another host, with the same port.
+fn two_hosts() -> (TcpListener, TcpListener, u16) {
+    loop {
+        let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = own.local_addr().unwrap().port();
+        match TcpListener::bind((OTHER, port)) {
+            Ok(other) => {
+                other.set_nonblocking(true).unwrap();
+                return (own, other, port);
+            }
+            // Another program has it.
+            Err(error) => assert_eq!(error.kind(), ErrorKind::AddrInUse),
+        }
+    }
+}
+
+fn numbers(host: Ipv4Addr, port: u16) -> String {
+    let [high, low] = port.to_be_bytes();
+    let host = host.octets().map(|byte| byte.to_string());
+    format!("{},{high},{low}", host.join(","))
+}
+
+fn assert_no_connection(listener: &TcpListener) {
+    let error = listener.accept().expect_err("no connection was wanted");
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn no_server_makes_the_client_connect_to_another_host() {
+    let (own, other, port) = two_hosts();
+    let own = Mutex::new(own);
+    let server = Scripted::start(Box::new(move |line, stream| match line {
+        "PASV" => {
+            let address = numbers(OTHER, port);
+            send(stream, format!("227 ({address})\r\n").as_bytes())
+        }
+        "SIZE /a" => send(stream, b"213 5\r\n"),
+        "RETR /a" => {
+            send(stream, b"150 now\r\n");
+            let (mut data, _) = own.lock().unwrap().accept().unwrap();
+            send(&mut data, b"hello");
+            drop(data);
+            send(stream, b"226 done\r\n")
+        }
+        _ => false,
+    }));
+    let place = tempfile::tempdir().unwrap();
+    let copy = place.path().join("copy");
+    let output = gridhaul(&["copy", &server.url("a"), copy.to_str().unwrap()]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}: {:?}", server.commands());
+    assert_eq!(std::fs::read(copy).unwrap(), b"hello");
+    assert_no_connection(&other);
+}
+
+#[test]
+fn stripes_at_other_hosts_are_replaced_by_one_address() {
+    let (own, other, port) = two_hosts();
+    let server = Scripted::start(Box::new(move |line, stream| match line {
+        "FEAT" => send(
+            stream,
+            b"211-Features\r\n SPAS\r\n SPOR\r\n PARALLEL\r\n211 End\r\n",
+        ),
+        "SPAS" => {
+            let hosts = [Ipv4Addr::LOCALHOST, OTHER].map(|host| numbers(host, port));
+            let [one, two] = hosts;
+            let reply = format!("229-Entering\r\n {one}\r\n {two}\r\n229 End\r\n");
+            send(stream, reply.as_bytes())
+        }
+        "PASV" => {
+            let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+            let address = numbers(*address.ip(), address.port());
+            send(stream, format!("227 ({address})\r\n").as_bytes())
+        }
+        "STOR /a" => {
+            // A data connection comes, and the file is refused.
+            let connected = own.accept().unwrap();
+            let refused = send(stream, b"553 no\r\n");
+            drop(connected);
+            refused
+        }
+        _ => false,
+    }));
+    let place = tempfile::tempdir().unwrap();
+    let source = place.path().join("source");
+    std::fs::write(&source, "hello").unwrap();
+    let error = fails(&[
+        "copy",
+        "-p",
+        "2",
+        source.to_str().unwrap(),
+        &server.url("a"),
+    ]);
+    let commands = server.commands();
+    let passive = commands.iter().map(String::as_str);
+    let passive: Vec<_> = passive
+        .filter(|one| matches!(*one, "SPAS" | "PASV"))
+        .collect();
+    assert_eq!(passive, ["SPAS", "PASV"], "{commands:?}: {error}");
+    assert_no_connection(&other);
 }
