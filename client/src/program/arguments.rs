@@ -83,7 +83,8 @@ pub(super) struct LoginArguments {
     /// The subject that the certificates of servers must have, in place of the name of the host
     #[arg(long, value_name = "SUBJECT")]
     pub(super) subject: Option<String>,
-    /// A file whose first line is the password of the user in ftp URLs
+    /// A file whose first line is the password of the user in the URL, for one server. Default: asked for
+    /// at the terminal
     #[arg(long, value_name = "FILE")]
     pub(super) password_file: Option<PathBuf>,
     /// Use IPv4 addresses only

@@ -4,12 +4,14 @@
 //!   arguments      the command line
 //!   copy, sum      the commands
 //!   servers        sessions by server, and how to log in
+//!   secret         passwords and passphrases
 //!   report         lines for people, JSON for programs
 //! ```
 
 mod arguments;
 mod copy;
 mod report;
+mod secret;
 mod servers;
 mod sum;
 
@@ -63,6 +65,7 @@ pub fn main() -> ExitCode {
             _ = tokio::signal::ctrl_c() => Ending::Interrupted,
         }
     });
+    secret::stop_asking();
     // Threads that wait for a peer do not hold the end up.
     runtime.shutdown_background();
     ending.into()

@@ -1,12 +1,15 @@
 //! Sessions by server, and how to log in.
 
-use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use gridhaul_protocol::command::{Password, Text};
 
+use tokio::sync::Mutex as AsyncMutex;
+use zeroize::Zeroizing;
+
 use super::arguments::LoginArguments;
+use super::secret;
 use crate::location::{Scheme, Server};
 use crate::login::{ExpectedServer, Identity, IdentityPlaces, Login};
 use crate::session::{Session, SessionConfig, SessionError};
@@ -15,6 +18,8 @@ use crate::session::{Session, SessionConfig, SessionError};
 pub(super) struct Servers {
     arguments: LoginArguments,
     identity: Mutex<Option<Identity>>,
+    /// Passwords that were read or typed. Locked while the user types.
+    passwords: AsyncMutex<HashMap<Server, Zeroizing<Vec<u8>>>>,
 }
 
 /// Why there is no session.
@@ -24,8 +29,14 @@ pub(super) enum OpenError {
     Session(Box<SessionError>),
     #[error(transparent)]
     Identity(#[from] crate::login::IdentityError),
-    #[error("{server}: a user needs a password: give --password-file FILE")]
+    #[error("{server}: a user needs a password: give --password-file FILE, or use a terminal")]
     NoPassword { server: String },
+    #[error(
+        "{server}: --password-file has the password for {first}, and is not sent to another server or user: copy in two steps, or leave --password-file out and type the passwords"
+    )]
+    SecondPassword { server: String, first: String },
+    #[error("the password cannot be read at the terminal: {0}")]
+    Terminal(std::io::Error),
     #[error("{file}: {error}")]
     PasswordFile { file: String, error: std::io::Error },
     #[error("{0}: the user or the password has a character that FTP cannot send")]
@@ -47,11 +58,12 @@ impl Servers {
         Self {
             arguments,
             identity: Mutex::default(),
+            passwords: AsyncMutex::default(),
         }
     }
 
     pub(super) async fn open(&self, server: &Server) -> Result<Session, OpenError> {
-        let login = self.login(server)?;
+        let login = self.login(server).await?;
         let config = SessionConfig {
             family: self.arguments.family(),
             patience: self.arguments.timeout,
@@ -60,7 +72,7 @@ impl Servers {
         opened.map_err(|error| OpenError::Session(Box::new(error)))
     }
 
-    fn login(&self, server: &Server) -> Result<Login, OpenError> {
+    async fn login(&self, server: &Server) -> Result<Login, OpenError> {
         match (server.scheme, &server.user) {
             (Scheme::GsiFtp, _) => Ok(Login::Certificate {
                 identity: self.identity()?,
@@ -72,9 +84,10 @@ impl Servers {
             (Scheme::Ftp, None) => Ok(Login::Anonymous),
             (Scheme::Ftp, Some(user)) => {
                 let unsendable = || OpenError::Unsendable(server.to_string());
+                let password = self.password(server).await?;
                 Ok(Login::Password {
                     user: Text::new(user.as_str()).ok_or_else(unsendable)?,
-                    password: Password::new(self.password(server)?).ok_or_else(unsendable)?,
+                    password: Password::new(password.to_vec()).ok_or_else(unsendable)?,
                 })
             }
         }
@@ -92,25 +105,31 @@ impl Servers {
         Ok(known.insert(found).clone())
     }
 
-    fn password(&self, server: &Server) -> Result<Vec<u8>, OpenError> {
-        let Some(file) = &self.arguments.password_file else {
-            return Err(OpenError::NoPassword {
-                server: server.to_string(),
-            });
-        };
-        let mut line = Vec::new();
-        let read =
-            fs::File::open(file).and_then(|file| BufReader::new(file).read_until(b'\n', &mut line));
-        read.map_err(|error| OpenError::PasswordFile {
-            file: file.display().to_string(),
-            error,
-        })?;
-        while line
-            .last()
-            .is_some_and(|byte| matches!(byte, b'\n' | b'\r'))
-        {
-            line.pop();
+    /// The password for a server: that of the file, which is for the first server only, or one that the user types.
+    async fn password(&self, server: &Server) -> Result<Zeroizing<Vec<u8>>, OpenError> {
+        let mut known = self.passwords.lock().await;
+        if let Some(password) = known.get(server) {
+            return Ok(password.clone());
         }
-        Ok(line)
+        let named = || server.to_string();
+        let password = match &self.arguments.password_file {
+            Some(file) => {
+                if let Some(first) = known.keys().next() {
+                    let (server, first) = (named(), first.to_string());
+                    return Err(OpenError::SecondPassword { server, first });
+                }
+                secret::read(file).map_err(|error| OpenError::PasswordFile {
+                    file: file.display().to_string(),
+                    error,
+                })?
+            }
+            None => {
+                let typed = secret::ask(format!("Password for {server}: ")).await;
+                let typed = typed.map_err(OpenError::Terminal)?;
+                typed.ok_or_else(|| OpenError::NoPassword { server: named() })?
+            }
+        };
+        known.insert(server.clone(), password.clone());
+        Ok(password)
     }
 }

@@ -2,6 +2,7 @@
 
 mod copy;
 mod hostile;
+mod passwords;
 mod scripted;
 mod site;
 mod tree;
