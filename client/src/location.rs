@@ -41,6 +41,8 @@ pub struct Server {
 pub enum Scheme {
     /// `ftp`: a name and a password, or anonymous, in the clear.
     Ftp,
+    /// `ftps`: a name and a password, or anonymous, in TLS that begins with `AUTH TLS` (RFC 4217).
+    Ftps,
     /// `gsiftp`: a certificate.
     GsiFtp,
 }
@@ -49,7 +51,7 @@ pub enum Scheme {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
     /// The scheme is none of those that this program has.
-    #[error("'{0}': the scheme must be gsiftp, ftp or file")]
+    #[error("'{0}': the scheme must be gsiftp, ftps, ftp or file")]
     Scheme(String),
     /// A `file` URL names another host or no absolute path.
     #[error("'{0}': a file URL is file:/PATH or file:///PATH, with an absolute path")]
@@ -90,6 +92,7 @@ impl Location {
                 .map(Self::Local)
                 .ok_or_else(|| LocationError::Encoding(text.to_owned())),
             "ftp" => remote(text, Scheme::Ftp, rest).map(Self::Remote),
+            "ftps" => remote(text, Scheme::Ftps, rest).map(Self::Remote),
             "gsiftp" => remote(text, Scheme::GsiFtp, rest).map(Self::Remote),
             _ => Err(LocationError::Scheme(text.to_owned())),
         }
@@ -101,13 +104,15 @@ impl Scheme {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ftp => "ftp",
+            Self::Ftps => "ftps",
             Self::GsiFtp => "gsiftp",
         }
     }
 
     fn port(self) -> u16 {
         match self {
-            Self::Ftp => 21,
+            // Port 990 is for TLS from the first byte, which RFC 4217 does not have.
+            Self::Ftp | Self::Ftps => 21,
             Self::GsiFtp => 2811,
         }
     }

@@ -92,6 +92,14 @@ pub enum ControlError {
     /// The security exchange failed.
     #[error("the security exchange failed: {0}")]
     Security(#[from] ContextError),
+    /// There is no TLS with the server.
+    #[error("the TLS handshake with the server failed: {0}")]
+    Tls(String),
+    /// Sessions with TLS have no mutual authentication of data channels.
+    #[error(
+        "data channels of ftps are encrypted, and the server proves its name: leave --dcau out, or say --dcau none"
+    )]
+    NoMutual,
     /// A protected reply has no token, or a token with something else than a reply.
     #[error("the server sent a protected reply that cannot be read")]
     Unreadable,

@@ -2,6 +2,8 @@
 
 mod connect;
 mod error;
+mod stream;
+mod tls;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,12 +14,12 @@ use gridhaul_protocol::line::encode_command_line;
 use gridhaul_protocol::reply::{Reply, ReplyDecoder};
 use gridhaul_security::context::Context;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 pub use connect::AddressFamily;
 pub use error::ControlError;
 
+use self::stream::Stream;
 use crate::location::Server;
 
 /// The bytes that are read at a time.
@@ -28,8 +30,9 @@ const MAX_PRELIMINARY: usize = 4096;
 
 /// A control channel.
 pub struct Control {
-    stream: TcpStream,
+    stream: Stream,
     peer: SocketAddr,
+    local: SocketAddr,
     decoder: ReplyDecoder,
     /// Bytes that were read and are not decoded.
     input: Vec<u8>,
@@ -54,9 +57,11 @@ impl Control {
     ) -> Result<Self, ControlError> {
         let stream = connect::connect(server, family, patience).await?;
         let peer = stream.peer_addr().map_err(ControlError::Connection)?;
+        let local = stream.local_addr().map_err(ControlError::Connection)?;
         let mut control = Self {
-            stream,
+            stream: Stream::Tcp(stream),
             peer,
+            local,
             decoder: ReplyDecoder::new(),
             input: Vec::new(),
             context: None,
@@ -75,12 +80,8 @@ impl Control {
     }
 
     /// The address of this machine that the server sees.
-    ///
-    /// # Errors
-    ///
-    /// When the connection is broken.
-    pub fn local(&self) -> Result<SocketAddr, ControlError> {
-        self.stream.local_addr().map_err(ControlError::Connection)
+    pub fn local(&self) -> SocketAddr {
+        self.local
     }
 
     /// Sends a command, and returns its last reply, which is no error.
@@ -131,7 +132,11 @@ impl Control {
             }
         };
         self.awaited += 1;
-        let sent = timeout(self.patience, self.stream.write_all(&line)).await;
+        let sent = async {
+            self.stream.write_all(&line).await?;
+            self.stream.flush().await
+        };
+        let sent = timeout(self.patience, sent).await;
         let silent = ControlError::Silent {
             verb: command.verb(),
             within: self.patience,

@@ -77,9 +77,12 @@ pub(super) struct LoginArguments {
     #[arg(long, value_name = "FILE")]
     pub(super) proxy: Option<PathBuf>,
     /// The directory with trusted authorities. Default: $X509_CERT_DIR, ~/.globus/certificates,
-    /// /etc/grid-security/certificates
+    /// /etc/grid-security/certificates; for ftps the authorities of this system
     #[arg(long, value_name = "DIR")]
     pub(super) trust: Option<PathBuf>,
+    /// A PEM file with the authorities for ftps, in place of those of this system
+    #[arg(long, value_name = "FILE", conflicts_with = "trust")]
+    pub(super) ca: Option<PathBuf>,
     /// The subject that the certificates of servers must have, in place of the name of the host
     #[arg(long, value_name = "SUBJECT")]
     pub(super) subject: Option<String>,
@@ -110,7 +113,8 @@ pub(super) struct DataArguments {
     /// the server, and auto on this machine
     #[arg(long, value_name = "STACK", value_parser = StackSpec::parse)]
     pub(super) stack: Option<StackSpec>,
-    /// Whether data channels are authenticated. Default: yes after a login with a certificate
+    /// Whether data channels are authenticated. Default: yes after a login with a certificate, and encrypted
+    /// with ftps; none sends ftps data in the clear, too
     #[arg(long, value_name = "WHICH")]
     dcau: Option<Authentication>,
     /// Encrypt data channels
@@ -158,14 +162,13 @@ impl LoginArguments {
 }
 
 impl DataArguments {
-    /// The protection of a transfer whose servers all know a certificate, or not.
-    pub(super) fn protection(&self, with_certificates: bool) -> DataProtection {
+    /// The protection of a transfer.
+    pub(super) fn protection(&self, default: DataProtection) -> DataProtection {
         match (self.protect, self.dcau) {
             (true, _) => DataProtection::Private,
             (_, Some(Authentication::None)) => DataProtection::None,
             (_, Some(Authentication::User)) => DataProtection::Authenticated,
-            (_, None) if with_certificates => DataProtection::Authenticated,
-            (_, None) => DataProtection::None,
+            (_, None) => default,
         }
     }
 }

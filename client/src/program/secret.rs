@@ -103,6 +103,7 @@ pub(super) fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
 fn first_line(file: &File) -> io::Result<Zeroizing<Vec<u8>>> {
     // Of full size, and read byte by byte: other buffers leave copies.
     let mut line = Zeroizing::new(Vec::with_capacity(MAX_BYTES));
+    #[expect(clippy::unbuffered_bytes, reason = "one line, once")]
     for byte in file.bytes() {
         match byte? {
             b'\n' => break,

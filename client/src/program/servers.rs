@@ -1,23 +1,27 @@
 //! Sessions by server, and how to log in.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gridhaul_protocol::command::{Password, Text};
-
+use gridhaul_security::host_name::HostNameError;
+use gridhaul_security::tls::{NamedServer, Principal, TlsVersions};
+use gridhaul_security::trust::TrustStore;
 use tokio::sync::Mutex as AsyncMutex;
 use zeroize::Zeroizing;
 
 use super::arguments::LoginArguments;
 use super::secret;
 use crate::location::{Scheme, Server};
-use crate::login::{ExpectedServer, Identity, IdentityPlaces, Login};
+use crate::login::{self, Account, ExpectedServer, Identity, IdentityPlaces, Login};
 use crate::session::{Session, SessionConfig, SessionError};
 
 /// Opens sessions, with one identity for all of them.
 pub(super) struct Servers {
     arguments: LoginArguments,
     identity: Mutex<Option<Identity>>,
+    /// The authorities for ftps.
+    roots: Mutex<Option<Arc<TrustStore>>>,
     /// Passwords that were read or typed. Locked while the user types.
     passwords: AsyncMutex<HashMap<Server, Zeroizing<Vec<u8>>>>,
 }
@@ -28,7 +32,9 @@ pub(super) enum OpenError {
     #[error(transparent)]
     Session(Box<SessionError>),
     #[error(transparent)]
-    Identity(#[from] crate::login::IdentityError),
+    Identity(#[from] login::IdentityError),
+    #[error(transparent)]
+    Host(#[from] HostNameError),
     #[error("{server}: a user needs a password: give --password-file FILE, or use a terminal")]
     NoPassword { server: String },
     #[error(
@@ -58,6 +64,7 @@ impl Servers {
         Self {
             arguments,
             identity: Mutex::default(),
+            roots: Mutex::default(),
             passwords: AsyncMutex::default(),
         }
     }
@@ -73,24 +80,54 @@ impl Servers {
     }
 
     async fn login(&self, server: &Server) -> Result<Login, OpenError> {
-        match (server.scheme, &server.user) {
-            (Scheme::GsiFtp, _) => Ok(Login::Certificate {
+        Ok(match server.scheme {
+            Scheme::GsiFtp => Login::Certificate {
                 identity: self.identity()?,
                 expected: match &self.arguments.subject {
                     Some(subject) => ExpectedServer::Subject(subject.clone()),
                     None => ExpectedServer::Host,
                 },
-            }),
-            (Scheme::Ftp, None) => Ok(Login::Anonymous),
-            (Scheme::Ftp, Some(user)) => {
-                let unsendable = || OpenError::Unsendable(server.to_string());
-                let password = self.password(server).await?;
-                Ok(Login::Password {
-                    user: Text::new(user.as_str()).ok_or_else(unsendable)?,
-                    password: Password::new(password.to_vec()).ok_or_else(unsendable)?,
-                })
+            },
+            Scheme::Ftps => Login::Tls {
+                server: self.named(server)?,
+                account: self.account(server).await?,
+            },
+            Scheme::Ftp => Login::Clear(self.account(server).await?),
+        })
+    }
+
+    async fn account(&self, server: &Server) -> Result<Account, OpenError> {
+        let Some(user) = &server.user else {
+            return Ok(Account::Anonymous);
+        };
+        let unsendable = || OpenError::Unsendable(server.to_string());
+        let password = self.password(server).await?;
+        Ok(Account::User {
+            name: Text::new(user.as_str()).ok_or_else(unsendable)?,
+            password: Password::new(password.to_vec()).ok_or_else(unsendable)?,
+        })
+    }
+
+    /// The server of an ftps URL.
+    fn named(&self, server: &Server) -> Result<NamedServer, OpenError> {
+        let principal = match &self.arguments.subject {
+            Some(subject) => Principal::Subject(subject.clone()),
+            None => Principal::Host(server.host.parse()?),
+        };
+        let mut known = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        let trust = match &*known {
+            Some(trust) => Arc::clone(trust),
+            None => {
+                let (directory, file) = (&self.arguments.trust, &self.arguments.ca);
+                let found = login::roots(directory.as_deref(), file.as_deref())?;
+                Arc::clone(known.insert(found))
             }
-        }
+        };
+        Ok(NamedServer {
+            trust,
+            principal,
+            versions: TlsVersions::default(),
+        })
     }
 
     fn identity(&self) -> Result<Identity, OpenError> {
