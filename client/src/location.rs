@@ -45,13 +45,15 @@ pub enum Scheme {
     Ftps,
     /// `gsiftp`: a certificate.
     GsiFtp,
+    /// `sshftp`: the server is started through ssh.
+    SshFtp,
 }
 
 /// A text that is no location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
     /// The scheme is none of those that this program has.
-    #[error("'{0}': the scheme must be gsiftp, ftps, ftp or file")]
+    #[error("'{0}': the scheme must be gsiftp, ftps, ftp, sshftp or file")]
     Scheme(String),
     /// A `file` URL names another host or no absolute path.
     #[error("'{0}': a file URL is file:/PATH or file:///PATH, with an absolute path")]
@@ -94,6 +96,7 @@ impl Location {
             "ftp" => remote(text, Scheme::Ftp, rest).map(Self::Remote),
             "ftps" => remote(text, Scheme::Ftps, rest).map(Self::Remote),
             "gsiftp" => remote(text, Scheme::GsiFtp, rest).map(Self::Remote),
+            "sshftp" => remote(text, Scheme::SshFtp, rest).map(Self::Remote),
             _ => Err(LocationError::Scheme(text.to_owned())),
         }
     }
@@ -106,14 +109,17 @@ impl Scheme {
             Self::Ftp => "ftp",
             Self::Ftps => "ftps",
             Self::GsiFtp => "gsiftp",
+            Self::SshFtp => "sshftp",
         }
     }
 
-    fn port(self) -> u16 {
+    /// The port if the URL has none.
+    pub(crate) fn port(self) -> u16 {
         match self {
             // Port 990 is for TLS from the first byte, which RFC 4217 does not have.
             Self::Ftp | Self::Ftps => 21,
             Self::GsiFtp => 2811,
+            Self::SshFtp => 22,
         }
     }
 }
@@ -179,6 +185,8 @@ fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     };
     let is_name = |host: &str| {
         !host.is_empty()
+            // RFC 952: otherwise a host could be an option of ssh.
+            && !host.starts_with('-')
             && host.len() <= 253
             && host
                 .bytes()

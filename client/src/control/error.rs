@@ -26,6 +26,17 @@ pub enum ControlError {
         /// Of the last address.
         error: io::Error,
     },
+    /// ssh cannot be started.
+    #[error("{program} cannot be started: {error}")]
+    Ssh {
+        /// The program.
+        program: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// ssh has ended, and has said why on standard error.
+    #[error("ssh ended without a greeting of the server: its messages say why")]
+    SshEnded,
     /// The connection broke.
     #[error("the control connection broke: {0}")]
     Connection(#[source] io::Error),

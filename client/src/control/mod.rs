@@ -2,6 +2,7 @@
 
 mod connect;
 mod error;
+mod ssh;
 mod stream;
 mod tls;
 
@@ -18,6 +19,8 @@ use tokio::time::timeout;
 
 pub use connect::AddressFamily;
 pub use error::ControlError;
+pub use ssh::SshSettings;
+pub(crate) use ssh::is_user;
 
 use self::stream::Stream;
 use crate::location::Server;
@@ -56,10 +59,58 @@ impl Control {
         patience: Duration,
     ) -> Result<Self, ControlError> {
         let stream = connect::connect(server, family, patience).await?;
-        let peer = stream.peer_addr().map_err(ControlError::Connection)?;
-        let local = stream.local_addr().map_err(ControlError::Connection)?;
+        let ends = stream.peer_addr().and_then(|peer| {
+            let local = stream.local_addr()?;
+            Ok((peer, local))
+        });
+        let ends = ends.map_err(ControlError::Connection)?;
+        Self::welcomed(Stream::Tcp(stream), ends, patience, patience).await
+    }
+
+    /// Starts the server through ssh, and reads the greeting. Data connections go to an address of the host.
+    ///
+    /// # Errors
+    ///
+    /// When the host cannot be looked up, ssh fails, or the server does not welcome clients.
+    pub(crate) async fn open_over_ssh(
+        server: &Server,
+        ssh: &SshSettings,
+        family: AddressFamily,
+        patience: Duration,
+    ) -> Result<Self, ControlError> {
+        /// The user types a password, for which sshd waits so long by default.
+        const TYPING: Duration = Duration::from_secs(120);
+
+        let addresses = connect::look_up(server, family, patience).await?;
+        let failed = |error| ControlError::Ssh {
+            program: ssh.program.clone(),
+            error,
+        };
+        let ends = ssh::ends(&addresses).map_err(ControlError::Connection)?;
+        let (stream, process) = ssh.start(server, ends.0.ip()).map_err(failed)?;
+        let stream = Stream::Ssh {
+            stream,
+            _process: process,
+        };
+        let within = match ssh.may_ask {
+            true => patience.max(TYPING),
+            false => patience,
+        };
+        let opened = Self::welcomed(stream, ends, patience, within).await;
+        opened.map_err(|error| match error {
+            ControlError::Closed | ControlError::Connection(_) => ControlError::SshEnded,
+            error => error,
+        })
+    }
+
+    async fn welcomed(
+        stream: Stream,
+        (peer, local): (SocketAddr, SocketAddr),
+        patience: Duration,
+        within: Duration,
+    ) -> Result<Self, ControlError> {
         let mut control = Self {
-            stream: Stream::Tcp(stream),
+            stream,
             peer,
             local,
             decoder: ReplyDecoder::new(),
@@ -69,7 +120,7 @@ impl Control {
             // The greeting.
             awaited: 1,
         };
-        let greeting = control.final_reply("the greeting", patience).await?;
+        let greeting = control.final_reply("the greeting", within).await?;
         accepted("the connection", greeting)?;
         Ok(control)
     }

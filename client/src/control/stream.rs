@@ -5,8 +5,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
+
+use super::ssh::SshProcess;
 
 /// The byte stream of a control channel.
 pub(super) enum Stream {
@@ -14,6 +16,12 @@ pub(super) enum Stream {
     Tcp(TcpStream),
     /// In TLS (RFC 4217).
     Tls(Box<TlsStream<TcpStream>>),
+    /// Standard input and output of ssh.
+    Ssh {
+        stream: UnixStream,
+        /// Ends with the channel.
+        _process: SshProcess,
+    },
 }
 
 /// Calls a method of the stream that there is.
@@ -22,6 +30,7 @@ macro_rules! delegate {
         match $stream.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).$method($($argument),*),
             Self::Tls(stream) => Pin::new(stream).$method($($argument),*),
+            Self::Ssh { stream, .. } => Pin::new(stream).$method($($argument),*),
         }
     };
 }

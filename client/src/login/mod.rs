@@ -11,7 +11,7 @@ pub use gsi::ExpectedServer;
 pub use identity::{Identity, IdentityError, IdentityPlaces};
 pub use roots::roots;
 
-use crate::control::{Control, ControlError, accepted};
+use crate::control::{Control, ControlError, SshSettings, accepted};
 use crate::location::Server;
 
 /// How to log in.
@@ -33,6 +33,8 @@ pub enum Login {
     },
     /// In the clear.
     Clear(Account),
+    /// As the user whom ssh has authenticated.
+    Ssh(SshSettings),
 }
 
 /// As whom to log in without a certificate.
@@ -54,7 +56,7 @@ impl Login {
     pub fn identity(&self) -> Option<&Identity> {
         match self {
             Self::Certificate { identity, .. } => Some(identity),
-            Self::Tls { .. } | Self::Clear(_) => None,
+            Self::Tls { .. } | Self::Clear(_) | Self::Ssh(_) => None,
         }
     }
 
@@ -95,6 +97,8 @@ pub(crate) async fn log_in(
             account.credentials()
         }
         Login::Clear(account) => account.credentials(),
+        // The server accepts any name and password.
+        Login::Ssh(_) => Account::Anonymous.credentials(),
     };
     let (Some(user), Some(password)) = (user, password) else {
         return Err(ControlError::Unsendable("the name of the user"));

@@ -90,6 +90,9 @@ pub(super) struct LoginArguments {
     /// at the terminal
     #[arg(long, value_name = "FILE")]
     pub(super) password_file: Option<PathBuf>,
+    /// The program for sshftp, with the arguments of OpenSSH
+    #[arg(long, value_name = "PROGRAM", default_value = "ssh")]
+    pub(super) ssh: String,
     /// Use IPv4 addresses only
     #[arg(long, short = '4', conflicts_with = "ipv6")]
     ipv4: bool,

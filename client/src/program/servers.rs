@@ -1,6 +1,7 @@
 //! Sessions by server, and how to log in.
 
 use std::collections::HashMap;
+use std::io::IsTerminal as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gridhaul_protocol::command::{Password, Text};
@@ -12,6 +13,7 @@ use zeroize::Zeroizing;
 
 use super::arguments::LoginArguments;
 use super::secret;
+use crate::control::{SshSettings, is_user};
 use crate::location::{Scheme, Server};
 use crate::login::{self, Account, ExpectedServer, Identity, IdentityPlaces, Login};
 use crate::session::{Session, SessionConfig, SessionError};
@@ -33,6 +35,8 @@ pub(super) enum OpenError {
     Session(Box<SessionError>),
     #[error(transparent)]
     Identity(#[from] login::IdentityError),
+    #[error("{0}: a user for ssh has letters, digits and . _ - + @ only, and - not first")]
+    SshUser(String),
     #[error(transparent)]
     Host(#[from] HostNameError),
     #[error("{server}: a user needs a password: give --password-file FILE, or use a terminal")]
@@ -93,6 +97,7 @@ impl Servers {
                 account: self.account(server).await?,
             },
             Scheme::Ftp => Login::Clear(self.account(server).await?),
+            Scheme::SshFtp => Login::Ssh(self.ssh(server)?),
         })
     }
 
@@ -105,6 +110,21 @@ impl Servers {
         Ok(Account::User {
             name: Text::new(user.as_str()).ok_or_else(unsendable)?,
             password: Password::new(password.to_vec()).ok_or_else(unsendable)?,
+        })
+    }
+
+    fn ssh(&self, server: &Server) -> Result<SshSettings, OpenError> {
+        if server.user.as_deref().is_some_and(|user| !is_user(user)) {
+            return Err(OpenError::SshUser(server.to_string()));
+        }
+        // globus-url-copy takes the command from there, too.
+        let command = std::env::var("GLOBUS_REMOTE_SSHFTP").ok();
+        Ok(SshSettings {
+            program: self.arguments.ssh.clone(),
+            server: command
+                .filter(|command| !command.is_empty())
+                .unwrap_or_else(|| SshSettings::SERVER.to_owned()),
+            may_ask: std::io::stdin().is_terminal(),
         })
     }
 

@@ -149,7 +149,7 @@ impl Session {
         match self.login {
             Login::Certificate { .. } => DataProtection::Authenticated,
             Login::Tls { .. } => DataProtection::Private,
-            Login::Clear(_) => DataProtection::None,
+            Login::Clear(_) | Login::Ssh(_) => DataProtection::None,
         }
     }
 }

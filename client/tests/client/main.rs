@@ -6,4 +6,5 @@ mod hostile;
 mod passwords;
 mod scripted;
 mod site;
+mod sshftp;
 mod tree;
