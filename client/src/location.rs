@@ -43,15 +43,19 @@ pub struct Server {
 pub enum Scheme {
     /// `ftp`: a name and a password, or anonymous, in the clear.
     Ftp,
+    /// `ftps`: a name and a password, or anonymous, in TLS that begins with `AUTH TLS` (RFC 4217).
+    Ftps,
     /// `gsiftp`: a certificate.
     GsiFtp,
+    /// `sshftp`: the server is started through ssh.
+    SshFtp,
 }
 
 /// A text that is no location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
     /// The scheme is none of those that this program has.
-    #[error("'{0}': the scheme must be gsiftp, ftp or file")]
+    #[error("'{0}': the scheme must be gsiftp, ftps, ftp, sshftp or file")]
     Scheme(String),
     /// A `file` URL names another host or no absolute path.
     #[error("'{0}': a file URL is file:/PATH or file:///PATH, with an absolute path")]
@@ -92,7 +96,9 @@ impl Location {
                 .map(Self::Local)
                 .ok_or_else(|| LocationError::Encoding(text.to_owned())),
             "ftp" => remote(text, Scheme::Ftp, rest).map(Self::Remote),
+            "ftps" => remote(text, Scheme::Ftps, rest).map(Self::Remote),
             "gsiftp" => remote(text, Scheme::GsiFtp, rest).map(Self::Remote),
+            "sshftp" => remote(text, Scheme::SshFtp, rest).map(Self::Remote),
             _ => Err(LocationError::Scheme(text.to_owned())),
         }
     }
@@ -103,14 +109,19 @@ impl Scheme {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ftp => "ftp",
+            Self::Ftps => "ftps",
             Self::GsiFtp => "gsiftp",
+            Self::SshFtp => "sshftp",
         }
     }
 
-    fn port(self) -> u16 {
+    /// The port if the URL has none.
+    pub(crate) fn port(self) -> u16 {
         match self {
-            Self::Ftp => 21,
+            // Port 990 is for TLS from the first byte, which RFC 4217 does not have.
+            Self::Ftp | Self::Ftps => 21,
             Self::GsiFtp => 2811,
+            Self::SshFtp => 22,
         }
     }
 }
@@ -176,6 +187,8 @@ fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     };
     let is_name = |host: &str| {
         !host.is_empty()
+            // RFC 952: otherwise a host could be an option of ssh.
+            && !host.starts_with('-')
             && host.len() <= 253
             && host
                 .bytes()

@@ -43,6 +43,6 @@ pub mod support;
 pub use support::{
     Accounts, BadCredential, BadKind, Client, ClientError, Cluster, Failure, Finished, HOST, Kind,
     Launch, LaunchError, Node, NodeLaunch, NodeSite, PASSWORD, PASSWORD_USER, Pki, PkiError,
-    ProgramError, Relay, Server, UserCredential, UserKind, check, chown_to_nobody, content,
-    gridhaul_program, raw, url,
+    ProgramError, Relay, Server, SshHost, UserCredential, UserKind, check, chown_to_nobody,
+    content, gridhaul_program, raw, url,
 };

@@ -26,6 +26,17 @@ pub enum ControlError {
         /// Of the last address.
         error: io::Error,
     },
+    /// ssh cannot be started.
+    #[error("{program} cannot be started: {error}")]
+    Ssh {
+        /// The program.
+        program: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// ssh has ended, and has said why on standard error.
+    #[error("ssh ended without a greeting of the server: its messages say why")]
+    SshEnded,
     /// The connection broke.
     #[error("the control connection broke: {0}")]
     Connection(#[source] io::Error),
@@ -39,6 +50,14 @@ pub enum ControlError {
         verb: &'static str,
         /// The limit.
         within: Duration,
+    },
+    /// The server sends preliminary replies without end.
+    #[error("the server sent more than {limit} preliminary replies to {verb}")]
+    Flood {
+        /// The command.
+        verb: &'static str,
+        /// The most that are read.
+        limit: usize,
     },
     /// The server's bytes are no replies.
     #[error(transparent)]
@@ -62,15 +81,39 @@ pub enum ControlError {
         /// The reason.
         error: PassiveReplyError,
     },
-    /// A value has characters that commands cannot have.
+    /// A value has characters that commands cannot have, or is too long.
     #[error("{0} cannot be sent to a server")]
     Unsendable(&'static str),
+    /// A reply that does not answer the command.
+    #[error(
+        "the server answered {verb} with a reply that has no meaning there: {}",
+        words(reply)
+    )]
+    Unexpected {
+        /// The command.
+        verb: &'static str,
+        /// The reply.
+        reply: Reply,
+    },
+    /// Bytes in the clear came before the protected ones.
+    #[error(
+        "bytes came in the clear before the protection began: another host on the way may have sent them"
+    )]
+    Injected,
     /// The security exchange failed.
     #[error("the security exchange failed: {0}")]
     Security(#[from] ContextError),
-    /// A protected reply was expected.
-    #[error("the server sent a reply without protection, or a token that is none")]
-    Unprotected,
+    /// There is no TLS with the server.
+    #[error("the TLS handshake with the server failed: {0}")]
+    Tls(String),
+    /// Sessions with TLS have no mutual authentication of data channels.
+    #[error(
+        "data channels of ftps are encrypted, and the server proves its name: leave --dcau out, or say --dcau none"
+    )]
+    NoMutual,
+    /// A protected reply has no token, or a token with something else than a reply.
+    #[error("the server sent a protected reply that cannot be read")]
+    Unreadable,
     /// A reply in the clear on a protected channel ends the session.
     #[error("a reply without protection came: {}", words(.0))]
     Clear(Reply),

@@ -1,7 +1,10 @@
 //! A control channel: commands, replies, and their protection.
 
+mod connect;
 mod error;
+mod ssh;
 mod stream;
+mod tls;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,27 +15,33 @@ use gridhaul_protocol::line::encode_command_line;
 use gridhaul_protocol::reply::{Reply, ReplyDecoder};
 use gridhaul_security::context::Context;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+pub use connect::AddressFamily;
 pub use error::ControlError;
-pub use stream::AddressFamily;
+pub use ssh::SshSettings;
+pub(crate) use ssh::is_user;
 
+use self::stream::Stream;
 use crate::location::Server;
 
 /// The bytes that are read at a time.
 const READ_BYTES: usize = 16 * 1024;
 
+/// The most preliminary replies to a command that is no transfer. One a second for an hour would be fewer.
+const MAX_PRELIMINARY: usize = 4096;
+
 /// A control channel.
 pub struct Control {
-    stream: TcpStream,
+    stream: Stream,
     peer: SocketAddr,
+    local: SocketAddr,
     decoder: ReplyDecoder,
     /// Bytes that were read and are not decoded.
     input: Vec<u8>,
     /// Protects commands and replies (RFC 2228).
     context: Option<Box<Context>>,
-    /// The longest wait for a reply.
+    /// The longest wait for the last reply to a command.
     patience: Duration,
     /// Last replies that the server owes.
     awaited: usize,
@@ -49,11 +58,61 @@ impl Control {
         family: AddressFamily,
         patience: Duration,
     ) -> Result<Self, ControlError> {
-        let stream = stream::connect(server, family, patience).await?;
-        let peer = stream.peer_addr().map_err(ControlError::Connection)?;
+        let stream = connect::connect(server, family, patience).await?;
+        let ends = stream.peer_addr().and_then(|peer| {
+            let local = stream.local_addr()?;
+            Ok((peer, local))
+        });
+        let ends = ends.map_err(ControlError::Connection)?;
+        Self::welcomed(Stream::Tcp(stream), ends, patience, patience).await
+    }
+
+    /// Starts the server through ssh, and reads the greeting. Data connections go to an address of the host.
+    ///
+    /// # Errors
+    ///
+    /// When the host cannot be looked up, ssh fails, or the server does not welcome clients.
+    pub(crate) async fn open_over_ssh(
+        server: &Server,
+        ssh: &SshSettings,
+        family: AddressFamily,
+        patience: Duration,
+    ) -> Result<Self, ControlError> {
+        /// The user types a password, for which sshd waits so long by default.
+        const TYPING: Duration = Duration::from_secs(120);
+
+        let addresses = connect::look_up(server, family, patience).await?;
+        let failed = |error| ControlError::Ssh {
+            program: ssh.program.clone(),
+            error,
+        };
+        let ends = ssh::ends(&addresses).map_err(ControlError::Connection)?;
+        let (stream, process) = ssh.start(server, ends.0.ip()).map_err(failed)?;
+        let stream = Stream::Ssh {
+            stream,
+            _process: process,
+        };
+        let within = match ssh.may_ask {
+            true => patience.max(TYPING),
+            false => patience,
+        };
+        let opened = Self::welcomed(stream, ends, patience, within).await;
+        opened.map_err(|error| match error {
+            ControlError::Closed | ControlError::Connection(_) => ControlError::SshEnded,
+            error => error,
+        })
+    }
+
+    async fn welcomed(
+        stream: Stream,
+        (peer, local): (SocketAddr, SocketAddr),
+        patience: Duration,
+        within: Duration,
+    ) -> Result<Self, ControlError> {
         let mut control = Self {
             stream,
             peer,
+            local,
             decoder: ReplyDecoder::new(),
             input: Vec::new(),
             context: None,
@@ -61,7 +120,7 @@ impl Control {
             // The greeting.
             awaited: 1,
         };
-        let greeting = control.final_reply("the greeting").await?;
+        let greeting = control.final_reply("the greeting", within).await?;
         accepted("the connection", greeting)?;
         Ok(control)
     }
@@ -72,12 +131,8 @@ impl Control {
     }
 
     /// The address of this machine that the server sees.
-    ///
-    /// # Errors
-    ///
-    /// When the connection is broken.
-    pub fn local(&self) -> Result<SocketAddr, ControlError> {
-        self.stream.local_addr().map_err(ControlError::Connection)
+    pub fn local(&self) -> SocketAddr {
+        self.local
     }
 
     /// Sends a command, and returns its last reply, which is no error.
@@ -95,8 +150,21 @@ impl Control {
     ///
     /// Those that end the session.
     pub async fn ask(&mut self, command: &Command) -> Result<Reply, ControlError> {
+        self.ask_within(command, self.patience).await
+    }
+
+    /// As [`Self::ask`], for a command whose last reply may take so long.
+    ///
+    /// # Errors
+    ///
+    /// Those that end the session.
+    pub(crate) async fn ask_within(
+        &mut self,
+        command: &Command,
+        limit: Duration,
+    ) -> Result<Reply, ControlError> {
         self.send(command).await?;
-        self.final_reply(command.verb()).await
+        self.final_reply(command.verb(), limit).await
     }
 
     /// Sends a command; its replies must be read later.
@@ -110,24 +178,21 @@ impl Control {
             None => line,
             Some(context) => {
                 let token = Base64::new(Base64::encode(&context.wrap(&line)?));
-                let token = token.ok_or(ControlError::Unprotected)?;
+                let token = token.ok_or(ControlError::Unsendable("a command of this length"))?;
                 encode_command_line(&Command::Enc(token).encode())
             }
         };
         self.awaited += 1;
-        let sent = timeout(self.patience, self.stream.write_all(&line)).await;
-        sent.map_err(|_| self.silent(command.verb()))?
-            .map_err(ControlError::Connection)
-    }
-
-    /// The next reply, which may be preliminary.
-    ///
-    /// # Errors
-    ///
-    /// When there is none within the time limit, or the connection is broken.
-    pub async fn reply(&mut self, verb: &'static str) -> Result<Reply, ControlError> {
-        let reply = timeout(self.patience, self.next_reply()).await;
-        reply.unwrap_or_else(|_| Err(self.silent(verb)))
+        let sent = async {
+            self.stream.write_all(&line).await?;
+            self.stream.flush().await
+        };
+        let sent = timeout(self.patience, sent).await;
+        let silent = ControlError::Silent {
+            verb: command.verb(),
+            within: self.patience,
+        };
+        sent.map_err(|_| silent)?.map_err(ControlError::Connection)
     }
 
     /// The next reply, however long it takes. Can be given up and called again.
@@ -157,6 +222,11 @@ impl Control {
         }
     }
 
+    /// The longest wait for the last reply to a command.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// Whether every command has its last reply. Otherwise a later reply would be taken for that of another command.
     pub(crate) fn is_idle(&self) -> bool {
         self.awaited == 0
@@ -165,19 +235,33 @@ impl Control {
     /// Protects all further commands. Bytes that have come before count for nothing, because another host may have sent them.
     pub(crate) fn protect(&mut self, context: Context) -> Result<(), ControlError> {
         if !self.input.is_empty() {
-            return Err(ControlError::Unprotected);
+            return Err(ControlError::Injected);
         }
         self.context = Some(Box::new(context));
         Ok(())
     }
 
-    async fn final_reply(&mut self, verb: &'static str) -> Result<Reply, ControlError> {
-        loop {
-            let reply = self.reply(verb).await?;
-            if !reply.is_preliminary() {
-                return Ok(reply);
+    /// The last reply. The limit is for all replies together, so that preliminary ones do not prolong it.
+    async fn final_reply(
+        &mut self,
+        verb: &'static str,
+        limit: Duration,
+    ) -> Result<Reply, ControlError> {
+        let last = async {
+            for _ in 0..=MAX_PRELIMINARY {
+                let reply = self.next_reply().await?;
+                if !reply.is_preliminary() {
+                    return Ok(reply);
+                }
             }
-        }
+            Err(ControlError::Flood {
+                verb,
+                limit: MAX_PRELIMINARY,
+            })
+        };
+        let within = limit;
+        let silent = Err(ControlError::Silent { verb, within });
+        timeout(limit, last).await.unwrap_or(silent)
     }
 
     /// The reply in a protected one. Each line has a token (RFC 2228 3, 63yz).
@@ -193,20 +277,13 @@ impl Control {
         for line in reply.lines() {
             let line = String::from_utf8_lossy(line).into_owned();
             let token = Base64::new(line).and_then(|token| token.decode());
-            let token = token.ok_or(ControlError::Unprotected)?;
+            let token = token.ok_or(ControlError::Unreadable)?;
             text.extend(context.unwrap(&token)?);
         }
         let mut text = text.as_slice();
         match ReplyDecoder::new().decode(&mut text) {
             Some(reply) if text.is_empty() => Ok(reply?),
-            _ => Err(ControlError::Unprotected),
-        }
-    }
-
-    fn silent(&self, verb: &'static str) -> ControlError {
-        ControlError::Silent {
-            verb,
-            within: self.patience,
+            _ => Err(ControlError::Unreadable),
         }
     }
 }

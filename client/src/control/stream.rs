@@ -1,63 +1,64 @@
-//! The connection of a control channel.
+//! The byte stream of a control channel.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
 
-use super::error::ControlError;
-use crate::location::Server;
+use super::ssh::SshProcess;
 
-/// Which addresses of a server are tried.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum AddressFamily {
-    /// All, in the order of the resolver (RFC 6724).
-    #[default]
-    Any,
-    /// IPv4.
-    Ipv4,
-    /// IPv6.
-    Ipv6,
+/// The byte stream of a control channel.
+pub(super) enum Stream {
+    /// In the clear, or with protected commands and replies (RFC 2228).
+    Tcp(TcpStream),
+    /// In TLS (RFC 4217).
+    Tls(Box<TlsStream<TcpStream>>),
+    /// Standard input and output of ssh.
+    Ssh {
+        stream: UnixStream,
+        /// Ends with the channel.
+        _process: SshProcess,
+    },
 }
 
-impl AddressFamily {
-    fn has(self, address: IpAddr) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Ipv4 => address.is_ipv4(),
-            Self::Ipv6 => address.is_ipv6(),
+/// Calls a method of the stream that there is.
+macro_rules! delegate {
+    ($stream:ident.$method:ident($($argument:expr),*)) => {
+        match $stream.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).$method($($argument),*),
+            Self::Tls(stream) => Pin::new(stream).$method($($argument),*),
+            Self::Ssh { stream, .. } => Pin::new(stream).$method($($argument),*),
         }
+    };
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        delegate!(self.poll_read(context, buffer))
     }
 }
 
-/// Connects to the first address of the server that answers; each may take `within`.
-pub(super) async fn connect(
-    server: &Server,
-    family: AddressFamily,
-    within: Duration,
-) -> Result<TcpStream, ControlError> {
-    let found = lookup_host((server.host.as_str(), server.port)).await;
-    let found = found.map_err(|error| ControlError::LookUp {
-        host: server.host.clone(),
-        error,
-    })?;
-    let addresses: Vec<SocketAddr> = found.filter(|address| family.has(address.ip())).collect();
-    let mut last = io::Error::other("the name has no address of the wanted family");
-    for address in &addresses {
-        match timeout(within, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                // Commands are short and wait for replies.
-                stream.set_nodelay(true).map_err(ControlError::Connection)?;
-                return Ok(stream);
-            }
-            Ok(Err(error)) => last = error,
-            Err(_) => last = io::ErrorKind::TimedOut.into(),
-        }
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        delegate!(self.poll_write(context, bytes))
     }
-    Err(ControlError::Connect {
-        server: server.to_string(),
-        error: last,
-    })
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        delegate!(self.poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        delegate!(self.poll_shutdown(context))
+    }
 }

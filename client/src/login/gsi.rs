@@ -29,7 +29,7 @@ pub(super) async fn authenticate(
     identity: &Identity,
     expected: &ExpectedServer,
 ) -> Result<(), ControlError> {
-    let mechanism = Text::new("GSSAPI").ok_or(ControlError::Unprotected)?;
+    let mechanism = Text::new("GSSAPI").ok_or(ControlError::Unsendable("the mechanism"))?;
     let offered = control.ask(&Command::Auth(mechanism)).await?;
     accepted("AUTH", offered)?;
     let mut context = Context::initiator(&identity.tls_settings(), true)?;
@@ -51,13 +51,17 @@ pub(super) async fn authenticate(
             // Before the last token, which has the delegated proxy.
             check_host(&context, server, expected)?;
         }
-        let adat = Base64::new(Base64::encode(&output)).ok_or(ControlError::Unprotected)?;
+        let adat = Base64::new(Base64::encode(&output))
+            .ok_or(ControlError::Unsendable("a security token of this length"))?;
         let reply = accepted("ADAT", control.ask(&Command::Adat(adat)).await?)?;
         // 235 ends the exchange; 335 has another token.
         match (reply.code(), is_done) {
             (235, true) => break,
             (335, false) => token = token_of(&reply.text())?,
-            _ => return Err(ControlError::Unprotected),
+            _ => {
+                let verb = "ADAT";
+                return Err(ControlError::Unexpected { verb, reply });
+            }
         }
     }
     control.protect(context)
@@ -74,7 +78,7 @@ async fn tell(control: &mut Control, alert: &[u8]) {
 fn token_of(text: &str) -> Result<Vec<u8>, ControlError> {
     let token = text.split_once("ADAT=").map(|(_, token)| token.trim());
     let token = token.and_then(|token| Base64::new(token)?.decode());
-    Ok(token.ok_or(ControlError::Unprotected)?.to_vec())
+    Ok(token.ok_or(ControlError::Unreadable)?.to_vec())
 }
 
 fn check_host(

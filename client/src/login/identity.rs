@@ -42,6 +42,9 @@ pub enum IdentityError {
         "there are no trusted authorities: give --trust DIR, set X509_CERT_DIR, or install them; looked for {0}"
     )]
     NoTrust(String),
+    /// The system has no file with authorities.
+    #[error("there are no authorities for ftps: give --ca FILE or --trust DIR; looked for {0}")]
+    NoRoots(String),
     /// A file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),

@@ -112,15 +112,22 @@ pub(super) struct LoginArguments {
     #[arg(long, value_name = "FILE")]
     pub(super) proxy: Option<PathBuf>,
     /// The directory with trusted authorities. Default: $X509_CERT_DIR, ~/.globus/certificates,
-    /// /etc/grid-security/certificates
+    /// /etc/grid-security/certificates; for ftps the authorities of this system
     #[arg(long, value_name = "DIR")]
     pub(super) trust: Option<PathBuf>,
+    /// A PEM file with the authorities for ftps, in place of those of this system
+    #[arg(long, value_name = "FILE", conflicts_with = "trust")]
+    pub(super) ca: Option<PathBuf>,
     /// The subject that the certificates of servers must have, in place of the name of the host
     #[arg(long, value_name = "SUBJECT")]
     pub(super) subject: Option<String>,
-    /// A file whose first line is the password of the user in ftp URLs
+    /// A file whose first line is the password of the user in the URL, for one server. Default: asked for
+    /// at the terminal
     #[arg(long, value_name = "FILE")]
     pub(super) password_file: Option<PathBuf>,
+    /// The program for sshftp, with the arguments of OpenSSH
+    #[arg(long, value_name = "PROGRAM", default_value = "ssh")]
+    pub(super) ssh: String,
     /// Use IPv4 addresses only
     #[arg(long, short = '4', conflicts_with = "ipv6")]
     ipv4: bool,
@@ -144,7 +151,8 @@ pub(super) struct DataArguments {
     /// the server, and auto on this machine
     #[arg(long, value_name = "STACK", value_parser = StackSpec::parse)]
     pub(super) stack: Option<StackSpec>,
-    /// Whether data channels are authenticated. Default: yes after a login with a certificate
+    /// Whether data channels are authenticated. Default: yes after a login with a certificate, and encrypted
+    /// with ftps; none sends ftps data in the clear, too
     #[arg(long, value_name = "WHICH")]
     dcau: Option<Authentication>,
     /// Encrypt data channels
@@ -209,14 +217,13 @@ impl LoginArguments {
 }
 
 impl DataArguments {
-    /// The protection of a transfer whose servers all know a certificate, or not.
-    pub(super) fn protection(&self, with_certificates: bool) -> DataProtection {
+    /// The protection of a transfer.
+    pub(super) fn protection(&self, default: DataProtection) -> DataProtection {
         match (self.protect, self.dcau) {
             (true, _) => DataProtection::Private,
             (_, Some(Authentication::None)) => DataProtection::None,
             (_, Some(Authentication::User)) => DataProtection::Authenticated,
-            (_, None) if with_certificates => DataProtection::Authenticated,
-            (_, None) => DataProtection::None,
+            (_, None) => default,
         }
     }
 }

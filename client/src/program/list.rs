@@ -8,7 +8,7 @@ use super::servers::Servers;
 use crate::listing::{Lister, ListingSettings};
 use crate::local::{LocalConfig, LocalMachine};
 use crate::location::{Location, Url};
-use crate::session::{Kind, TransferSettings};
+use crate::session::{DataProtection, Kind, TransferSettings};
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::stack::{DriverSpec, StackSpec};
@@ -38,12 +38,13 @@ async fn listed(text: &str, arguments: &CopyArguments) -> Result<(), String> {
         .map_err(|error| words(&error))?;
     let machine = LocalMachine::new(LocalConfig::default());
     let lister = Lister::new(&machine).map_err(|error| words(&error))?;
-    let with_certificate = session.login().identity().is_some();
     let how = ListingSettings {
         settings: TransferSettings {
             mode: TransferMode::Stream,
             parallelism: 1,
-            protection: arguments.data.protection(with_certificate),
+            protection: arguments
+                .data
+                .protection(DataProtection::default_of(&[&session])),
             stack: None,
         },
         stack: StackSpec {

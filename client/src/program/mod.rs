@@ -6,6 +6,7 @@
 //!   guc            the options of globus-url-copy
 //!   list           directories
 //!   servers        sessions by server, and how to log in
+//!   secret         passwords and passphrases
 //!   report         lines for people, JSON for programs
 //! ```
 
@@ -14,6 +15,7 @@ mod copy;
 mod guc;
 mod list;
 mod report;
+mod secret;
 mod servers;
 mod sum;
 
@@ -78,6 +80,7 @@ pub fn main() -> ExitCode {
             _ = tokio::signal::ctrl_c() => Ending::Interrupted,
         }
     });
+    secret::stop_asking();
     // Threads that wait for a peer do not hold the end up.
     runtime.shutdown_background();
     ending.into()

@@ -1,20 +1,31 @@
 //! Sessions by server, and how to log in.
 
-use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::io::IsTerminal as _;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gridhaul_protocol::command::{Password, Text};
+use gridhaul_security::host_name::HostNameError;
+use gridhaul_security::tls::{NamedServer, Principal, TlsVersions};
+use gridhaul_security::trust::TrustStore;
+use tokio::sync::Mutex as AsyncMutex;
+use zeroize::Zeroizing;
 
 use super::arguments::LoginArguments;
+use super::secret;
+use crate::control::{SshSettings, is_user};
 use crate::location::{Scheme, Server};
-use crate::login::{ExpectedServer, Identity, IdentityPlaces, Login};
+use crate::login::{self, Account, ExpectedServer, Identity, IdentityPlaces, Login};
 use crate::session::{Session, SessionConfig, SessionError};
 
 /// Opens sessions, with one identity for all of them.
 pub(super) struct Servers {
     arguments: LoginArguments,
     identity: Mutex<Option<Identity>>,
+    /// The authorities for ftps.
+    roots: Mutex<Option<Arc<TrustStore>>>,
+    /// Passwords that were read or typed. Locked while the user types.
+    passwords: AsyncMutex<HashMap<Server, Zeroizing<Vec<u8>>>>,
 }
 
 /// Why there is no session.
@@ -23,9 +34,19 @@ pub(super) enum OpenError {
     #[error(transparent)]
     Session(Box<SessionError>),
     #[error(transparent)]
-    Identity(#[from] crate::login::IdentityError),
-    #[error("{server}: a user needs a password: give --password-file FILE")]
+    Identity(#[from] login::IdentityError),
+    #[error("{0}: a user for ssh has letters, digits and . _ - + @ only, and - not first")]
+    SshUser(String),
+    #[error(transparent)]
+    Host(#[from] HostNameError),
+    #[error("{server}: a user needs a password: give --password-file FILE, or use a terminal")]
     NoPassword { server: String },
+    #[error(
+        "{server}: --password-file has the password for {first}, and is not sent to another server or user: copy in two steps, or leave --password-file out and type the passwords"
+    )]
+    SecondPassword { server: String, first: String },
+    #[error("the password cannot be read at the terminal: {0}")]
+    Terminal(std::io::Error),
     #[error("{file}: {error}")]
     PasswordFile { file: String, error: std::io::Error },
     #[error("{0}: the user or the password has a character that FTP cannot send")]
@@ -47,11 +68,13 @@ impl Servers {
         Self {
             arguments,
             identity: Mutex::default(),
+            roots: Mutex::default(),
+            passwords: AsyncMutex::default(),
         }
     }
 
     pub(super) async fn open(&self, server: &Server) -> Result<Session, OpenError> {
-        let login = self.login(server)?;
+        let login = self.login(server).await?;
         let config = SessionConfig {
             family: self.arguments.family(),
             patience: self.arguments.timeout,
@@ -60,24 +83,71 @@ impl Servers {
         opened.map_err(|error| OpenError::Session(Box::new(error)))
     }
 
-    fn login(&self, server: &Server) -> Result<Login, OpenError> {
-        match (server.scheme, &server.user) {
-            (Scheme::GsiFtp, _) => Ok(Login::Certificate {
+    async fn login(&self, server: &Server) -> Result<Login, OpenError> {
+        Ok(match server.scheme {
+            Scheme::GsiFtp => Login::Certificate {
                 identity: self.identity()?,
                 expected: match &self.arguments.subject {
                     Some(subject) => ExpectedServer::Subject(subject.clone()),
                     None => ExpectedServer::Host,
                 },
-            }),
-            (Scheme::Ftp, None) => Ok(Login::Anonymous),
-            (Scheme::Ftp, Some(user)) => {
-                let unsendable = || OpenError::Unsendable(server.to_string());
-                Ok(Login::Password {
-                    user: Text::new(user.as_str()).ok_or_else(unsendable)?,
-                    password: Password::new(self.password(server)?).ok_or_else(unsendable)?,
-                })
-            }
+            },
+            Scheme::Ftps => Login::Tls {
+                server: self.named(server)?,
+                account: self.account(server).await?,
+            },
+            Scheme::Ftp => Login::Clear(self.account(server).await?),
+            Scheme::SshFtp => Login::Ssh(self.ssh(server)?),
+        })
+    }
+
+    async fn account(&self, server: &Server) -> Result<Account, OpenError> {
+        let Some(user) = &server.user else {
+            return Ok(Account::Anonymous);
+        };
+        let unsendable = || OpenError::Unsendable(server.to_string());
+        let password = self.password(server).await?;
+        Ok(Account::User {
+            name: Text::new(user.as_str()).ok_or_else(unsendable)?,
+            password: Password::new(password.to_vec()).ok_or_else(unsendable)?,
+        })
+    }
+
+    fn ssh(&self, server: &Server) -> Result<SshSettings, OpenError> {
+        if server.user.as_deref().is_some_and(|user| !is_user(user)) {
+            return Err(OpenError::SshUser(server.to_string()));
         }
+        // globus-url-copy takes the command from there, too.
+        let command = std::env::var("GLOBUS_REMOTE_SSHFTP").ok();
+        Ok(SshSettings {
+            program: self.arguments.ssh.clone(),
+            server: command
+                .filter(|command| !command.is_empty())
+                .unwrap_or_else(|| SshSettings::SERVER.to_owned()),
+            may_ask: std::io::stdin().is_terminal(),
+        })
+    }
+
+    /// The server of an ftps URL.
+    fn named(&self, server: &Server) -> Result<NamedServer, OpenError> {
+        let principal = match &self.arguments.subject {
+            Some(subject) => Principal::Subject(subject.clone()),
+            None => Principal::Host(server.host.parse()?),
+        };
+        let mut known = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        let trust = match &*known {
+            Some(trust) => Arc::clone(trust),
+            None => {
+                let (directory, file) = (&self.arguments.trust, &self.arguments.ca);
+                let found = login::roots(directory.as_deref(), file.as_deref())?;
+                Arc::clone(known.insert(found))
+            }
+        };
+        Ok(NamedServer {
+            trust,
+            principal,
+            versions: TlsVersions::default(),
+        })
     }
 
     fn identity(&self) -> Result<Identity, OpenError> {
@@ -92,25 +162,31 @@ impl Servers {
         Ok(known.insert(found).clone())
     }
 
-    fn password(&self, server: &Server) -> Result<Vec<u8>, OpenError> {
-        let Some(file) = &self.arguments.password_file else {
-            return Err(OpenError::NoPassword {
-                server: server.to_string(),
-            });
-        };
-        let mut line = Vec::new();
-        let read =
-            fs::File::open(file).and_then(|file| BufReader::new(file).read_until(b'\n', &mut line));
-        read.map_err(|error| OpenError::PasswordFile {
-            file: file.display().to_string(),
-            error,
-        })?;
-        while line
-            .last()
-            .is_some_and(|byte| matches!(byte, b'\n' | b'\r'))
-        {
-            line.pop();
+    /// The password for a server: that of the file, which is for the first server only, or one that the user types.
+    async fn password(&self, server: &Server) -> Result<Zeroizing<Vec<u8>>, OpenError> {
+        let mut known = self.passwords.lock().await;
+        if let Some(password) = known.get(server) {
+            return Ok(password.clone());
         }
-        Ok(line)
+        let named = || server.to_string();
+        let password = match &self.arguments.password_file {
+            Some(file) => {
+                if let Some(first) = known.keys().next() {
+                    let (server, first) = (named(), first.to_string());
+                    return Err(OpenError::SecondPassword { server, first });
+                }
+                secret::read(file).map_err(|error| OpenError::PasswordFile {
+                    file: file.display().to_string(),
+                    error,
+                })?
+            }
+            None => {
+                let typed = secret::ask(format!("Password for {server}: ")).await;
+                let typed = typed.map_err(OpenError::Terminal)?;
+                typed.ok_or_else(|| OpenError::NoPassword { server: named() })?
+            }
+        };
+        known.insert(server.clone(), password.clone());
+        Ok(password)
     }
 }

@@ -67,8 +67,12 @@ impl Session {
         login: Login,
         config: SessionConfig,
     ) -> Result<Self, ControlError> {
-        let mut control = Control::open(server, config.family, config.patience).await?;
-        login::log_in(&mut control, server, &login).await?;
+        let (family, patience) = (config.family, config.patience);
+        let control = match &login {
+            Login::Ssh(ssh) => Control::open_over_ssh(server, ssh, family, patience).await?,
+            _ => Control::open(server, family, patience).await?,
+        };
+        let mut control = login::log_in(control, server, &login).await?;
         let features = feature::parse(&control.ask(&Command::Feat).await?);
         control.must(&Command::Type(Representation::Image)).await?;
         let settings = Told::after_login(login.identity().is_some());

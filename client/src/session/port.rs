@@ -19,12 +19,43 @@ pub(crate) enum Addresses {
 }
 
 impl Session {
-    /// Makes the server listen, and returns where.
+    /// Makes the server listen for connections of this machine, and returns where.
+    ///
+    /// Without authenticated data channels a hostile server could name the address of another host, and use this machine to
+    /// scan or attack hosts that it cannot reach itself, or to fetch bytes from them. So only the host of the control channel
+    /// is connected to then, as curl, lftp and browsers do; that also serves servers behind address translation, which name
+    /// their private addresses. With authenticated data channels other hosts are those of data nodes, and prove that they act
+    /// for the user.
     ///
     /// # Errors
     ///
     /// When the server refuses, or names no usable address.
     pub(crate) async fn passive(
+        &mut self,
+        addresses: Addresses,
+    ) -> Result<Vec<SocketAddr>, ControlError> {
+        let peer = self.control.peer().ip().to_canonical();
+        let found = self.passive_for_others(addresses).await?;
+        if self.authenticates_data() || all_at(&found, peer) {
+            return Ok(found);
+        }
+        let found = match addresses {
+            Addresses::One => found,
+            // The ports of several hosts have no meaning at one.
+            Addresses::Striped => self.passive_for_others(Addresses::One).await?,
+        };
+        Ok(found
+            .into_iter()
+            .map(|address| SocketAddr::new(peer, address.port()))
+            .collect())
+    }
+
+    /// Makes the server listen for connections of another server, and returns where. This machine does not connect there.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses, or names no usable address.
+    pub(crate) async fn passive_for_others(
         &mut self,
         addresses: Addresses,
     ) -> Result<Vec<SocketAddr>, ControlError> {
@@ -57,9 +88,16 @@ impl Session {
         let command = match addresses.as_slice() {
             [SocketAddr::V4(address)] => Command::Port(*address),
             [address] => Command::Eprt(*address),
-            _ => Command::Spor(StripeAddresses::new(addresses).ok_or(ControlError::Unprotected)?),
+            _ => Command::Spor(
+                StripeAddresses::new(addresses)
+                    .ok_or(ControlError::Unsendable("this number of addresses"))?,
+            ),
         };
         self.control.must(&command).await.map(drop)
+    }
+
+    fn authenticates_data(&self) -> bool {
+        self.login.identity().is_some() && self.settings.protects_data()
     }
 
     /// Whether the server has several addresses for one transfer.
@@ -68,10 +106,38 @@ impl Session {
     }
 }
 
+fn all_at(addresses: &[SocketAddr], host: IpAddr) -> bool {
+    let mut hosts = addresses.iter().map(|address| address.ip().to_canonical());
+    hosts.all(|one| one == host)
+}
+
 /// A server behind address translation names `0.0.0.0` or its own private address; the host of the control channel is meant then.
 fn usable(address: SocketAddr, control: IpAddr) -> SocketAddr {
     match address.ip().is_unspecified() {
         true => SocketAddr::new(control, address.port()),
         false => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_of_another_host_is_enough() {
+        let host = IpAddr::from([192, 0, 2, 1]);
+        let at = |last: u8, port| SocketAddr::from(([192, 0, 2, last], port));
+        let mapped = SocketAddr::new("::ffff:192.0.2.1".parse().expect("an address"), 3);
+        assert!(all_at(&[at(1, 1), at(1, 2), mapped], host));
+        assert!(!all_at(&[at(1, 1), at(2, 1)], host));
+    }
+
+    #[test]
+    fn an_address_without_a_host_is_that_of_the_control_channel() {
+        let host = IpAddr::from([192, 0, 2, 1]);
+        let unspecified = SocketAddr::from(([0, 0, 0, 0], 5));
+        assert_eq!(usable(unspecified, host), SocketAddr::new(host, 5));
+        let node = SocketAddr::from(([192, 0, 2, 2], 5));
+        assert_eq!(usable(node, host), node);
     }
 }

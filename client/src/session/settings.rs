@@ -8,6 +8,7 @@ use gridhaul_protocol::stack::StackSpec;
 
 use super::Session;
 use crate::control::ControlError;
+use crate::login::Login;
 
 /// How the data of a transfer moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +59,11 @@ impl Told {
             are_markers_told: false,
             stack: None,
         }
+    }
+
+    /// Whether data channels are authenticated.
+    pub(super) fn protects_data(&self) -> bool {
+        self.protection != DataProtection::None
     }
 }
 
@@ -115,26 +121,68 @@ impl Session {
         if told == wanted {
             return Ok(());
         }
-        if (told == DataProtection::None) != (wanted == DataProtection::None) {
-            let authentication = match wanted {
-                DataProtection::None => DataChannelAuthentication::None,
-                _ => DataChannelAuthentication::User,
-            };
-            self.control.must(&Command::Dcau(authentication)).await?;
+        match (self.login.has_tls(), wanted) {
+            (true, DataProtection::Authenticated) => return Err(ControlError::NoMutual),
+            // RFC 4217 has no DCAU: PROT alone says whether data channels have TLS.
+            (true, _) => {}
+            (false, _) => self.settle_authentication(told, wanted).await?,
         }
         let level = |protection| match protection {
             DataProtection::Private => ProtectionLevel::Private,
             DataProtection::None | DataProtection::Authenticated => ProtectionLevel::Clear,
         };
         if level(told) != level(wanted) {
-            // RFC 2228 3: PROT comes after PBSZ.
+            // RFC 2228 3: PROT comes after PBSZ, which TLS ignores (RFC 4217 9).
             if !self.settings.is_buffer_told {
-                self.control.must(&Command::Pbsz(1 << 20)).await?;
+                let bytes = match self.login.has_tls() {
+                    true => 0,
+                    false => 1 << 20,
+                };
+                self.control.must(&Command::Pbsz(bytes)).await?;
                 self.settings.is_buffer_told = true;
             }
             self.control.must(&Command::Prot(level(wanted))).await?;
         }
         self.settings.protection = wanted;
         Ok(())
+    }
+
+    async fn settle_authentication(
+        &mut self,
+        told: DataProtection,
+        wanted: DataProtection,
+    ) -> Result<(), ControlError> {
+        if (told == DataProtection::None) == (wanted == DataProtection::None) {
+            return Ok(());
+        }
+        let authentication = match wanted {
+            DataProtection::None => DataChannelAuthentication::None,
+            _ => DataChannelAuthentication::User,
+        };
+        let command = Command::Dcau(authentication);
+        self.control.must(&command).await.map(drop)
+    }
+
+    /// The protection of data channels if the user wants nothing else.
+    pub(crate) fn default_protection(&self) -> DataProtection {
+        match self.login {
+            Login::Certificate { .. } => DataProtection::Authenticated,
+            Login::Tls { .. } => DataProtection::Private,
+            Login::Clear(_) | Login::Ssh(_) => DataProtection::None,
+        }
+    }
+}
+
+impl DataProtection {
+    /// That of a transfer with these servers. Where one has TLS, data is never in the clear unless the user says so.
+    pub(crate) fn default_of(servers: &[&Session]) -> Self {
+        let mut all = servers.iter().map(|one| one.default_protection());
+        if all.clone().any(|one| one == Self::Private) {
+            return Self::Private;
+        }
+        match all.all(|one| one == Self::Authenticated) {
+            true => Self::Authenticated,
+            false => Self::None,
+        }
     }
 }

@@ -28,9 +28,14 @@ pub enum TransferFailure {
     Stack(#[from] StackError),
     /// Data channels are to be authenticated, and the login was without a certificate.
     #[error(
-        "data channels can be protected only after a login with a certificate: use a gsiftp URL, or say --dcau none"
+        "data channels can be protected only with a certificate: use a gsiftp or ftps URL, or say --dcau none"
     )]
     NoCertificate,
+    /// Data between two servers is to be protected, and one of them has no certificate of the user.
+    #[error(
+        "data between two servers can be protected only with gsiftp URLs: use these, or say --dcau none, or copy over this machine"
+    )]
+    BetweenTls,
     /// The ends do not agree about the length of the file.
     #[error(
         "the file has {expected} bytes, and {copied} were copied: it has changed meanwhile, or the transfer was cut short"
@@ -94,6 +99,7 @@ impl TransferFailure {
             Self::Listen(_)
             | Self::Stack(_)
             | Self::NoCertificate
+            | Self::BetweenTls
             | Self::Checksumming(_)
             | Self::LongListing
             | Self::Lost => false,

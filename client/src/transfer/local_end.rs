@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use gridhaul_gsi::{ChannelSecurity, Gsi, Protection};
+use gridhaul_gsi::{ChannelSecurity, FtpsClient, Gsi, Protection};
 use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 use gridhaul_security::tls::TlsVersions;
 use gridhaul_stack::{Driver, SocketOptions};
@@ -15,10 +15,10 @@ use gridhaul_transfer::{
 use tokio::sync::oneshot;
 
 use super::TransferFailure;
-use crate::login::Identity;
+use crate::login::Login;
 use crate::session::DataProtection;
 
-/// The stack of data channels, and the drivers with the user's identity.
+/// The stack of data channels, and the drivers that protect them.
 pub(super) struct Channels {
     stack: StackSpec,
     drivers: Vec<Arc<dyn Driver>>,
@@ -27,39 +27,21 @@ pub(super) struct Channels {
 impl Channels {
     /// # Errors
     ///
-    /// When data channels are to be protected and there is no identity.
+    /// When data channels are to be protected, and the login gives nothing to protect them with.
     pub(super) fn new(
         mut stack: StackSpec,
         protection: DataProtection,
-        identity: Option<&Identity>,
+        login: &Login,
     ) -> Result<Self, TransferFailure> {
         stack.drivers.retain(|driver| driver.name != Gsi::NAME);
-        if protection == DataProtection::None {
-            return Ok(Self {
-                stack,
-                drivers: Vec::new(),
-            });
-        }
-        let identity = identity.ok_or(TransferFailure::NoCertificate)?;
-        stack.drivers.push(DriverSpec {
-            name: Gsi::NAME.to_owned(),
+        let driver = security_driver(protection, login)?;
+        stack.drivers.extend(driver.iter().map(|driver| DriverSpec {
+            name: driver.name().to_owned(),
             options: Vec::new(),
-        });
-        // DCAU A: the server presents the credential that was delegated to it.
-        let security = ChannelSecurity {
-            credential: Arc::clone(&identity.credential),
-            trust: Arc::clone(&identity.trust),
-            anchors: Vec::new(),
-            expected: identity.credential.identity().one_line().to_owned(),
-            protection: match protection {
-                DataProtection::Private => Protection::Private,
-                DataProtection::None | DataProtection::Authenticated => Protection::Clear,
-            },
-            versions: TlsVersions::default(),
-        };
+        }));
         Ok(Self {
             stack,
-            drivers: vec![Arc::new(Gsi::new(security))],
+            drivers: driver.into_iter().collect(),
         })
     }
 
@@ -93,6 +75,34 @@ impl Channels {
         };
         Ok(files.connect(&request)?)
     }
+}
+
+/// The driver that protects data channels, on top of the stack.
+fn security_driver(
+    protection: DataProtection,
+    login: &Login,
+) -> Result<Option<Arc<dyn Driver>>, TransferFailure> {
+    let identity = match (protection, login) {
+        (DataProtection::None, _) => return Ok(None),
+        (_, Login::Certificate { identity, .. }) => identity,
+        (_, Login::Tls { server, .. }) => {
+            return Ok(Some(Arc::new(FtpsClient::new(server.clone()))));
+        }
+        _ => return Err(TransferFailure::NoCertificate),
+    };
+    // DCAU A: the server presents the credential that was delegated to it.
+    let security = ChannelSecurity {
+        credential: Arc::clone(&identity.credential),
+        trust: Arc::clone(&identity.trust),
+        anchors: Vec::new(),
+        expected: identity.credential.identity().one_line().to_owned(),
+        protection: match protection {
+            DataProtection::Private => Protection::Private,
+            DataProtection::None | DataProtection::Authenticated => Protection::Clear,
+        },
+        versions: TlsVersions::default(),
+    };
+    Ok(Some(Arc::new(Gsi::new(security))))
 }
 
 /// The checksums of a file that has arrived.

@@ -13,7 +13,7 @@ use super::said::{Said, Told};
 use super::stall::StallWatch;
 use super::{Observer, TransferFailure, Transferred, verify};
 use crate::control::{ControlError, accepted};
-use crate::session::{Addresses, Kept, OtherEnd, Session, TransferSettings};
+use crate::session::{Addresses, DataProtection, Kept, OtherEnd, Session, TransferSettings};
 
 /// How often the time limit is looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -71,6 +71,11 @@ async fn attempt(
     observer: &mut dyn Observer,
 ) -> Result<u64, TransferFailure> {
     let (from, to) = (TransferFailure::Source, TransferFailure::Destination);
+    // Neither server could prove to the other that it acts for the user.
+    let have_tls = source.login().has_tls() || destination.login().has_tls();
+    if have_tls && copy.settings.protection != DataProtection::None {
+        return Err(TransferFailure::BetweenTls);
+    }
     source.settle(&copy.settings).await.map_err(from)?;
     destination.settle(&copy.settings).await.map_err(to)?;
     let is_blocks = copy.settings.mode == TransferMode::Extended;
@@ -128,7 +133,7 @@ async fn open_port(
         true => Addresses::Striped,
         false => Addresses::One,
     };
-    let addresses = destination.passive(addresses).await;
+    let addresses = destination.passive_for_others(addresses).await;
     let addresses = addresses.map_err(TransferFailure::Destination)?;
     let told = source.active(addresses).await;
     told.map_err(TransferFailure::Source)

@@ -1,210 +1,190 @@
-//! Servers that lie, stall, or send names that lead elsewhere.
+//! Servers that do not keep to the protocol.
 
-use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::thread;
+use std::io::{ErrorKind, Write as _};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
-use gridhaul_interop::Kind;
+use super::scripted::{Scripted, fails, gridhaul};
 
-use crate::site::Site;
-
-/// What the server says about its only file and directory.
-#[derive(Clone, Copy)]
-struct Lies {
-    /// The size that it announces.
-    size: usize,
-    /// What it sends.
-    content: &'static [u8],
-    /// Its replies after that.
-    after: &'static str,
-    /// Its reply to `CKSM`.
-    checksum: &'static str,
-    /// The type that `MLST` has.
-    kind: &'static str,
+fn send(stream: &mut TcpStream, reply: &[u8]) -> bool {
+    // The client may have gone.
+    stream.write_all(reply).is_ok()
 }
 
-const HONEST: Lies = Lies {
-    size: 7,
-    content: b"content",
-    after: "226 Complete.\r\n",
-    checksum: "213 9a0364b9e99bb480dd25e1f0284c8555\r\n",
-    kind: "file",
-};
-
-/// A server that tells `lies` to each client.
-fn serve(lies: Lies) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for client in listener.incoming() {
-            let client = Arc::new(client.unwrap());
-            // The client may close the connection at any time.
-            thread::spawn(move || talk(&client, lies));
+#[test]
+fn preliminary_replies_do_not_prolong_the_time_limit() {
+    let server = Scripted::start(Box::new(|line, stream| {
+        let is_chosen = line == "FEAT";
+        while is_chosen && send(stream, b"150 wait\r\n") {
+            std::thread::sleep(Duration::from_millis(200));
         }
-    });
-    address
+        is_chosen
+    }));
+    let started = Instant::now();
+    let error = fails(&["sum", "--timeout", "1", "md5", &server.url("a")]);
+    assert!(error.contains("no reply to FEAT within 1 s"), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(20));
 }
 
-fn talk(client: &TcpStream, lies: Lies) -> std::io::Result<()> {
-    let mut out = client;
-    out.write_all(b"220 Welcome.\r\n")?;
-    let data = TcpListener::bind("127.0.0.1:0")?;
-    let port = data.local_addr()?.port();
-    for line in BufReader::new(client).lines() {
-        let line = line?;
-        let verb = line.split(' ').next().unwrap_or_default();
-        let reply = match verb {
-            "USER" => "331 Password?\r\n".to_owned(),
-            "PASS" => "230 Logged in.\r\n".to_owned(),
-            "FEAT" => "211-Features\r\n SIZE\r\n MLST type*;size*;\r\n211 End.\r\n".to_owned(),
-            "SIZE" => format!("213 {}\r\n", lies.size),
-            "MLST" => format!(
-                "250-Facts\r\n Type={};Size={}; /file\r\n250 End.\r\n",
-                lies.kind, lies.size
-            ),
-            "PASV" => format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256),
-            "CKSM" => lies.checksum.to_owned(),
-            "RETR" | "MLSD" => {
-                out.write_all(b"150 Here it comes.\r\n")?;
-                let (mut channel, _) = data.accept()?;
-                // Directories are not nested for ever.
-                if line.matches('/').count() <= 2 {
-                    channel.write_all(lies.content)?;
-                }
-                if lies.after.is_empty() {
-                    // Words without end, and no more bytes.
-                    loop {
-                        out.write_all(b"112-Perf Marker\r\n Timestamp: 1\r\n Stripe Index: 0\r\n")?;
-                        out.write_all(b" Stripe Bytes Transferred: 7\r\n Total Stripe Count: 1\r\n112 End.\r\n150 Soon.\r\n")?;
-                        // As a slow disk would.
-                        thread::sleep(std::time::Duration::from_millis(50));
-                    }
-                }
-                drop(channel);
-                lies.after.to_owned()
-            }
-            _ => "200 OK.\r\n".to_owned(),
-        };
-        out.write_all(reply.as_bytes())?;
-    }
-    Ok(())
-}
-
-/// Fetches the file over an old one; returns the error.
-fn fetch(site: &Site, lies: Lies, options: &[&str]) -> String {
-    fs::write(site.local("old"), "the old one").unwrap();
-    let url = format!("ftp://{}/file", serve(lies));
-    let error = site.fails(&[&["copy", "--retry", "0"], options, &[&url, "old"]].concat());
-    assert_eq!(
-        fs::read(site.local("old")).unwrap(),
-        b"the old one",
+#[test]
+fn a_flood_of_preliminary_replies_ends_the_session() {
+    let server = Scripted::start(Box::new(|line, stream| {
+        let is_chosen = line.starts_with("CKSM");
+        while is_chosen && send(stream, b"112 still at it\r\n") {}
+        is_chosen
+    }));
+    let error = fails(&["sum", "md5", &server.url("a")]);
+    assert!(
+        error.contains("more than 4096 preliminary replies to CKSM"),
         "{error}"
     );
-    error
 }
 
 #[test]
-fn the_good_file_stays_when_the_server_lies_about_the_new_one() {
-    let site = Site::anonymous(Kind::Gridhaul, &[]);
-    let url = format!("ftp://{}/file", serve(HONEST));
-    site.must(&["copy", "--checksum", "MD5", &url, "new"]);
-    assert_eq!(fs::read(site.local("new")).unwrap(), b"content");
-    let checksum = "213 00000000000000000000000000000000\r\n";
-    let error = fetch(&site, Lies { checksum, ..HONEST }, &["--checksum", "MD5"]);
-    assert!(error.contains("the copy was removed"), "{error}");
-    let checksum = "500 No checksums.\r\n";
-    let error = fetch(&site, Lies { checksum, ..HONEST }, &["--checksum", "MD5"]);
-    assert!(error.contains("source: the server refused CKSM"), "{error}");
-    let after = "426 The disk of the source failed.\r\n";
-    let error = fetch(&site, Lies { after, ..HONEST }, &[]);
-    assert!(error.contains("disk of the source failed"), "{error}");
-    let error = fetch(&site, Lies { size: 9, ..HONEST }, &[]);
-    assert!(error.contains("has 9 bytes, and 7 were copied"), "{error}");
-    let error = fetch(&site, Lies { size: 5, ..HONEST }, &[]);
-    assert!(error.contains("has 5 bytes, and 7 were copied"), "{error}");
-    let left = fs::read_dir(site.place()).unwrap();
-    let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let left = left.filter(|name| name.contains("gridhaul") && !name.ends_with("part"));
-    assert_eq!(left.collect::<Vec<_>>(), [""; 0]);
+fn a_reply_without_an_end_is_bounded() {
+    let server = Scripted::start(Box::new(|line, stream| {
+        let is_chosen = line == "FEAT";
+        if is_chosen && send(stream, b"211-Features\r\n") {
+            while send(stream, b" SIZE\r\n") {}
+        }
+        is_chosen
+    }));
+    let error = fails(&["sum", "md5", &server.url("a")]);
+    assert!(error.contains("a reply of more than"), "{error}");
 }
 
 #[test]
-fn words_without_bytes_do_not_hold_a_transfer() {
-    let site = Site::anonymous(Kind::Gridhaul, &[]);
-    let silent = Lies {
-        after: "",
-        size: 100,
-        ..HONEST
-    };
-    let error = fetch(&site, silent, &["--stall-timeout", "2"]);
-    assert!(error.contains("no byte has moved for 2 s"), "{error}");
+fn a_server_that_is_silent_during_a_checksum_is_given_up() {
+    let server = Scripted::start(Box::new(|line, stream| {
+        match line.split(' ').next() {
+            // As long as the file is small, the time is that of other commands.
+            Some("SIZE") => send(stream, b"213 999\r\n"),
+            Some("CKSM") => true,
+            _ => false,
+        }
+    }));
+    let error = fails(&["sum", "--timeout", "1", "md5", &server.url("a")]);
+    assert!(error.contains("no reply to CKSM within 1 s"), "{error}");
+    let commands = server.commands();
+    assert!(
+        commands.contains(&"CKSM MD5 0 -1 /a".to_owned()),
+        "{commands:?}"
+    );
 }
 
 #[test]
-fn names_of_a_server_do_not_lead_out_of_the_directory() {
-    let site = Site::anonymous(Kind::Gridhaul, &[]);
-    for listing in [
-        &b"Type=file;Size=7; ../outside\r\n"[..],
-        b"Type=file;Size=7; /tmp/outside\r\n",
-        b"Type=dir; ..\r\nType=file;Size=7; a/../../outside\r\n",
-        b"Type=file;Size=7; \r\n",
-    ] {
-        let content = listing;
-        let kind = "dir";
-        let url = format!(
-            "ftp://{}/file",
-            serve(Lies {
-                content,
-                kind,
-                ..HONEST
-            })
-        );
-        let error = site.fails(&["copy", "-r", "--retry", "0", &url, "into"]);
-        assert!(error.contains("listing that cannot be used"), "{error}");
-        assert_eq!(fs::read_dir(site.local("into")).unwrap().count(), 0);
-        assert!(!site.local("outside").exists());
+fn a_host_that_does_not_answer_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let error = fails(&["sum", "md5", &format!("ftp://127.0.0.1:{port}/a")]);
+    assert!(
+        error.contains("cannot connect to ftp://127.0.0.1"),
+        "{error}"
+    );
+}
+
+const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// Listeners at the address of the server and at that of another host, with the same port.
+fn two_hosts() -> (TcpListener, TcpListener, u16) {
+    loop {
+        let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = own.local_addr().unwrap().port();
+        match TcpListener::bind((OTHER, port)) {
+            Ok(other) => {
+                other.set_nonblocking(true).unwrap();
+                return (own, other, port);
+            }
+            // Another program has it.
+            Err(error) => assert_eq!(error.kind(), ErrorKind::AddrInUse),
+        }
     }
-    // A link that is there already.
-    std::os::unix::fs::symlink("..", site.local("into/link")).unwrap();
-    let content = b"Type=dir; link\r\nType=file;Size=7; outside\r\n";
-    let kind = "dir";
-    let url = format!(
-        "ftp://{}/file",
-        serve(Lies {
-            content,
-            kind,
-            ..HONEST
-        })
-    );
-    site.fails(&["copy", "-r", "--retry", "0", &url, "into"]);
-    assert!(!site.local("outside").exists());
+}
+
+fn numbers(host: Ipv4Addr, port: u16) -> String {
+    let [high, low] = port.to_be_bytes();
+    let host = host.octets().map(|byte| byte.to_string());
+    format!("{},{high},{low}", host.join(","))
+}
+
+fn assert_no_connection(listener: &TcpListener) {
+    let error = listener.accept().expect_err("no connection was wanted");
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
 }
 
 #[test]
-fn an_endless_line_and_a_listing_that_is_cut_short_are_errors() {
-    let site = Site::anonymous(Kind::Gridhaul, &[]);
-    let content: &'static [u8] = Box::leak(vec![b'x'; 100_000].into_boxed_slice());
-    let kind = "dir";
-    let url = format!(
-        "ftp://{}/file",
-        serve(Lies {
-            content,
-            kind,
-            ..HONEST
-        })
-    );
-    let error = site.fails(&["copy", "-r", "--retry", "0", &url, "into"]);
-    assert!(error.contains("a line of more than"), "{error}");
-    let (content, after) = (&b"Type=file;Size=7; a\r\n"[..], "426 Gone.\r\n");
-    let lies = Lies {
-        content,
-        after,
-        kind,
-        ..HONEST
-    };
-    let url = format!("ftp://{}/file", serve(lies));
-    let error = site.fails(&["copy", "-r", "--retry", "0", &url, "into"]);
-    assert!(error.contains("Gone"), "{error}");
+fn no_server_makes_the_client_connect_to_another_host() {
+    let (own, other, port) = two_hosts();
+    let own = Mutex::new(own);
+    let server = Scripted::start(Box::new(move |line, stream| match line {
+        "PASV" => {
+            let address = numbers(OTHER, port);
+            send(stream, format!("227 ({address})\r\n").as_bytes())
+        }
+        "SIZE /a" => send(stream, b"213 5\r\n"),
+        "RETR /a" => {
+            send(stream, b"150 now\r\n");
+            let (mut data, _) = own.lock().unwrap().accept().unwrap();
+            send(&mut data, b"hello");
+            drop(data);
+            send(stream, b"226 done\r\n")
+        }
+        _ => false,
+    }));
+    let place = tempfile::tempdir().unwrap();
+    let copy = place.path().join("copy");
+    let output = gridhaul(&["copy", &server.url("a"), copy.to_str().unwrap()]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}: {:?}", server.commands());
+    assert_eq!(std::fs::read(copy).unwrap(), b"hello");
+    assert_no_connection(&other);
+}
+
+#[test]
+fn stripes_at_other_hosts_are_replaced_by_one_address() {
+    let (own, other, port) = two_hosts();
+    let server = Scripted::start(Box::new(move |line, stream| match line {
+        "FEAT" => send(
+            stream,
+            b"211-Features\r\n SPAS\r\n SPOR\r\n PARALLEL\r\n211 End\r\n",
+        ),
+        "SPAS" => {
+            let hosts = [Ipv4Addr::LOCALHOST, OTHER].map(|host| numbers(host, port));
+            let [one, two] = hosts;
+            let reply = format!("229-Entering\r\n {one}\r\n {two}\r\n229 End\r\n");
+            send(stream, reply.as_bytes())
+        }
+        "PASV" => {
+            let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+            let address = numbers(*address.ip(), address.port());
+            send(stream, format!("227 ({address})\r\n").as_bytes())
+        }
+        "STOR /a" => {
+            // A data connection comes, and the file is refused.
+            let connected = own.accept().unwrap();
+            let refused = send(stream, b"553 no\r\n");
+            drop(connected);
+            refused
+        }
+        _ => false,
+    }));
+    let place = tempfile::tempdir().unwrap();
+    let source = place.path().join("source");
+    std::fs::write(&source, "hello").unwrap();
+    let error = fails(&[
+        "copy",
+        "-p",
+        "2",
+        source.to_str().unwrap(),
+        &server.url("a"),
+    ]);
+    let commands = server.commands();
+    let passive = commands.iter().map(String::as_str);
+    let passive: Vec<_> = passive
+        .filter(|one| matches!(*one, "SPAS" | "PASV"))
+        .collect();
+    assert_eq!(passive, ["SPAS", "PASV"], "{commands:?}: {error}");
+    assert_no_connection(&other);
 }

@@ -1,8 +1,13 @@
 //! The program `gridhaul` with our server and the real one.
 
 mod copy;
+mod ftps;
 mod guc;
 mod hostile;
+mod lies;
+mod passwords;
 mod resume;
+mod scripted;
 mod site;
+mod sshftp;
 mod tree;

@@ -25,7 +25,31 @@ impl Site {
         Self::start(kind, Some(Pki::shared().unwrap()), arguments)
     }
 
+    /// Our server with `AUTH TLS`, at this address.
+    pub(crate) fn tls(address: &str) -> Self {
+        Self::start_with(Kind::Gridhaul, None, |launch| {
+            let address = address.parse().unwrap();
+            launch.tls(Pki::shared().unwrap()).address(address)
+        })
+    }
+
     fn start(kind: Kind, pki: Option<&'static Pki>, arguments: &[&str]) -> Self {
+        Self::start_with(kind, pki, |mut launch| {
+            if let Some(pki) = pki {
+                launch = launch.gsi(pki);
+            }
+            for argument in arguments {
+                launch = launch.arg(*argument);
+            }
+            launch
+        })
+    }
+
+    fn start_with(
+        kind: Kind,
+        pki: Option<&'static Pki>,
+        prepare: impl FnOnce(Launch) -> Launch,
+    ) -> Self {
         let place = tempfile::tempdir().unwrap();
         let root = place.path().join("served");
         fs::create_dir(&root).unwrap();
@@ -34,14 +58,7 @@ impl Site {
             fs::set_permissions(path, open).unwrap();
         }
         chown_to_nobody(&root).unwrap();
-        let mut launch = Launch::new(kind, &root);
-        if let Some(pki) = pki {
-            launch = launch.gsi(pki);
-        }
-        for argument in arguments {
-            launch = launch.arg(*argument);
-        }
-        let server = launch.start().unwrap();
+        let server = prepare(Launch::new(kind, &root)).start().unwrap();
         let site = Self { place, pki, server };
         content::write(&site.local("source"), SIZE).unwrap();
         site

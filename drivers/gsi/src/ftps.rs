@@ -116,6 +116,12 @@ impl Rustls {
         Box::new(TlsChannel::new(channel, self, NAME, End::Notified))
     }
 
+    /// The channel of a client after its handshake.
+    pub(crate) fn protect_client(self, channel: Box<dyn Channel>) -> Box<dyn Channel> {
+        // The server may have sent tickets that are not read while data is sent.
+        Box::new(TlsChannel::new(channel, self, NAME, End::Awaited))
+    }
+
     /// Processes a record, and returns the number of content bytes.
     fn take(&mut self, mut record: &[u8], output: &mut Vec<u8>) -> Result<usize, String> {
         while !record.is_empty() {

@@ -8,7 +8,7 @@
 //! server of `ftps`.
 //!
 //! ```text
-//!   gsi, ftps ──> handshake, identity      before data
+//!   gsi, ftps, ftps_client ──> handshake, identity      before data
 //!       ├──> value                         the driver of a session for another machine
 //!       └──> channel                       TLS records over the channel below
 //!              ├──> engine                 rustls (ftps) or gridhaul_security::tls (gsi), without I/O
@@ -33,6 +33,7 @@
 mod channel;
 mod engine;
 mod ftps;
+mod ftps_client;
 mod gsi;
 mod handshake;
 mod identity;
@@ -47,5 +48,6 @@ mod tests;
 mod value;
 
 pub use ftps::Ftps;
+pub use ftps_client::FtpsClient;
 pub use gsi::Gsi;
 pub use security::{ChannelSecurity, Protection};

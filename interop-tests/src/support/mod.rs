@@ -19,6 +19,7 @@ mod relay;
 pub mod scratch;
 mod server;
 pub mod slow;
+mod ssh_host;
 pub mod url;
 pub mod usage;
 
@@ -36,3 +37,4 @@ pub use pki::{
 pub use program::{Kind, ProgramError, gridhaul_program};
 pub use relay::Relay;
 pub use server::Server;
+pub use ssh_host::SshHost;

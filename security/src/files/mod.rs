@@ -13,6 +13,7 @@ mod bans;
 mod credential;
 mod gridmap;
 mod read;
+mod roots;
 mod trust;
 mod voms;
 mod watched;
@@ -20,6 +21,7 @@ mod watched;
 pub use bans::BanListFile;
 pub use credential::{read_credential, read_credential_with, read_encrypted_credential};
 pub use gridmap::GridmapFile;
+pub use roots::read_roots;
 pub use trust::TrustDirectory;
 pub use voms::{VomsDirectory, VomsProblem};
 
@@ -92,6 +94,9 @@ pub enum FileError {
         /// The reason.
         error: CredentialError,
     },
+    /// There is no usable certificate.
+    #[error("{}: there is no certificate of an authority in it", .0.display())]
+    NoRoots(PathBuf),
     /// A line of a ban list is invalid.
     #[error("{}: {error}", path.display())]
     BanList {

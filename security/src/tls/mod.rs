@@ -10,6 +10,7 @@
 //!    └───> traffic <──┘                      connections after their handshake
 //!             └──> protection                records
 //! mutual, peer_fault                         connections between hosts, which rustls protects
+//! named                                      connections of clients without certificates
 //! pinned                                     a host whose authority is known by its fingerprint
 //! config, provider, verifier, hello          rustls
 //! ```
@@ -27,6 +28,7 @@ mod hello;
 mod interop;
 mod keys;
 mod mutual;
+mod named;
 mod peer_fault;
 mod pinned;
 mod protection;
@@ -53,6 +55,7 @@ pub use mutual::{
     HostAcceptor, HostCertificate, HostCertificateError, HostConnector, HostSettings, HostVerifier,
     PeerIdentity, Principal,
 };
+pub use named::{NamedConnector, NamedServer};
 pub use peer_fault::PeerFault;
 pub use pinned::{PinnedConnector, PinnedFault, PinnedVerifier, pinned_server};
 use protection::MAX_OVERHEAD;

@@ -167,7 +167,7 @@ impl Principal {
             .collect()
     }
 
-    fn is(&self, peer: &Peer) -> bool {
+    pub(super) fn is(&self, peer: &Peer) -> bool {
         match self {
             Self::Subject(subject) => peer.identity.is_written(subject),
             Self::Host(host) => host.is_certified_by(&peer.chain),

@@ -17,7 +17,7 @@ use super::journal::Journal;
 use crate::listing::ListingSettings;
 use crate::local::LocalMachine;
 use crate::location::Server;
-use crate::session::{Session, TransferSettings};
+use crate::session::{DataProtection, Session, TransferSettings};
 
 /// After so many failures of servers in a row, for each worker, the rest is not tried.
 const FAILURES: usize = 4;
@@ -120,11 +120,10 @@ impl Shared {
             (ModeArgument::Auto, _) if have_blocks && !receives => TransferMode::Extended,
             (ModeArgument::Auto, _) => TransferMode::Stream,
         };
-        let with_certificates = servers.iter().all(|one| one.login().identity().is_some());
         TransferSettings {
             mode,
             parallelism: data.parallel,
-            protection: data.protection(with_certificates),
+            protection: data.protection(DataProtection::default_of(servers)),
             stack: data.stack.clone(),
         }
     }

@@ -207,13 +207,10 @@ async fn open_port(
     files: &dyn NodeSession,
     copy: &FileCopy,
 ) -> Result<(), TransferFailure> {
-    let identity = session.login().identity();
-    let channels = Channels::new(copy.stack.clone(), copy.settings.protection, identity)?;
+    let protection = copy.settings.protection;
+    let channels = Channels::new(copy.stack.clone(), protection, session.login())?;
     if copy.listens_here() {
-        let local = session
-            .control()
-            .local()
-            .map_err(|error| copy.of_server(error))?;
+        let local = session.control().local();
         let addresses = channels.listen(files, local.ip().to_canonical())?;
         let told = session.active(addresses).await;
         return told.map_err(|error| copy.of_server(error));

@@ -31,6 +31,9 @@ pub(crate) enum End {
     Bare,
     /// By a close_notify (RFC 8446 6.1) and the end of the connection below.
     Notified,
+    /// As `Notified`. The sender then waits for the end of the other direction: if bytes were unread when it closes, its kernel
+    /// would reset the connection, and the end of the data could be lost.
+    Awaited,
 }
 
 /// A protected channel.
@@ -147,6 +150,13 @@ impl<E: Engine> TlsChannel<E> {
         }
     }
 
+    /// Receives until the end of the stream, and ignores the bytes. A peer that has reset the connection has ended it, too; the
+    /// control channel says whether it has all data.
+    fn await_end(&mut self, operation: &Operation<'_>) {
+        let mut ignored = [0; 4096];
+        while let Ok(Received::Bytes(_)) = self.inner.receive(&mut ignored, operation) {}
+    }
+
     /// Receives until opened bytes are available; `false` at the end of the stream. RFC 8446 6.1 requires a close_notify, but
     /// GridFTP programs and FTP clients do not send it. As without TLS, EOD and ALLO tell an interrupted peer from one
     /// that has finished.
@@ -257,13 +267,17 @@ impl<E: Engine> Channel for TlsChannel<E> {
 
     fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         self.check(operation)?;
-        if self.end == End::Notified {
+        if self.end != End::Bare {
             // A peer that has closed its socket answers the close_notify with a reset, and does not acknowledge it.
             self.was_delivered = self.inner.is_delivered();
             self.engine.close(&mut self.answers);
             self.flush(operation)?;
         }
-        self.inner.finish(operation)
+        self.inner.finish(operation)?;
+        if self.end == End::Awaited {
+            self.await_end(operation);
+        }
+        Ok(())
     }
 
     fn abort(&mut self) {

@@ -1,0 +1,210 @@
+//! Servers that lie, stall, or send names that lead elsewhere.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+use gridhaul_interop::Kind;
+
+use crate::site::Site;
+
+/// What the server says about its only file and directory.
+#[derive(Clone, Copy)]
+struct Lies {
+    /// The size that it announces.
+    size: usize,
+    /// What it sends.
+    content: &'static [u8],
+    /// Its replies after that.
+    after: &'static str,
+    /// Its reply to `CKSM`.
+    checksum: &'static str,
+    /// The type that `MLST` has.
+    kind: &'static str,
+}
+
+const HONEST: Lies = Lies {
+    size: 7,
+    content: b"content",
+    after: "226 Complete.\r\n",
+    checksum: "213 9a0364b9e99bb480dd25e1f0284c8555\r\n",
+    kind: "file",
+};
+
+/// A server that tells `lies` to each client.
+fn serve(lies: Lies) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let client = Arc::new(client.unwrap());
+            // The client may close the connection at any time.
+            thread::spawn(move || talk(&client, lies));
+        }
+    });
+    address
+}
+
+fn talk(client: &TcpStream, lies: Lies) -> std::io::Result<()> {
+    let mut out = client;
+    out.write_all(b"220 Welcome.\r\n")?;
+    let data = TcpListener::bind("127.0.0.1:0")?;
+    let port = data.local_addr()?.port();
+    for line in BufReader::new(client).lines() {
+        let line = line?;
+        let verb = line.split(' ').next().unwrap_or_default();
+        let reply = match verb {
+            "USER" => "331 Password?\r\n".to_owned(),
+            "PASS" => "230 Logged in.\r\n".to_owned(),
+            "FEAT" => "211-Features\r\n SIZE\r\n MLST type*;size*;\r\n211 End.\r\n".to_owned(),
+            "SIZE" => format!("213 {}\r\n", lies.size),
+            "MLST" => format!(
+                "250-Facts\r\n Type={};Size={}; /file\r\n250 End.\r\n",
+                lies.kind, lies.size
+            ),
+            "PASV" => format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256),
+            "CKSM" => lies.checksum.to_owned(),
+            "RETR" | "MLSD" => {
+                out.write_all(b"150 Here it comes.\r\n")?;
+                let (mut channel, _) = data.accept()?;
+                // Directories are not nested for ever.
+                if line.matches('/').count() <= 2 {
+                    channel.write_all(lies.content)?;
+                }
+                if lies.after.is_empty() {
+                    // Words without end, and no more bytes.
+                    loop {
+                        out.write_all(b"112-Perf Marker\r\n Timestamp: 1\r\n Stripe Index: 0\r\n")?;
+                        out.write_all(b" Stripe Bytes Transferred: 7\r\n Total Stripe Count: 1\r\n112 End.\r\n150 Soon.\r\n")?;
+                        // As a slow disk would.
+                        thread::sleep(std::time::Duration::from_millis(50));
+                    }
+                }
+                drop(channel);
+                lies.after.to_owned()
+            }
+            _ => "200 OK.\r\n".to_owned(),
+        };
+        out.write_all(reply.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Fetches the file over an old one; returns the error.
+fn fetch(site: &Site, lies: Lies, options: &[&str]) -> String {
+    fs::write(site.local("old"), "the old one").unwrap();
+    let url = format!("ftp://{}/file", serve(lies));
+    let error = site.fails(&[&["copy", "--retry", "0"], options, &[&url, "old"]].concat());
+    assert_eq!(
+        fs::read(site.local("old")).unwrap(),
+        b"the old one",
+        "{error}"
+    );
+    error
+}
+
+#[test]
+fn the_good_file_stays_when_the_server_lies_about_the_new_one() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let url = format!("ftp://{}/file", serve(HONEST));
+    site.must(&["copy", "--checksum", "MD5", &url, "new"]);
+    assert_eq!(fs::read(site.local("new")).unwrap(), b"content");
+    let checksum = "213 00000000000000000000000000000000\r\n";
+    let error = fetch(&site, Lies { checksum, ..HONEST }, &["--checksum", "MD5"]);
+    assert!(error.contains("the copy was removed"), "{error}");
+    let checksum = "500 No checksums.\r\n";
+    let error = fetch(&site, Lies { checksum, ..HONEST }, &["--checksum", "MD5"]);
+    assert!(error.contains("source: the server refused CKSM"), "{error}");
+    let after = "426 The disk of the source failed.\r\n";
+    let error = fetch(&site, Lies { after, ..HONEST }, &[]);
+    assert!(error.contains("disk of the source failed"), "{error}");
+    let error = fetch(&site, Lies { size: 9, ..HONEST }, &[]);
+    assert!(error.contains("has 9 bytes, and 7 were copied"), "{error}");
+    let error = fetch(&site, Lies { size: 5, ..HONEST }, &[]);
+    assert!(error.contains("has 5 bytes, and 7 were copied"), "{error}");
+    let left = fs::read_dir(site.place()).unwrap();
+    let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left = left.filter(|name| name.contains("gridhaul") && !name.ends_with("part"));
+    assert_eq!(left.collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn words_without_bytes_do_not_hold_a_transfer() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let silent = Lies {
+        after: "",
+        size: 100,
+        ..HONEST
+    };
+    let error = fetch(&site, silent, &["--stall-timeout", "2"]);
+    assert!(error.contains("no byte has moved for 2 s"), "{error}");
+}
+
+#[test]
+fn names_of_a_server_do_not_lead_out_of_the_directory() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    for listing in [
+        &b"Type=file;Size=7; ../outside\r\n"[..],
+        b"Type=file;Size=7; /tmp/outside\r\n",
+        b"Type=dir; ..\r\nType=file;Size=7; a/../../outside\r\n",
+        b"Type=file;Size=7; \r\n",
+    ] {
+        let content = listing;
+        let kind = "dir";
+        let url = format!(
+            "ftp://{}/file",
+            serve(Lies {
+                content,
+                kind,
+                ..HONEST
+            })
+        );
+        let error = site.fails(&["copy", "-r", "--retry", "0", &url, "into"]);
+        assert!(error.contains("listing that cannot be used"), "{error}");
+        assert_eq!(fs::read_dir(site.local("into")).unwrap().count(), 0);
+        assert!(!site.local("outside").exists());
+    }
+    // A link that is there already.
+    std::os::unix::fs::symlink("..", site.local("into/link")).unwrap();
+    let content = b"Type=dir; link\r\nType=file;Size=7; outside\r\n";
+    let kind = "dir";
+    let url = format!(
+        "ftp://{}/file",
+        serve(Lies {
+            content,
+            kind,
+            ..HONEST
+        })
+    );
+    site.fails(&["copy", "-r", "--retry", "0", &url, "into"]);
+    assert!(!site.local("outside").exists());
+}
+
+#[test]
+fn an_endless_line_and_a_listing_that_is_cut_short_are_errors() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let content: &'static [u8] = Box::leak(vec![b'x'; 100_000].into_boxed_slice());
+    let kind = "dir";
+    let url = format!(
+        "ftp://{}/file",
+        serve(Lies {
+            content,
+            kind,
+            ..HONEST
+        })
+    );
+    let error = site.fails(&["copy", "-r", "--retry", "0", &url, "into"]);
+    assert!(error.contains("a line of more than"), "{error}");
+    let (content, after) = (&b"Type=file;Size=7; a\r\n"[..], "426 Gone.\r\n");
+    let lies = Lies {
+        content,
+        after,
+        kind,
+        ..HONEST
+    };
+    let url = format!("ftp://{}/file", serve(lies));
+    let error = site.fails(&["copy", "-r", "--retry", "0", &url, "into"]);
+    assert!(error.contains("Gone"), "{error}");
+}

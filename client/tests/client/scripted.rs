@@ -1,0 +1,90 @@
+//! A server whose replies are those of a test.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A server for one client after the other.
+pub(crate) struct Scripted {
+    pub(crate) address: SocketAddr,
+    commands: Arc<Mutex<Vec<String>>>,
+}
+
+/// What the server does after a command: `true` if it has replied.
+type Script = dyn Fn(&str, &mut TcpStream) -> bool + Send;
+
+impl Scripted {
+    /// Replies as the script does, else as a server that accepts any password.
+    pub(crate) fn start(script: Box<Script>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let commands = Arc::<Mutex<Vec<String>>>::default();
+        let said = Arc::clone(&commands);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                // Clients go when they have seen enough.
+                let _ = serve(stream.unwrap(), &script, &said);
+            }
+        });
+        Self { address, commands }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("ftp://{}/{path}", self.address)
+    }
+
+    /// All commands so far.
+    pub(crate) fn commands(&self) -> Vec<String> {
+        self.commands.lock().unwrap().clone()
+    }
+}
+
+fn serve(
+    mut stream: TcpStream,
+    script: &Script,
+    commands: &Mutex<Vec<String>>,
+) -> std::io::Result<()> {
+    stream.write_all(b"220 ready\r\n")?;
+    let mut lines = BufReader::new(stream.try_clone()?);
+    loop {
+        let mut line = String::new();
+        if lines.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let line = line.trim_end();
+        commands.lock().unwrap().push(line.to_owned());
+        if script(line, &mut stream) {
+            continue;
+        }
+        let verb = line.split(' ').next().unwrap_or_default();
+        let reply: &[u8] = match verb {
+            "USER" => b"331 password\r\n",
+            "PASS" => b"230 welcome\r\n",
+            "FEAT" => b"211-Features\r\n SIZE\r\n211 End\r\n",
+            "TYPE" | "MODE" | "OPTS" | "ALLO" => b"200 yes\r\n",
+            "QUIT" => b"221 bye\r\n",
+            _ => b"502 no\r\n",
+        };
+        stream.write_all(reply)?;
+    }
+}
+
+/// Runs the client without a credential.
+pub(crate) fn gridhaul(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gridhaul"))
+        .args(arguments)
+        .env_clear()
+        .env("HOME", "/nonexistent")
+        .output()
+        .unwrap()
+}
+
+/// The error of the client, which fails.
+pub(crate) fn fails(arguments: &[&str]) -> String {
+    let output = gridhaul(arguments);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+    error
+}

@@ -1,0 +1,119 @@
+//! `sshftp`: our server and the real one, started through ssh and sshd.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use gridhaul_interop::{Kind, SshHost, content};
+
+use super::site::{assert_same, texts};
+
+/// Larger than one block, and not a multiple of one.
+const BYTES: u64 = 3_000_001;
+
+fn url(host: &SshHost, name: &str) -> String {
+    format!("sshftp://{}{}", host.address(), host.path(name).display())
+}
+
+/// `server` is the command of `GLOBUS_REMOTE_SSHFTP`.
+fn gridhaul(host: &SshHost, server: &Path, arguments: &[&str]) -> Output {
+    let ssh = host.path("ssh");
+    Command::new(env!("CARGO_BIN_EXE_gridhaul"))
+        .args(arguments)
+        .args(["--ssh", ssh.to_str().unwrap()])
+        .env("GLOBUS_REMOTE_SSHFTP", server)
+        .output()
+        .unwrap()
+}
+
+fn must(host: &SshHost, arguments: &[&str]) {
+    let output = gridhaul(host, &host.path("sshftp"), arguments);
+    let (stdout, stderr) = texts(&output);
+    assert!(output.status.success(), "{arguments:?}: {stdout}{stderr}");
+}
+
+#[test]
+fn files_go_both_ways_and_between_sessions() {
+    for kind in [Kind::Gridhaul, Kind::Globus] {
+        let host = SshHost::new(kind).unwrap();
+        let source = host.path("source");
+        content::write(&source, BYTES).unwrap();
+        for (name, options) in [
+            ("auto", &[][..]),
+            ("stream", &["--mode", "stream"]),
+            ("blocks", &["-p", "4"]),
+        ] {
+            let (there, back) = (url(&host, name), host.path(&format!("{name}-back")));
+            let with =
+                |from: &str, to: &str| must(&host, &[&["copy"], options, &[from, to]].concat());
+            with(source.to_str().unwrap(), &there);
+            assert_same(&source, &host.path(name), options);
+            with(&there, back.to_str().unwrap());
+            assert_same(&source, &back, options);
+        }
+        must(
+            &host,
+            &["copy", &url(&host, "source"), &url(&host, "third")],
+        );
+        assert_same(&source, &host.path("third"), &[]);
+    }
+}
+
+#[test]
+fn a_failure_of_ssh_or_of_the_server_is_named() {
+    let host = SshHost::new(Kind::Gridhaul).unwrap();
+    let there = url(&host, "a");
+    let fails = |server: &Path, url: &str| {
+        let output = gridhaul(&host, server, &["sum", "md5", url]);
+        let (_, stderr) = texts(&output);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        stderr
+    };
+    let error = fails(Path::new("/missing/server"), &there);
+    assert!(error.contains("ssh ended without a greeting"), "{error}");
+    assert!(
+        error.contains("/missing/server"),
+        "the words of ssh: {error}"
+    );
+    let server = host.path("sshftp");
+    let error = fails(
+        &server,
+        &there.replace("sshftp://", "sshftp://-oProxyCommand=x@"),
+    );
+    assert!(error.contains("a user for ssh"), "{error}");
+    // Without the key of the user.
+    fs::remove_file(host.path("authorized-keys")).unwrap();
+    let error = fails(&server, &there);
+    assert!(
+        error.contains("Permission denied"),
+        "the words of ssh: {error}"
+    );
+}
+
+#[test]
+fn the_script_of_the_user_starts_the_server() {
+    // This ssh runs the command here, as a user with a script.
+    let host = SshHost::new(Kind::Gridhaul).unwrap();
+    let home = host.path("home");
+    fs::create_dir_all(home.join(".globus")).unwrap();
+    let ssh = host.path("ssh");
+    let local = format!(
+        "#!/bin/sh\nfor command; do :; done\nHOME={} exec /bin/sh -c \"$command\"\n",
+        home.display()
+    );
+    fs::write(&ssh, local).unwrap();
+    let error = gridhaul(&host, Path::new(""), &["sum", "md5", &url(&host, "a")]);
+    let (_, stderr) = texts(&error);
+    assert!(stderr.contains("neither ~/.globus/sshftp"), "{stderr}");
+    let script = home.join(".globus/sshftp");
+    fs::copy(host.path("sshftp"), &script).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(host.path("a"), "hello").unwrap();
+    let output = gridhaul(&host, Path::new(""), &["sum", "md5", &url(&host, "a")]);
+    let (stdout, stderr) = texts(&output);
+    assert!(
+        stdout.starts_with("5d41402abc4b2a76b9719d911017c592"),
+        "{stdout}{stderr}"
+    );
+}
