@@ -48,6 +48,7 @@ const TARGETS: &[&str] = &[
     "gridhaul_server::server::accept",
     "gridhaul_server::server::listeners",
     "gridhaul_server::server::membership",
+    "gridhaul_server::server::membership::entries",
     "gridhaul_server::server::nodes",
     "gridhaul_server::server::takeover",
     "gridhaul_server::service::notify",

@@ -16,14 +16,38 @@ const AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// How long an address counts, which is not looked up.
 const OF_ADDRESS: Duration = Duration::from_secs(3600);
 
+/// The targets of a service that are looked up at a time. Two questions about each leave room for those of other entries
+/// (`names.rs`), also when no answer comes.
+const HOSTS_AT_A_TIME: usize = 4;
+
 /// What an entry stands for.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) targets: Vec<Target>,
     /// When to ask again.
     pub(crate) again: Duration,
-    /// Records that are not used, with the reasons.
-    pub(crate) refused: Vec<String>,
+    /// Records that are not used.
+    pub(crate) refused: Refused,
+}
+
+/// Records that are not used. An answer of DNS may have thousands.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// The reasons for the first ones.
+    pub(crate) reasons: Vec<String>,
+    /// How many there are besides.
+    pub(crate) others: usize,
+}
+
+impl Refused {
+    fn add(&mut self, reason: String) {
+        const MOST_REASONS: usize = 16;
+        if self.reasons.len() < MOST_REASONS {
+            self.reasons.push(reason);
+        } else {
+            self.others += 1;
+        }
+    }
 }
 
 /// Looks up what an entry stands for. A host is a node also if its name has no address at present.
@@ -38,7 +62,7 @@ pub(crate) async fn look_up(names: &Names, source: &NodeSource) -> Result<Found,
             Ok(Found {
                 targets: vec![target],
                 again,
-                refused: Vec::new(),
+                refused: Refused::default(),
             })
         }
         NodeSource::Addresses(node) => addresses(names, node).await,
@@ -73,7 +97,7 @@ async fn addresses(names: &Names, node: &NodeAddress) -> Result<Found, String> {
     let mut answer = names.addresses(name).await?;
     answer.values.sort();
     answer.values.dedup();
-    let mut refused = Vec::new();
+    let mut refused = Refused::default();
     bound(&mut answer.values, &mut refused);
     let target = |address: IpAddr| {
         let address = SocketAddr::new(address, node.port);
@@ -94,25 +118,31 @@ async fn addresses(names: &Names, node: &NodeAddress) -> Result<Found, String> {
 /// bounds what a forged answer may name.
 async fn targets(names: &Names, service: &ServiceName) -> Result<Found, String> {
     let answer = names.service(&service.name).await?;
-    let (mut nodes, mut refused) = (Vec::new(), Vec::new());
-    for target in answer.values {
-        match node_of(&target, service) {
-            Ok(node) => nodes.push(node),
-            Err(reason) => refused.push(reason),
-        }
-    }
+    let read = answer.values.iter().map(|target| node_of(target, service));
+    let (nodes, wrong): (Vec<_>, Vec<_>) = read.partition(Result::is_ok);
+    let mut nodes: Vec<_> = nodes.into_iter().flatten().collect();
+    let mut refused = Refused::default();
     bound(&mut nodes, &mut refused);
+    let wrong = wrong.into_iter().filter_map(Result::err);
+    wrong.for_each(|reason| refused.add(reason));
     let mut found = Found {
         targets: Vec::new(),
         again: answer.counts,
         refused,
     };
     let mut asked = JoinSet::new();
-    for node in nodes {
-        let names = names.clone();
-        asked.spawn(async move { host(&names, &node).await });
-    }
-    for (target, again) in asked.join_all().await {
+    let mut nodes = nodes.into_iter();
+    loop {
+        while asked.len() < HOSTS_AT_A_TIME
+            && let Some(node) = nodes.next()
+        {
+            let names = names.clone();
+            asked.spawn(async move { host(&names, &node).await });
+        }
+        let Some(answer) = asked.join_next().await else {
+            break;
+        };
+        let (target, again) = answer.map_err(|error| error.to_string())?;
         found.again = found.again.min(again);
         found.targets.push(target);
     }
@@ -143,9 +173,9 @@ fn node_of(target: &ServiceTarget, service: &ServiceName) -> Result<NodeAddress,
     }
 }
 
-fn bound<T>(values: &mut Vec<T>, refused: &mut Vec<String>) {
+fn bound<T>(values: &mut Vec<T>, refused: &mut Refused) {
     if values.len() > MOST_NODES {
-        refused.push(format!(
+        refused.add(format!(
             "there are {}, and a server has at most {MOST_NODES} nodes: those behind them in the order of names",
             values.len()
         ));
@@ -188,8 +218,15 @@ mod tests {
 
     #[test]
     fn there_are_not_too_many() {
-        let (mut values, mut refused) = ((0..1000).collect::<Vec<_>>(), Vec::new());
+        let (mut values, mut refused) = ((0..1000).collect::<Vec<_>>(), Refused::default());
         bound(&mut values, &mut refused);
-        assert_eq!((values.len(), refused.len()), (MOST_NODES, 1));
+        assert_eq!((values.len(), refused.reasons.len()), (MOST_NODES, 1));
+    }
+
+    #[test]
+    fn a_thousand_refused_records_have_sixteen_reasons_and_a_number() {
+        let mut refused = Refused::default();
+        (0..1000).for_each(|number| refused.add(format!("record {number}")));
+        assert_eq!((refused.reasons.len(), refused.others), (16, 984));
     }
 }

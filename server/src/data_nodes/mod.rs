@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::config::{Config, NodeAddress};
 
-pub(crate) use look_up::{Found, look_up};
+pub(crate) use look_up::{Found, Refused, look_up};
 pub(crate) use names::Names;
 
 /// The data nodes of a server.

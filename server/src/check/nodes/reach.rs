@@ -14,7 +14,7 @@ use super::patience::Patience;
 use super::{ABOUT, of};
 use crate::check::report::{Report, Verdict};
 use crate::config::{Config, MOST_NODES, NodeSource};
-use crate::data_nodes::{Names, Target, look_up};
+use crate::data_nodes::{Names, Refused, Target, look_up};
 use crate::drivers;
 use crate::security::ends_soon;
 use crate::server::dial_node;
@@ -93,7 +93,14 @@ fn named(report: &mut Report, config: &Config, patience: &Patience) -> Vec<Targe
         let source = source.to_string();
         match answer {
             Some(Ok(found)) => {
-                refused.extend(found.refused.iter().map(|reason| of(&source, reason)));
+                let Refused { reasons, others } = found.refused;
+                refused.extend(reasons.iter().map(|reason| of(&source, reason)));
+                if others > 0 {
+                    refused.push(of(
+                        &source,
+                        &format!("{others} further records are refused"),
+                    ));
+                }
                 targets.extend(found.targets);
             }
             Some(Err(reason)) => {
