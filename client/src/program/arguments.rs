@@ -26,6 +26,18 @@ pub(super) enum Command {
     Copy(CopyArguments),
     /// Print the checksum of a file of a server
     Sum(SumArguments),
+    /// List directories of servers
+    Ls(ListArguments),
+    /// Show what servers say about files and directories
+    Stat(ListArguments),
+    /// Make directories
+    #[command(mut_arg("all", |arg| arg.long("parents").short('p').help("Also make those above; an existing one is no error")))]
+    Mkdir(PathArguments),
+    /// Remove files and, with --recursive, directories
+    #[command(mut_arg("all", |arg| arg.long("recursive").short('r').help("Remove directories with all that they have")))]
+    Rm(PathArguments),
+    /// Rename a file or a directory of a server; an existing file with the new name is replaced if the server does so
+    Mv(MoveArguments),
     /// Copy with the options of globus-url-copy
     #[command(disable_help_flag = true)]
     Guc {
@@ -91,6 +103,46 @@ pub(super) struct CopyArguments {
     /// Print errors only
     #[arg(long, short)]
     pub(super) quiet: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct ListArguments {
+    /// The files or directories
+    #[arg(required = true, value_name = "URL")]
+    pub(super) urls: Vec<String>,
+    /// Type, mode, size and time of each file
+    #[arg(long, short)]
+    pub(super) long: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) login: LoginArguments,
+    #[command(flatten)]
+    pub(super) data: DataArguments,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct PathArguments {
+    /// The files or directories
+    #[arg(required = true, value_name = "URL")]
+    pub(super) urls: Vec<String>,
+    #[arg(long)]
+    pub(super) all: bool,
+    #[command(flatten)]
+    pub(super) login: LoginArguments,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct MoveArguments {
+    /// The file or directory
+    #[arg(value_name = "FROM")]
+    pub(super) from: String,
+    /// Its new URL, of the same server
+    #[arg(value_name = "TO")]
+    pub(super) to: String,
+    #[command(flatten)]
+    pub(super) login: LoginArguments,
 }
 
 #[derive(Debug, Args)]
@@ -217,6 +269,18 @@ impl LoginArguments {
 }
 
 impl DataArguments {
+    /// Without options.
+    pub(super) fn plain() -> Self {
+        Self {
+            parallel: 1,
+            mode: ModeArgument::Stream,
+            stack: None,
+            dcau: None,
+            protect: false,
+            stall_timeout: Duration::from_secs(300),
+        }
+    }
+
     /// The protection of a transfer.
     pub(super) fn protection(&self, default: DataProtection) -> DataProtection {
         match (self.protect, self.dcau) {

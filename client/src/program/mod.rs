@@ -4,7 +4,8 @@
 //!   arguments      the command line
 //!   copy, sum      the commands
 //!   guc            the options of globus-url-copy
-//!   list           directories
+//!   list           its listings
+//!   files          ls, stat, mkdir, rm, mv
 //!   servers        sessions by server, and how to log in
 //!   secret         passwords and passphrases
 //!   report         lines for people, JSON for programs
@@ -12,6 +13,7 @@
 
 mod arguments;
 mod copy;
+mod files;
 mod guc;
 mod list;
 mod report;
@@ -90,6 +92,11 @@ async fn run(command: &Command) -> Ending {
     match command {
         Command::Copy(arguments) => copy::run(arguments).await,
         Command::Sum(arguments) => sum::run(arguments).await,
+        Command::Ls(arguments) => files::ls(arguments).await,
+        Command::Stat(arguments) => files::stat(arguments).await,
+        Command::Mkdir(arguments) => files::mkdir(arguments).await,
+        Command::Rm(arguments) => files::rm(arguments).await,
+        Command::Mv(arguments) => files::mv(arguments).await,
         Command::Guc { words } => guc::run(words).await,
     }
 }

@@ -7,8 +7,10 @@ use gridhaul_protocol::facts::{FileFacts, FileType};
 /// What a server says about a file. `None`: it does not say that.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// The type.
+    /// The type; of the target, if a link was followed.
     pub kind: Option<Kind>,
+    /// It is a symbolic link, also if the server has followed it.
+    pub is_link: bool,
     /// The size in bytes.
     pub size: Option<u64>,
     /// The last change of the content, in whole seconds.
@@ -31,6 +33,11 @@ pub enum Kind {
 }
 
 impl Facts {
+    /// Whether it is a directory itself: what is done to its content is done to nothing else.
+    pub fn is_real_directory(&self) -> bool {
+        self.kind == Some(Kind::Directory) && !self.is_link
+    }
+
     /// Those that the client uses.
     pub(crate) fn of(facts: &FileFacts<'_>) -> Self {
         let kind = facts.file_type.map(|kind| match kind {
@@ -43,6 +50,7 @@ impl Facts {
         });
         Self {
             kind,
+            is_link: kind == Some(Kind::Link) || facts.link_target.is_some(),
             size: facts.size,
             modified: facts.modified.map(SystemTime::from),
             mode: facts.mode,

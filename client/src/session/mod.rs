@@ -96,6 +96,18 @@ impl Session {
         features.any(|one| matches!(one, Feature::Facts(_)))
     }
 
+    /// Whether listings of the server tell links to directories from directories.
+    pub fn tells_links(&self) -> bool {
+        let mut features = self.features.iter();
+        features.any(|one| match one {
+            Feature::Facts(facts) => facts.iter().any(|fact| {
+                let name = fact.name.as_str();
+                fact.selected && name.eq_ignore_ascii_case("UNIX.slink")
+            }),
+            _ => false,
+        })
+    }
+
     /// What the server says about a path; `None` if it does not exist, or the server has no facts.
     ///
     /// # Errors
@@ -135,6 +147,31 @@ impl Session {
             return Ok(());
         }
         crate::control::accepted(command.verb(), reply).map(drop)
+    }
+
+    /// Makes a directory; one that exists is an error.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses, or the session has ended.
+    pub async fn make_new_directory(&mut self, path: &PathArgument) -> Result<(), ControlError> {
+        let made = self.control.must(&Command::Mkd(path.clone())).await;
+        made.map(drop)
+    }
+
+    /// Renames a file or a directory.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses, or the session has ended.
+    pub async fn rename(
+        &mut self,
+        from: &PathArgument,
+        to: &PathArgument,
+    ) -> Result<(), ControlError> {
+        self.control.must(&Command::Rnfr(from.clone())).await?;
+        let renamed = self.control.must(&Command::Rnto(to.clone())).await;
+        renamed.map(drop)
     }
 
     /// Removes a file, or an empty directory.

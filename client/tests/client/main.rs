@@ -1,6 +1,7 @@
 //! The program `gridhaul` with our server and the real one.
 
 mod copy;
+mod files;
 mod ftps;
 mod guc;
 mod hostile;

@@ -135,6 +135,17 @@ fn links_are_copied_as_files_and_links_to_directories_are_named() {
         let names: Vec<_> = copied.keys().map(|name| name.to_str().unwrap()).collect();
         assert_eq!(names, ["real", "real/file", "to-file"]);
         assert_eq!(fs::read(site.served("new/to-file")).unwrap(), b"content");
+        symlink("real", site.served("new/back-to-directory")).unwrap();
+        symlink("real/file", site.served("new/back-to-file")).unwrap();
+        let output = site.gridhaul(&["copy", "-r", &site.server.url("new"), "back"]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        assert!(stderr.contains("back-to-directory: skipped"), "{stderr}");
+        assert!(!site.local("back/back-to-directory").exists(), "{kind:?}");
+        assert_eq!(
+            fs::read(site.local("back/back-to-file")).unwrap(),
+            b"content"
+        );
     }
 }
 

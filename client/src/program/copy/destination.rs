@@ -15,7 +15,7 @@ use super::job::{Place, Version, argument};
 use super::shared::Shared;
 use crate::control::ControlError;
 use crate::listing::{Lister, Listing, ListingError};
-use crate::session::{Kind, Session};
+use crate::session::Session;
 use crate::transfer::TransferFailure;
 
 /// The entries of all open directories that are remembered. Those of larger ones are looked up one by one.
@@ -43,7 +43,8 @@ struct Level {
 
 /// An entry that was there before.
 struct Had {
-    kind: Option<Kind>,
+    /// A directory itself, and no link to one.
+    is_directory: bool,
     version: Version,
     /// The source has it, too.
     stays: bool,
@@ -222,7 +223,7 @@ impl<'a> Destination<'a> {
                 return Ok(None);
             }
             let found = Had {
-                kind: entry.facts.kind,
+                is_directory: entry.facts.is_real_directory(),
                 version: entry.facts.into(),
                 stays: false,
             };
@@ -268,8 +269,7 @@ impl<'a> Destination<'a> {
             let place = level.place.join(&name);
             self.shared.report.removes(&place.words());
             if !self.shared.arguments.dry_run {
-                let is_directory = had.kind == Some(Kind::Directory);
-                Box::pin(self.remove(&place, is_directory)).await?;
+                Box::pin(self.remove(&place, had.is_directory)).await?;
             }
         }
         Ok(())
@@ -287,14 +287,16 @@ impl<'a> Destination<'a> {
             Place::Remote(url) => {
                 let path = argument(url)?;
                 if is_directory {
-                    self.session(place).await?;
+                    if !self.session(place).await?.tells_links() {
+                        return Err(CopyError::Links(place.words()));
+                    }
                     let listing = self.list(place).await;
                     let listing =
                         listing.map_err(|error| CopyError::DestinationListing(Box::new(error)))?;
                     for entry in listing {
                         let entry = entry
                             .map_err(|error| CopyError::DestinationListing(Box::new(error)))?;
-                        let is_directory = entry.facts.kind == Some(Kind::Directory);
+                        let is_directory = entry.facts.is_real_directory();
                         let within = place.join(&entry.name);
                         Box::pin(self.remove(&within, is_directory)).await?;
                     }
@@ -369,19 +371,14 @@ fn look_local(
     };
     while let Some(mut run) = stream.next_run(RUN)? {
         let mut note = |name: &OsStr, found: &Metadata| {
-            let is_link = found.link_target.is_some();
-            let kind = match found.kind {
-                // A link is removed, and not what it leads to.
-                FileKind::Directory if !is_link => Kind::Directory,
-                FileKind::File => Kind::File,
-                _ => Kind::Other,
-            };
+            // A link is removed, and not what it leads to.
+            let is_directory = found.kind == FileKind::Directory && found.link_target.is_none();
             let version = Version {
                 size: Some(found.size),
                 modified: Some(found.modified),
             };
             let entry = Had {
-                kind: Some(kind),
+                is_directory,
                 version,
                 stays: false,
             };

@@ -49,6 +49,10 @@ pub(super) enum CopyError {
     Listing(#[source] Box<ListingError>),
     #[error("destination: {0}")]
     DestinationListing(#[source] Box<ListingError>),
+    #[error(
+        "{0}: not deleted: this server does not tell links from directories, and what a link leads to could be deleted"
+    )]
+    Links(String),
     #[error("{0}: too many entries to compare: nothing was deleted there")]
     TooMany(String),
     #[error("the source has changed while it was copied: copy it again")]

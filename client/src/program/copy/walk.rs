@@ -166,6 +166,7 @@ impl<'a> Walker<'a> {
             let from = level.source.join(&entry.name);
             let to = level.destination.join(&entry.name);
             let found = match entry.facts.kind {
+                Some(Kind::Directory) if entry.facts.is_link => Found::Skipped(LINK),
                 Some(Kind::Directory) => Found::Directory,
                 Some(Kind::File) | None => Found::File(entry.facts.into()),
                 Some(Kind::Link) => self.link(session, &from).await?,
