@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 pub use entry::{Entry, EntryError};
 
+use crate::control::ControlError;
 use crate::local::LocalMachine;
 use crate::session::{Session, TransferSettings};
 use crate::transfer::{Direction, FileCopy, Observer, TransferFailure, two_party};
@@ -32,6 +33,9 @@ pub enum ListingError {
     /// The server has no machine-readable listings.
     #[error("the server cannot list directories for programs (it has no MLSD)")]
     NotSupported,
+    /// The server refuses, or its connection failed.
+    #[error(transparent)]
+    Server(Box<ControlError>),
     /// The listing did not arrive.
     #[error(transparent)]
     Transfer(Box<TransferFailure>),
@@ -116,7 +120,10 @@ impl Lister {
             stall: how.stall,
         };
         let listed = two_party(session, &self.files, &copy, &mut Unobserved).await;
-        listed.map_err(|failure| ListingError::Transfer(Box::new(failure)))?;
+        listed.map_err(|failure| match failure {
+            TransferFailure::Source(error) => ListingError::Server(Box::new(error)),
+            failure => ListingError::Transfer(Box::new(failure)),
+        })?;
         let place = self.place.path().join(NAME);
         let failed = |error| ListingError::Store {
             place: place.clone(),

@@ -22,7 +22,7 @@ use gridhaul_protocol::command::TransferMode;
 const SORTED: usize = 100_000;
 
 /// Directories beneath each other that are removed.
-const DEPTH: usize = 2048;
+const DEPTH: usize = 256;
 
 /// Why a directory is not removed.
 const LINKS: &str = "this server does not tell links from directories, and what a link leads to could be removed: remove the files one by one";

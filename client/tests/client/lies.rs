@@ -23,6 +23,8 @@ struct Lies {
     checksum: &'static str,
     /// The type that `MLST` has.
     kind: &'static str,
+    /// Its reply to `MLSD` of a directory in the first one, in place of an empty listing. An empty one ends the session.
+    second: Option<&'static str>,
 }
 
 const HONEST: Lies = Lies {
@@ -31,6 +33,7 @@ const HONEST: Lies = Lies {
     after: "226 Complete.\r\n",
     checksum: "213 9a0364b9e99bb480dd25e1f0284c8555\r\n",
     kind: "file",
+    second: None,
 };
 
 /// A server that tells `lies` to each client.
@@ -66,6 +69,12 @@ fn talk(client: &TcpStream, lies: Lies) -> std::io::Result<()> {
             ),
             "PASV" => format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256),
             "CKSM" => lies.checksum.to_owned(),
+            "MLSD" if line.matches('/').count() > 1 && lies.second.is_some() => {
+                match lies.second.unwrap_or_default() {
+                    "" => return Ok(()),
+                    reply => reply.to_owned(),
+                }
+            }
             "RETR" | "MLSD" => {
                 out.write_all(b"150 Here it comes.\r\n")?;
                 let (mut channel, _) = data.accept()?;
@@ -207,4 +216,27 @@ fn an_endless_line_and_a_listing_that_is_cut_short_are_errors() {
     let url = format!("ftp://{}/file", serve(lies));
     let error = site.fails(&["copy", "-r", "--retry", "0", &url, "into"]);
     assert!(error.contains("Gone"), "{error}");
+}
+
+#[test]
+fn directories_that_cannot_be_read_keep_what_the_copy_has() {
+    for second in ["550 Not for you.\r\n", "426 Gone.\r\n", ""] {
+        let site = Site::anonymous(Kind::Gridhaul, &[]);
+        let kept = ["into/sub/kept", "into/sub/deep/kept", "into/late", "into/a"];
+        fs::create_dir_all(site.local("into/sub/deep")).unwrap();
+        for name in kept {
+            fs::write(site.local(name), "kept").unwrap();
+        }
+        let lies = Lies {
+            content: b"Type=dir; sub\r\nType=file;Size=7; a\r\nType=file;Size=7; late\r\n",
+            kind: "dir",
+            second: Some(second),
+            ..HONEST
+        };
+        let url = format!("ftp://{}/file", serve(lies));
+        let error = site.fails(&["copy", "-r", "--delete", "--retry", "0", &url, "into"]);
+        for name in kept {
+            assert!(site.local(name).exists(), "{second:?} {name}: {error}");
+        }
+    }
 }

@@ -16,7 +16,6 @@ use super::shared::Shared;
 use crate::control::ControlError;
 use crate::listing::{Lister, Listing, ListingError};
 use crate::session::Session;
-use crate::transfer::TransferFailure;
 
 /// The entries of all open directories that are remembered. Those of larger ones are looked up one by one.
 const REMEMBERED: usize = 100_000;
@@ -99,9 +98,19 @@ impl<'a> Destination<'a> {
         Ok(())
     }
 
-    /// The source of the innermost directory cannot be read to its end: nothing is removed there.
-    pub(super) fn spoil(&mut self) {
-        if let Some(level) = self.levels.last_mut() {
+    /// The source of `place`, or of an entry with this name, cannot be read: nothing is removed from this directory, or from the one
+    /// that it is in.
+    pub(super) fn spoil(&mut self, place: &Place) {
+        let above = place.parent();
+        let levels = self.levels.iter_mut();
+        for level in levels.filter(|level| level.place == *place || level.place == above) {
+            level.is_complete = false;
+        }
+    }
+
+    /// The walk ends early: nothing is removed from the directories that are open.
+    pub(super) fn spoil_all(&mut self) {
+        for level in &mut self.levels {
             level.is_complete = false;
         }
     }
@@ -330,8 +339,7 @@ impl<'a> Destination<'a> {
 }
 
 fn is_refused(error: &ListingError) -> bool {
-    matches!(error, ListingError::Transfer(failure)
-        if matches!(**failure, TransferFailure::Source(ControlError::Refused { .. })))
+    matches!(error, ListingError::Server(error) if matches!(**error, ControlError::Refused { .. }))
 }
 
 fn make_local(storage: &dyn Storage, path: &Path) -> Result<(), CopyError> {

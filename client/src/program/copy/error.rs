@@ -39,6 +39,12 @@ pub(super) enum CopyError {
     Attach(#[from] AttachError),
     #[error("{0}: Is a directory: say --recursive, or name the files")]
     Directory(String),
+    #[error("directories beneath more than {0} others are not copied")]
+    Deep(usize),
+    #[error("the source was not read to its end, which is a defect of this program")]
+    Walk,
+    #[error("{0}: neither a file nor a directory: its checksum cannot be verified")]
+    Special(String),
     #[error("{0}: no file matches")]
     NoMatch(String),
     #[error("{0}: this is no pattern")]

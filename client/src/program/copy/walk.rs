@@ -3,6 +3,7 @@
 //! At most one listing for each level of a tree is open, so a tree of a million entries needs little memory.
 
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -15,8 +16,8 @@ use super::shared::Shared;
 use crate::listing::{Lister, Listing};
 use crate::session::{Kind, Session};
 
-/// Directories beneath each other. A longer path does not fit into a command.
-const DEPTH: usize = 2048;
+/// Directories beneath each other. Each has an open listing.
+const DEPTH: usize = 256;
 
 /// Entries of this machine that are read ahead.
 const AHEAD: usize = 256;
@@ -57,6 +58,7 @@ struct Entry {
 }
 
 const LINK: &str = "a link to a directory is not followed";
+const DANGLING: &str = "a link to nothing";
 const SPECIAL: &str = "neither a file nor a directory";
 
 impl<'a> Walker<'a> {
@@ -89,7 +91,7 @@ impl<'a> Walker<'a> {
             }
         };
         if walked.is_err() {
-            self.copy.spoil();
+            self.copy.spoil_all();
         }
         let finished = self.copy.finish().await;
         walked.and(finished)
@@ -98,7 +100,8 @@ impl<'a> Walker<'a> {
     /// Makes a directory of the copy, if there is none.
     pub(super) async fn directory(&mut self, place: &Place) -> Result<(), CopyError> {
         let entered = self.copy.enter(&place.without_last_slash()).await;
-        self.copy.spoil();
+        // It may have other entries than the sources.
+        self.copy.spoil_all();
         entered.and(self.copy.finish().await)
     }
 
@@ -128,13 +131,15 @@ impl<'a> Walker<'a> {
             match self.found(from, to, entry.found).await {
                 Next::Into => {}
                 Next::Past => passed = Some(entry.path),
-                Next::Stop => break,
+                Next::Stop => {
+                    self.copy.spoil_all();
+                    break;
+                }
             }
         }
         drop(entries);
         // It ends when the channel is closed.
-        let _ = reading.await;
-        Ok(())
+        reading.await.map_err(|_| CopyError::Walk)
     }
 
     async fn remote(
@@ -158,7 +163,7 @@ impl<'a> Walker<'a> {
                 Some(Ok(entry)) => entry,
                 Some(Err(error)) => {
                     self.failed(&level.source, &level.destination, &error.into());
-                    self.copy.spoil();
+                    self.copy.spoil(&level.destination);
                     levels.pop();
                     continue;
                 }
@@ -176,20 +181,28 @@ impl<'a> Walker<'a> {
             match self.found(from.clone(), to.clone(), Ok(found)).await {
                 Next::Into => {}
                 Next::Past => continue,
-                Next::Stop => break,
+                Next::Stop => {
+                    self.copy.spoil_all();
+                    break;
+                }
             }
-            if is_directory && levels.len() < DEPTH {
-                match self.list(session, &lister, &from).await {
-                    Ok(listing) => levels.push(Level {
-                        listing,
-                        source: from,
-                        destination: to,
-                    }),
-                    Err(error) if !session.is_usable() => return Err(error),
-                    Err(error) => {
-                        self.copy.spoil();
-                        self.failed(&from, &to, &error);
-                    }
+            if !is_directory {
+                continue;
+            }
+            let listed = match levels.len() < DEPTH {
+                true => self.list(session, &lister, &from).await,
+                false => Err(CopyError::Deep(DEPTH)),
+            };
+            match listed {
+                Ok(listing) => levels.push(Level {
+                    listing,
+                    source: from,
+                    destination: to,
+                }),
+                Err(error) if !session.is_usable() => return Err(error),
+                Err(error) => {
+                    self.copy.spoil(&to);
+                    self.failed(&from, &to, &error);
                 }
             }
         }
@@ -206,7 +219,7 @@ impl<'a> Walker<'a> {
         Ok(match facts.kind {
             Some(Kind::File) => Found::File(facts.into()),
             Some(Kind::Directory) => Found::Skipped(LINK),
-            _ => Found::Skipped("a link to nothing"),
+            _ => Found::Skipped(DANGLING),
         })
     }
 
@@ -225,6 +238,10 @@ impl<'a> Walker<'a> {
 
     /// Acts on an entry.
     async fn found(&mut self, from: Place, to: Place, found: Result<Found, CopyError>) -> Next {
+        if found.is_err() {
+            // Before the directory is left, which removes what its source does not have.
+            self.copy.spoil(&to);
+        }
         let acted = match self.copy.go_to_parent_of(&to).await {
             Ok(()) => self.act(&from, &to, found).await,
             Err(error) => Err(error),
@@ -266,10 +283,7 @@ impl<'a> Walker<'a> {
                 self.shared.report.skipped(&from.words(), reason);
                 Ok(Next::Past)
             }
-            Err(error) => {
-                self.copy.spoil();
-                Err(error)
-            }
+            Err(error) => Err(error),
         }
     }
 
@@ -297,7 +311,7 @@ fn read_tree(root: &Path, sender: &mpsc::Sender<Entry>) {
         let entry = match entries {
             Ok(entries) => entries.next(),
             Err(error) => {
-                let error = std::mem::replace(error, std::io::ErrorKind::Other.into());
+                let error = std::mem::replace(error, io::ErrorKind::Other.into());
                 if !send(here.clone(), Err(failed(error))) {
                     return;
                 }
@@ -326,15 +340,25 @@ fn read_tree(root: &Path, sender: &mpsc::Sender<Entry>) {
         if !send(path.clone(), found) {
             return;
         }
-        if is_directory && levels.len() < DEPTH {
+        if !is_directory {
+            continue;
+        }
+        if levels.len() < DEPTH {
             levels.push((path, fs::read_dir(&full)));
+        } else if !send(path, Err(CopyError::Deep(DEPTH))) {
+            return;
         }
     }
 }
 
-fn of_local(path: &Path) -> std::io::Result<Found> {
+fn of_local(path: &Path) -> io::Result<Found> {
     let kind = fs::symlink_metadata(path)?.file_type();
-    let target = fs::metadata(path)?;
+    let target = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && kind.is_symlink() => {
+            return Ok(Found::Skipped(DANGLING));
+        }
+        target => target?,
+    };
     Ok(if target.is_file() {
         Found::File(Version {
             size: Some(target.len()),

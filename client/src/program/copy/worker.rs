@@ -280,6 +280,9 @@ impl Worker {
         // A device or a pipe cannot be replaced.
         let is_special =
             fs::metadata(to.path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+        if is_special && shared.arguments.checksum.is_some() {
+            return Err(CopyError::Special(to.path.display().to_string()));
+        }
         let copy = FileCopy {
             direction: Direction::Get,
             local: to.beneath.to_owned(),
