@@ -14,6 +14,7 @@ use gridhaul_protocol::command::{Base64, Command};
 use gridhaul_protocol::line::encode_command_line;
 use gridhaul_protocol::reply::{Reply, ReplyDecoder};
 use gridhaul_security::context::Context;
+use gridhaul_security::trust::Peer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
@@ -39,6 +40,10 @@ pub struct Control {
     decoder: ReplyDecoder,
     /// Bytes that were read and are not decoded.
     input: Vec<u8>,
+    /// The text of the first reply.
+    greeting: String,
+    /// Who the server is, where its certificate says it.
+    server: Option<Peer>,
     /// Protects commands and replies (RFC 2228).
     context: Option<Box<Context>>,
     /// The longest wait for the last reply to a command.
@@ -115,13 +120,16 @@ impl Control {
             local,
             decoder: ReplyDecoder::new(),
             input: Vec::new(),
+            greeting: String::new(),
+            server: None,
             context: None,
             patience,
             // The greeting.
             awaited: 1,
         };
         let greeting = control.final_reply("the greeting", within).await?;
-        accepted("the connection", greeting)?;
+        let greeting = accepted("the connection", greeting)?;
+        control.greeting = greeting.text().trim().to_owned();
         Ok(control)
     }
 
@@ -133,6 +141,16 @@ impl Control {
     /// The address of this machine that the server sees.
     pub fn local(&self) -> SocketAddr {
         self.local
+    }
+
+    /// The text of the greeting.
+    pub fn greeting(&self) -> &str {
+        &self.greeting
+    }
+
+    /// Who the server is, where its certificate says it.
+    pub fn server(&self) -> Option<&Peer> {
+        self.server.as_ref()
     }
 
     /// Sends a command, and returns its last reply, which is no error.
@@ -237,6 +255,7 @@ impl Control {
         if !self.input.is_empty() {
             return Err(ControlError::Injected);
         }
+        self.server = context.peer().cloned();
         self.context = Some(Box::new(context));
         Ok(())
     }

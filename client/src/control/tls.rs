@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gridhaul_protocol::command::{Command, Text};
 use gridhaul_security::tls::{NamedConnector, NamedServer};
+use gridhaul_security::trust::Peer;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -28,9 +29,10 @@ impl Control {
         let Stream::Tcp(stream) = self.stream else {
             return Err(ControlError::Tls("there is TLS already".to_owned()));
         };
-        let stream = handshake(stream, server, self.patience).await?;
+        let (stream, peer) = handshake(stream, server, self.patience).await?;
         Ok(Self {
             stream: Stream::Tls(Box::new(stream)),
+            server: peer,
             ..self
         })
     }
@@ -40,7 +42,7 @@ async fn handshake(
     stream: TcpStream,
     server: &NamedServer,
     within: Duration,
-) -> Result<TlsStream<TcpStream>, ControlError> {
+) -> Result<(TlsStream<TcpStream>, Option<Peer>), ControlError> {
     let connector = NamedConnector::new(server);
     let connector = connector.map_err(|error| ControlError::Tls(error.to_string()))?;
     let config = TlsConnector::from(Arc::clone(&connector.config));
@@ -50,5 +52,6 @@ async fn handshake(
     let connected = connected.map_err(|_| ControlError::Silent { verb, within })?;
     // The words of rustls are those of the alert.
     let refused = |error: std::io::Error| connector.fault().unwrap_or_else(|| error.to_string());
-    connected.map_err(|error| ControlError::Tls(refused(error)))
+    let stream = connected.map_err(|error| ControlError::Tls(refused(error)))?;
+    Ok((stream, connector.peer().cloned()))
 }

@@ -26,6 +26,8 @@ pub(super) enum Command {
     Copy(CopyArguments),
     /// Print the checksum of a file of a server
     Sum(SumArguments),
+    /// Log in at a server, and show what it is and how fast it answers
+    Ping(PingArguments),
     /// List directories of servers
     Ls(ListArguments),
     /// Show what servers say about files and directories
@@ -155,6 +157,18 @@ pub(super) struct SumArguments {
     pub(super) url: String,
     #[command(flatten)]
     pub(super) login: LoginArguments,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PingArguments {
+    /// The server: gsiftp://HOST, ftps://HOST, ftp://HOST or sshftp://HOST
+    #[arg(value_name = "URL")]
+    pub(super) url: String,
+    #[command(flatten)]
+    pub(super) login: LoginArguments,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -6,6 +6,7 @@
 //!   guc            the options of globus-url-copy
 //!   list           its listings
 //!   files          ls, stat, mkdir, rm, mv
+//!   ping           how a server answers
 //!   servers        sessions by server, and how to log in
 //!   secret         passwords and passphrases
 //!   report         lines for people, JSON for programs
@@ -16,6 +17,7 @@ mod copy;
 mod files;
 mod guc;
 mod list;
+mod ping;
 mod report;
 mod secret;
 mod servers;
@@ -92,6 +94,7 @@ async fn run(command: &Command) -> Ending {
     match command {
         Command::Copy(arguments) => copy::run(arguments).await,
         Command::Sum(arguments) => sum::run(arguments).await,
+        Command::Ping(arguments) => ping::run(arguments).await,
         Command::Ls(arguments) => files::ls(arguments).await,
         Command::Stat(arguments) => files::stat(arguments).await,
         Command::Mkdir(arguments) => files::mkdir(arguments).await,

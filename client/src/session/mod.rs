@@ -19,7 +19,7 @@ pub(crate) use kept::{Kept, OtherEnd};
 pub(crate) use port::Addresses;
 
 pub use facts::{Facts, Kind};
-pub use open::{SessionConfig, SessionError};
+pub use open::{SessionConfig, SessionError, Welcome};
 pub use settings::{DataProtection, TransferSettings};
 
 use crate::control::{Control, ControlError};
@@ -32,6 +32,7 @@ pub struct Session {
     control: Control,
     server: Server,
     login: Login,
+    welcome: Welcome,
     features: Vec<Feature>,
     /// What the server was told.
     settings: settings::Told,
@@ -50,6 +51,11 @@ impl Session {
     /// Whether further commands make sense: the connection works, and every command has its reply.
     pub fn is_usable(&self) -> bool {
         self.control.is_idle()
+    }
+
+    /// How the session began.
+    pub fn welcome(&self) -> &Welcome {
+        &self.welcome
     }
 
     /// How the user logged in.

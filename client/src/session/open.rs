@@ -1,7 +1,7 @@
 //! Opening a session.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridhaul_protocol::command::{Command, Representation};
 use gridhaul_protocol::feature;
@@ -19,6 +19,17 @@ pub struct SessionConfig {
     pub family: AddressFamily,
     /// The longest wait for a connection and for a reply.
     pub patience: Duration,
+}
+
+/// How a session began.
+#[derive(Debug, Clone)]
+pub struct Welcome {
+    /// The text of the greeting.
+    pub greeting: String,
+    /// The time until the greeting, with the look-up of the name.
+    pub connected: Duration,
+    /// The time from the greeting to the end of the login.
+    pub logged_in: Duration,
 }
 
 /// Why there is no session.
@@ -67,12 +78,20 @@ impl Session {
         login: Login,
         config: SessionConfig,
     ) -> Result<Self, ControlError> {
+        let started = Instant::now();
         let (family, patience) = (config.family, config.patience);
         let control = match &login {
             Login::Ssh(ssh) => Control::open_over_ssh(server, ssh, family, patience).await?,
             _ => Control::open(server, family, patience).await?,
         };
+        let connected = started.elapsed();
+        let greeting = control.greeting().to_owned();
         let mut control = login::log_in(control, server, &login).await?;
+        let welcome = Welcome {
+            greeting,
+            connected,
+            logged_in: started.elapsed().saturating_sub(connected),
+        };
         let features = feature::parse(&control.ask(&Command::Feat).await?);
         control.must(&Command::Type(Representation::Image)).await?;
         let settings = Told::after_login(login.identity().is_some());
@@ -80,6 +99,7 @@ impl Session {
             control,
             server: server.clone(),
             login,
+            welcome,
             features,
             settings,
             kept: None,

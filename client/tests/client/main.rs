@@ -7,6 +7,7 @@ mod guc;
 mod hostile;
 mod lies;
 mod passwords;
+mod ping;
 mod resume;
 mod scripted;
 mod site;

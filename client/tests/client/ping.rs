@@ -1,0 +1,65 @@
+//! `gridhaul ping` with our server and the real one.
+
+use gridhaul_interop::{HOST, Kind, Pki};
+
+use super::scripted::{Scripted, gridhaul};
+use super::site::{Site, texts};
+
+#[test]
+fn a_server_with_certificates_is_described() {
+    for (kind, has_rdma) in [(Kind::Gridhaul, true), (Kind::Globus, false)] {
+        let site = Site::gsi(kind, &[]);
+        let url = site.server.url("");
+        let text = site.must(&["ping", &url]);
+        for part in ["greeting", "median of 5", "MLST", "until 2"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let json = site.must(&["ping", "--json", &url]);
+        assert_eq!(json.lines().count(), 1, "{json}");
+        for part in [
+            format!(r#""subject":"{HOST}""#),
+            r#""seconds_left":"#.to_owned(),
+            r#""round_trip_seconds":0."#.to_owned(),
+            format!(r#""address":"{}""#, site.server.address()),
+        ] {
+            assert!(json.contains(&part), "{part}: {json}");
+        }
+        let drivers = json.split(r#""drivers":"#).nth(1).unwrap();
+        let drivers = drivers.split(']').next().unwrap();
+        assert!(drivers.contains("tcp"), "{json}");
+        assert_eq!(drivers.contains("rdma"), has_rdma, "{json}");
+    }
+}
+
+#[test]
+fn a_server_with_tls_is_described() {
+    let site = Site::tls("127.0.0.1");
+    let url = site.server.url("").replace("ftp://", "ftps://");
+    let authority = Pki::shared().unwrap().authority();
+    let text = site.must(&["ping", "--ca", authority.to_str().unwrap(), &url]);
+    assert!(text.contains(HOST), "{text}");
+    assert!(text.contains("without a certificate"), "{text}");
+}
+
+#[test]
+fn words_of_a_server_do_not_control_the_terminal() {
+    let server = Scripted::start(Box::new(|line, stream| {
+        let reply = b"211-Features\r\n X\x1b[2J\r\n211 End\r\n";
+        line == "FEAT" && std::io::Write::write_all(stream, reply).is_ok()
+    }));
+    let output = gridhaul(&["ping", &server.url("")]);
+    let (stdout, stderr) = texts(&output);
+    assert!(output.status.success(), "{stdout}{stderr}");
+    assert!(!stdout.contains('\x1b'), "{stdout:?}");
+}
+
+#[test]
+fn the_exit_status_says_what_failed() {
+    assert_eq!(gridhaul(&["ping", "/a"]).status.code(), Some(2));
+    assert_eq!(gridhaul(&["ping", "http://h/"]).status.code(), Some(2));
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = closed.local_addr().unwrap().port();
+    drop(closed);
+    let url = format!("ftp://127.0.0.1:{port}/");
+    assert_eq!(gridhaul(&["ping", &url]).status.code(), Some(1));
+}
