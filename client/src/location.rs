@@ -70,6 +70,12 @@ pub enum LocationError {
         "a password in a URL is seen by other users of this machine: leave it out, and give --password-file FILE"
     )]
     Password,
+    /// It is a file of this machine.
+    #[error("{0}: not the URL of a server")]
+    NoServer(String),
+    /// The path is too long, or has characters that end a command.
+    #[error("{0}: a path that FTP cannot send")]
+    Unsendable(String),
     /// `%` is not followed by two hexadecimal digits, or stands for NUL.
     #[error("'{0}': after % come two hexadecimal digits, not 00; write % itself as %25")]
     Encoding(String),
@@ -248,14 +254,41 @@ impl fmt::Display for Server {
 }
 
 impl Url {
-    /// The path for commands. `/~/` begins a path beneath the user's home directory, as for globus-url-copy. `None`: commands
-    /// cannot have the path.
-    pub fn argument(&self) -> Option<PathArgument> {
+    /// Reads the URL of a file of a server.
+    ///
+    /// # Errors
+    ///
+    /// When it is none.
+    pub fn parse(text: &str) -> Result<Self, LocationError> {
+        match Location::parse(text)? {
+            Location::Remote(url) => Ok(url),
+            Location::Local(_) => Err(LocationError::NoServer(text.to_owned())),
+        }
+    }
+
+    /// The path for commands. `/~/` begins a path beneath the user's home directory, as for globus-url-copy.
+    ///
+    /// # Errors
+    ///
+    /// When commands cannot have the path.
+    pub fn argument(&self) -> Result<PathArgument, LocationError> {
         let path = match self.path.starts_with(b"/~/") {
             true => &self.path[1..],
             false => &self.path,
         };
-        PathArgument::new(path)
+        PathArgument::new(path).ok_or_else(|| LocationError::Unsendable(self.to_string()))
+    }
+
+    /// The URL of a name in this directory. The name is a single component.
+    #[must_use]
+    pub fn join(&self, name: &[u8]) -> Self {
+        let mut path = self.path.clone();
+        if !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
+        let server = self.server.clone();
+        Self { server, path }
     }
 }
 

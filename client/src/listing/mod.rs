@@ -4,6 +4,7 @@
 //! entries needs no memory, and a slow reader does not hold a data connection.
 
 mod entry;
+mod remove;
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
@@ -18,6 +19,7 @@ use gridhaul_transfer::{AttachError, Handling, NodeSession};
 use tempfile::TempDir;
 
 pub use entry::{Entry, EntryError};
+pub use remove::{RemoveError, remove_tree};
 
 use crate::control::ControlError;
 use crate::local::LocalMachine;

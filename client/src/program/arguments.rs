@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gridhaul_protocol::stack::StackSpec;
+use gridhaul_protocol::command::TransferMode;
+use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 use gridhaul_storage::ChecksumAlgorithm;
 
 use crate::control::AddressFamily;
-use crate::session::DataProtection;
+use crate::listing::ListingSettings;
+use crate::session::{DataProtection, Session, TransferSettings};
 
 /// Copy files to, from and between GridFTP servers
 #[derive(Debug, Parser)]
@@ -283,6 +285,31 @@ impl LoginArguments {
 }
 
 impl DataArguments {
+    /// The stack of this machine.
+    pub(super) fn stack_here(&self) -> StackSpec {
+        let default = || StackSpec {
+            drivers: vec![DriverSpec {
+                name: "auto".to_owned(),
+                options: Vec::new(),
+            }],
+        };
+        self.stack.clone().unwrap_or_else(default)
+    }
+
+    /// How directories of a server are listed.
+    pub(super) fn listings(&self, server: &Session) -> ListingSettings {
+        ListingSettings {
+            settings: TransferSettings {
+                mode: TransferMode::Stream,
+                parallelism: 1,
+                protection: self.protection(DataProtection::default_of(&[server])),
+                stack: self.stack.clone(),
+            },
+            stack: self.stack_here(),
+            stall: self.stall_timeout,
+        }
+    }
+
     /// Without options.
     pub(super) fn plain() -> Self {
         Self {

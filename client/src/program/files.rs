@@ -1,9 +1,6 @@
 //! `gridhaul ls`, `stat`, `mkdir`, `rm` and `mv`.
 
-use std::io::{self, Write as _};
-
 use gridhaul_protocol::path::PathArgument;
-use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -11,21 +8,15 @@ use super::Ending;
 use super::arguments::{
     DataArguments, ListArguments, LoginArguments, MoveArguments, PathArguments,
 };
+use super::output::{print, shown, warn};
 use super::servers::Servers;
-use crate::listing::{Entry, Lister, Listing, ListingSettings};
+use crate::listing::{Lister, Listing, remove_tree};
 use crate::local::{LocalConfig, LocalMachine};
-use crate::location::{Location, Url};
-use crate::session::{DataProtection, Facts, Kind, Session, TransferSettings};
-use gridhaul_protocol::command::TransferMode;
+use crate::location::Url;
+use crate::session::{Facts, Kind, Session};
 
 /// Entries that are sorted; more are printed in the order of the server.
 const SORTED: usize = 100_000;
-
-/// Directories beneath each other that are removed.
-const DEPTH: usize = 256;
-
-/// Why a directory is not removed.
-const LINKS: &str = "this server does not tell links from directories, and what a link leads to could be removed: remove the files one by one";
 
 /// A file, as an object of JSON.
 #[derive(Debug, Serialize)]
@@ -43,7 +34,7 @@ pub(super) async fn ls(arguments: &ListArguments) -> Ending {
     let listed = async {
         for text in &arguments.urls {
             let (url, mut session) = open(text, &arguments.login).await?;
-            let path = argument(&url)?;
+            let path = url.argument().map_err(words)?;
             let facts = session.facts(&path).await.map_err(words)?;
             let facts = facts.ok_or_else(|| format!("{url}: no such file or directory"))?;
             if facts.kind == Some(Kind::Directory) {
@@ -52,7 +43,7 @@ pub(super) async fn ls(arguments: &ListArguments) -> Ending {
                 print_all(&url, listing, arguments)?;
             } else {
                 let name = url.path.rsplit(|byte| *byte == b'/').next();
-                print(&url, name.unwrap_or_default(), &facts, arguments)?;
+                print_one(&url, name.unwrap_or_default(), &facts, arguments)?;
             }
             session.close().await;
         }
@@ -65,13 +56,16 @@ pub(super) async fn stat(arguments: &ListArguments) -> Ending {
     let found = async {
         for text in &arguments.urls {
             let (url, mut session) = open(text, &arguments.login).await?;
-            let facts = session.facts(&argument(&url)?).await.map_err(words)?;
+            let facts = session
+                .facts(&url.argument().map_err(words)?)
+                .await
+                .map_err(words)?;
             let facts = facts.ok_or_else(|| format!("{url}: no such file or directory"))?;
             let long = ListArguments {
                 long: true,
                 ..arguments.clone()
             };
-            print(&url, &url.path, &facts, &long)?;
+            print_one(&url, &url.path, &facts, &long)?;
             session.close().await;
         }
         Ok(())
@@ -83,7 +77,7 @@ pub(super) async fn mkdir(arguments: &PathArguments) -> Ending {
     let made = async {
         for text in &arguments.urls {
             let (url, mut session) = open(text, &arguments.login).await?;
-            let path = argument(&url)?;
+            let path = url.argument().map_err(words)?;
             match arguments.all {
                 true => make_all(&mut session, &url.path).await?,
                 false => session.make_new_directory(&path).await.map_err(words)?,
@@ -118,18 +112,19 @@ pub(super) async fn rm(arguments: &PathArguments) -> Ending {
             if url.path.iter().all(|byte| *byte == b'/') {
                 return Err(format!("{url}: the root of a server is not removed"));
             }
-            let path = argument(&url)?;
+            let path = url.argument().map_err(words)?;
             let facts = session.facts(&path).await.map_err(words)?;
             let is_directory = facts.is_some_and(|facts| facts.is_real_directory());
             match (is_directory, arguments.all) {
                 (true, false) => {
                     return Err(format!("{url}: Is a directory: say --recursive"));
                 }
-                (true, true) if !session.tells_links() => {
-                    return Err(format!("{url}: {LINKS}"));
-                }
                 (true, true) => {
-                    remove_tree(&mut session, &url.path, 0).await?;
+                    let machine = LocalMachine::new(LocalConfig::default());
+                    let lister = Lister::new(&machine).map_err(words)?;
+                    let how = DataArguments::plain().listings(&session);
+                    let removed = remove_tree(&mut session, &lister, &url, &how).await;
+                    removed.map_err(|error| format!("{url}: {error}"))?;
                 }
                 _ => session.remove(&path, false).await.map_err(words)?,
             }
@@ -140,37 +135,21 @@ pub(super) async fn rm(arguments: &PathArguments) -> Ending {
     ended(removed.await)
 }
 
-/// Removes a directory with all that it has. Links are removed, and not what they lead to.
-async fn remove_tree(session: &mut Session, path: &[u8], depth: usize) -> Result<(), String> {
-    if depth > DEPTH {
-        return Err("the directories are too deep".to_owned());
-    }
-    let directory = PathArgument::new(path).ok_or("a path that FTP cannot send")?;
-    let listing = list(session, &directory, &DataArguments::plain()).await?;
-    for entry in listing {
-        let Entry { name, facts } = entry.map_err(words)?;
-        let within = [path, b"/", &name].concat();
-        match facts.is_real_directory() {
-            true => Box::pin(remove_tree(session, &within, depth + 1)).await?,
-            false => {
-                let file = PathArgument::new(within).ok_or("a path that FTP cannot send")?;
-                session.remove(&file, false).await.map_err(words)?;
-            }
-        }
-    }
-    session.remove(&directory, true).await.map_err(words)
-}
-
 pub(super) async fn mv(arguments: &MoveArguments) -> Ending {
     let moved = async {
         let (from, mut session) = open(&arguments.from, &arguments.login).await?;
-        let to = remote(&arguments.to)?;
+        let to = Url::parse(&arguments.to).map_err(words)?;
         if from.server != to.server {
             return Err(format!(
                 "{from} and {to}: not the same server: copy, and remove"
             ));
         }
-        let renamed = session.rename(&argument(&from)?, &argument(&to)?).await;
+        let renamed = session
+            .rename(
+                &from.argument().map_err(words)?,
+                &to.argument().map_err(words)?,
+            )
+            .await;
         renamed.map_err(words)?;
         session.close().await;
         Ok(())
@@ -178,11 +157,12 @@ pub(super) async fn mv(arguments: &MoveArguments) -> Ending {
     ended(moved.await)
 }
 
-fn ended(done: Result<(), String>) -> Ending {
+/// The ending of a command that prints its own output.
+pub(super) fn ended(done: Result<(), String>) -> Ending {
     match done {
         Ok(()) => Ending::Complete,
         Err(error) => {
-            let _ = writeln!(io::stderr().lock(), "gridhaul: {error}");
+            warn(error);
             Ending::Failed
         }
     }
@@ -192,20 +172,9 @@ fn words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn remote(text: &str) -> Result<Url, String> {
-    match Location::parse(text).map_err(words)? {
-        Location::Remote(url) => Ok(url),
-        Location::Local(_) => Err(format!("{text}: not the URL of a server")),
-    }
-}
-
-fn argument(url: &Url) -> Result<PathArgument, String> {
-    url.argument()
-        .ok_or_else(|| format!("{url}: a path that FTP cannot send"))
-}
-
-async fn open(text: &str, login: &LoginArguments) -> Result<(Url, Session), String> {
-    let url = remote(text)?;
+/// A session with the server of a URL.
+pub(super) async fn open(text: &str, login: &LoginArguments) -> Result<(Url, Session), String> {
+    let url = Url::parse(text).map_err(words)?;
     let session = Servers::new(login.clone()).open(&url.server).await;
     Ok((url, session.map_err(words)?))
 }
@@ -218,21 +187,7 @@ pub(super) async fn list(
 ) -> Result<Listing, String> {
     let machine = LocalMachine::new(LocalConfig::default());
     let lister = Lister::new(&machine).map_err(words)?;
-    let how = ListingSettings {
-        settings: TransferSettings {
-            mode: TransferMode::Stream,
-            parallelism: 1,
-            protection: data.protection(DataProtection::default_of(&[session])),
-            stack: None,
-        },
-        stack: StackSpec {
-            drivers: vec![DriverSpec {
-                name: "auto".to_owned(),
-                options: Vec::new(),
-            }],
-        },
-        stall: data.stall_timeout,
-    };
+    let how = data.listings(session);
     lister.list(session, path, &how).await.map_err(words)
 }
 
@@ -246,49 +201,27 @@ fn print_all(url: &Url, listing: Listing, arguments: &ListArguments) -> Result<(
                 entries.push(entry);
                 if entries.len() > SORTED {
                     for entry in sorted.take().into_iter().flatten() {
-                        print(
-                            &beneath(url, &entry.name),
-                            &entry.name,
-                            &entry.facts,
-                            arguments,
-                        )?;
+                        print_one(&url.join(&entry.name), &entry.name, &entry.facts, arguments)?;
                     }
                 }
             }
-            None => print(
-                &beneath(url, &entry.name),
-                &entry.name,
-                &entry.facts,
-                arguments,
-            )?,
+            None => print_one(&url.join(&entry.name), &entry.name, &entry.facts, arguments)?,
         }
     }
     let mut entries = sorted.unwrap_or_default();
     entries.sort_by(|one, other| one.name.cmp(&other.name));
     for entry in entries {
-        print(
-            &beneath(url, &entry.name),
-            &entry.name,
-            &entry.facts,
-            arguments,
-        )?;
+        print_one(&url.join(&entry.name), &entry.name, &entry.facts, arguments)?;
     }
     Ok(())
 }
 
-fn beneath(url: &Url, name: &[u8]) -> Url {
-    let mut path = url.path.clone();
-    if !path.ends_with(b"/") {
-        path.push(b'/');
-    }
-    path.extend_from_slice(name);
-    Url {
-        server: url.server.clone(),
-        path,
-    }
-}
-
-fn print(url: &Url, name: &[u8], facts: &Facts, arguments: &ListArguments) -> Result<(), String> {
+fn print_one(
+    url: &Url,
+    name: &[u8],
+    facts: &Facts,
+    arguments: &ListArguments,
+) -> Result<(), String> {
     let kind = match facts.kind {
         Some(Kind::Directory) => "directory",
         Some(Kind::Link) => "link",
@@ -325,17 +258,5 @@ fn print(url: &Url, name: &[u8], facts: &Facts, arguments: &ListArguments) -> Re
         ),
         (false, false) => format!("{}{slash}", shown(name)),
     };
-    writeln!(io::stdout().lock(), "{line}").map_err(|error| format!("standard output: {error}"))
-}
-
-/// A name without characters that would control a terminal.
-pub(super) fn shown(name: &[u8]) -> String {
-    let text = String::from_utf8_lossy(name);
-    let escaped = text
-        .chars()
-        .map(|one| match one.is_control() && one != '\t' {
-            true => one.escape_default().to_string(),
-            false => one.to_string(),
-        });
-    escaped.collect()
+    print(line).map_err(|error| format!("standard output: {error}"))
 }

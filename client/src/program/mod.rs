@@ -4,11 +4,11 @@
 //!   arguments      the command line
 //!   copy, sum      the commands
 //!   guc            the options of globus-url-copy
-//!   list           its listings
 //!   files          ls, stat, mkdir, rm, mv
 //!   ping           how a server answers
 //!   servers        sessions by server, and how to log in
 //!   secret         passwords and passphrases
+//!   output         lines on standard output and standard error
 //!   report         lines for people, JSON for programs
 //! ```
 
@@ -16,7 +16,7 @@ mod arguments;
 mod copy;
 mod files;
 mod guc;
-mod list;
+mod output;
 mod ping;
 mod report;
 mod secret;

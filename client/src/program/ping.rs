@@ -9,9 +9,11 @@ use serde::Serialize;
 
 use super::Ending;
 use super::arguments::{LoginArguments, PingArguments};
+use super::files;
+use super::output::{print, shown, warn};
 use super::servers::Servers;
 use crate::control::ControlError;
-use crate::location::{Location, Server};
+use crate::location::{Server, Url};
 use crate::session::Session;
 
 /// How often the round trip is measured.
@@ -47,32 +49,23 @@ struct Certificate {
 }
 
 pub(super) async fn run(arguments: &PingArguments) -> Ending {
-    let url = match Location::parse(&arguments.url) {
-        Ok(Location::Remote(url)) => url,
-        Ok(Location::Local(_)) => {
-            eprintln!("gridhaul: {}: not the URL of a server", arguments.url);
-            return Ending::Usage;
-        }
+    let url = match Url::parse(&arguments.url) {
+        Ok(url) => url,
         Err(error) => {
-            eprintln!("gridhaul: {error}");
+            warn(error);
             return Ending::Usage;
         }
     };
-    match ping(&arguments.login, &url.server).await {
-        Ok(answer) if arguments.json => {
-            // Strings and numbers always have a form in JSON.
-            println!("{}", serde_json::json!(answer));
-            Ending::Complete
-        }
-        Ok(answer) => {
-            print!("{}", answer.text());
-            Ending::Complete
-        }
+    let printed = match ping(&arguments.login, &url.server).await {
+        // Strings and numbers always have a form in JSON.
+        Ok(answer) if arguments.json => print(serde_json::json!(answer)),
+        Ok(answer) => print(answer.text().trim_end()),
         Err(error) => {
-            eprintln!("gridhaul: {error}");
-            Ending::Failed
+            warn(error);
+            return Ending::Failed;
         }
-    }
+    };
+    files::ended(printed.map_err(|error| format!("standard output: {error}")))
 }
 
 async fn ping(login: &LoginArguments, server: &Server) -> Result<Answer, String> {
@@ -169,7 +162,7 @@ impl Answer {
     fn text(&self) -> String {
         let mut text = format!("{}\n", self.url);
         let mut line = |name: &str, value: &str| {
-            text += &format!("  {name:<12} {}\n", shown(value));
+            text += &format!("  {name:<12} {}\n", shown(value.as_bytes()));
         };
         let milliseconds = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
         line("address", &self.address);
@@ -190,10 +183,4 @@ impl Answer {
         line("features", &self.features.join(", "));
         text
     }
-}
-
-/// Without characters that control a terminal: a server chooses the text.
-fn shown(text: &str) -> String {
-    let plain = |letter: char| if letter.is_control() { '?' } else { letter };
-    text.chars().map(plain).collect()
 }

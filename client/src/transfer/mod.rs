@@ -19,6 +19,7 @@ use std::time::Duration;
 use gridhaul_protocol::ranges::RangeSet;
 
 pub use error::TransferFailure;
+pub(crate) use said::MOST_RANGES;
 pub use third_party::{ThirdPartyCopy, third_party};
 pub use two_party::{Direction, FileCopy, two_party};
 pub use verify::{checksum_of_file, checksum_of_server};

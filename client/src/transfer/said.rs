@@ -5,6 +5,9 @@ use gridhaul_protocol::marker::{PerformanceMarker, RestartMarker};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::reply::Reply;
 
+/// More ranges are not remembered: they would cost memory, and stand for a restart that sends everything in pieces.
+pub(crate) const MOST_RANGES: usize = 100_000;
+
 /// A reply to a command that transfers.
 pub(super) enum Said {
     /// `111`: ranges that the server has stored.
@@ -47,9 +50,6 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// More ranges would cost memory, and stand for a restart that sends everything in pieces.
-    const MOST_RANGES: usize = 100_000;
-
     /// Whether the transfer begins now. The reply counts once.
     pub(super) fn begins(&mut self) -> bool {
         !std::mem::replace(&mut self.begun, true)
@@ -63,7 +63,7 @@ impl Told {
     /// Whether the ranges were not known.
     pub(super) fn stores(&mut self, ranges: &RangeSet) -> bool {
         let before = self.stored.covered();
-        if self.stored.len() + ranges.len() <= Self::MOST_RANGES {
+        if self.stored.len() + ranges.len() <= MOST_RANGES {
             self.stored.extend_from(ranges);
         }
         self.stored.covered() > before

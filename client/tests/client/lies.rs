@@ -1,13 +1,14 @@
 //! Servers that lie, stall, or send names that lead elsewhere.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::io::Write as _;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
+use std::time::Duration;
 
 use gridhaul_interop::Kind;
 
+use crate::scripted::Scripted;
 use crate::site::Site;
 
 /// What the server says about its only file and directory.
@@ -36,75 +37,70 @@ const HONEST: Lies = Lies {
     second: None,
 };
 
-/// A server that tells `lies` to each client.
-fn serve(lies: Lies) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for client in listener.incoming() {
-            let client = Arc::new(client.unwrap());
-            // The client may close the connection at any time.
-            thread::spawn(move || talk(&client, lies));
-        }
-    });
-    address
+/// The URL of the file, at a server that tells `lies`.
+fn serve(lies: Lies) -> String {
+    let script = move |line: &str, control: &mut TcpStream| {
+        // The client may close the connection at any time.
+        talk(line, control, lies).unwrap_or(true)
+    };
+    Scripted::start(Box::new(script)).url("file")
 }
 
-fn talk(client: &TcpStream, lies: Lies) -> std::io::Result<()> {
-    let mut out = client;
-    out.write_all(b"220 Welcome.\r\n")?;
-    let data = TcpListener::bind("127.0.0.1:0")?;
-    let port = data.local_addr()?.port();
-    for line in BufReader::new(client).lines() {
-        let line = line?;
-        let verb = line.split(' ').next().unwrap_or_default();
-        let reply = match verb {
-            "USER" => "331 Password?\r\n".to_owned(),
-            "PASS" => "230 Logged in.\r\n".to_owned(),
-            "FEAT" => "211-Features\r\n SIZE\r\n MLST type*;size*;\r\n211 End.\r\n".to_owned(),
-            "SIZE" => format!("213 {}\r\n", lies.size),
-            "MLST" => format!(
-                "250-Facts\r\n Type={};Size={}; /file\r\n250 End.\r\n",
-                lies.kind, lies.size
-            ),
-            "PASV" => format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256),
-            "CKSM" => lies.checksum.to_owned(),
-            "MLSD" if line.matches('/').count() > 1 && lies.second.is_some() => {
-                match lies.second.unwrap_or_default() {
-                    "" => return Ok(()),
-                    reply => reply.to_owned(),
-                }
-            }
-            "RETR" | "MLSD" => {
-                out.write_all(b"150 Here it comes.\r\n")?;
-                let (mut channel, _) = data.accept()?;
-                // Directories are not nested for ever.
-                if line.matches('/').count() <= 2 {
-                    channel.write_all(lies.content)?;
-                }
-                if lies.after.is_empty() {
-                    // Words without end, and no more bytes.
-                    loop {
-                        out.write_all(b"112-Perf Marker\r\n Timestamp: 1\r\n Stripe Index: 0\r\n")?;
-                        out.write_all(b" Stripe Bytes Transferred: 7\r\n Total Stripe Count: 1\r\n112 End.\r\n150 Soon.\r\n")?;
-                        // As a slow disk would.
-                        thread::sleep(std::time::Duration::from_millis(50));
-                    }
-                }
-                drop(channel);
-                lies.after.to_owned()
-            }
-            _ => "200 OK.\r\n".to_owned(),
-        };
-        out.write_all(reply.as_bytes())?;
+/// Replies to a command about the file or the directory, and says whether it was one.
+fn talk(line: &str, control: &mut TcpStream, lies: Lies) -> std::io::Result<bool> {
+    thread_local! {
+        /// Where the client of this thread gets its data.
+        static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
     }
-    Ok(())
+    let verb = line.split(' ').next().unwrap_or_default();
+    let reply = match verb {
+        "FEAT" => "211-Features\r\n SIZE\r\n MLST type*;size*;\r\n211 End.\r\n".to_owned(),
+        "SIZE" => format!("213 {}\r\n", lies.size),
+        "MLST" => format!(
+            "250-Facts\r\n Type={};Size={}; /file\r\n250 End.\r\n",
+            lies.kind, lies.size
+        ),
+        "PASV" => {
+            let port = DATA.with(TcpListener::local_addr)?.port();
+            format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
+        }
+        "CKSM" => lies.checksum.to_owned(),
+        "MLSD" if line.matches('/').count() > 1 && lies.second.is_some() => {
+            match lies.second.unwrap_or_default() {
+                "" => return control.shutdown(Shutdown::Both).map(|()| true),
+                reply => reply.to_owned(),
+            }
+        }
+        "RETR" | "MLSD" => {
+            control.write_all(b"150 Here it comes.\r\n")?;
+            let (mut channel, _) = DATA.with(TcpListener::accept)?;
+            // Directories are not nested for ever.
+            if line.matches('/').count() <= 2 {
+                channel.write_all(lies.content)?;
+            }
+            if lies.after.is_empty() {
+                // Words without end, and no more bytes.
+                loop {
+                    control.write_all(
+                        b"112-Perf Marker\r\n Timestamp: 1\r\n Stripe Index: 0\r\n Stripe Bytes Transferred: 7\r\n",
+                    )?;
+                    control.write_all(b" Total Stripe Count: 1\r\n112 End.\r\n150 Soon.\r\n")?;
+                    // As a slow disk would.
+                    thread::sleep(Duration::from_millis(50));
+                }
+            }
+            lies.after.to_owned()
+        }
+        _ => return Ok(false),
+    };
+    control.write_all(reply.as_bytes())?;
+    Ok(true)
 }
 
 /// Fetches the file over an old one; returns the error.
 fn fetch(site: &Site, lies: Lies, options: &[&str]) -> String {
     fs::write(site.local("old"), "the old one").unwrap();
-    let url = format!("ftp://{}/file", serve(lies));
+    let url = serve(lies);
     let error = site.fails(&[&["copy", "--retry", "0"], options, &[&url, "old"]].concat());
     assert_eq!(
         fs::read(site.local("old")).unwrap(),
@@ -117,12 +113,13 @@ fn fetch(site: &Site, lies: Lies, options: &[&str]) -> String {
 #[test]
 fn the_good_file_stays_when_the_server_lies_about_the_new_one() {
     let site = Site::anonymous(Kind::Gridhaul, &[]);
-    let url = format!("ftp://{}/file", serve(HONEST));
+    let url = serve(HONEST);
     site.must(&["copy", "--checksum", "MD5", &url, "new"]);
     assert_eq!(fs::read(site.local("new")).unwrap(), b"content");
     let checksum = "213 00000000000000000000000000000000\r\n";
     let error = fetch(&site, Lies { checksum, ..HONEST }, &["--checksum", "MD5"]);
     assert!(error.contains("the copy was removed"), "{error}");
+    assert!(!site.local(".old.gridhaul-part").exists());
     let checksum = "500 No checksums.\r\n";
     let error = fetch(&site, Lies { checksum, ..HONEST }, &["--checksum", "MD5"]);
     assert!(error.contains("source: the server refused CKSM"), "{error}");
@@ -133,10 +130,6 @@ fn the_good_file_stays_when_the_server_lies_about_the_new_one() {
     assert!(error.contains("has 9 bytes, and 7 were copied"), "{error}");
     let error = fetch(&site, Lies { size: 5, ..HONEST }, &[]);
     assert!(error.contains("has 5 bytes, and 7 were copied"), "{error}");
-    let left = fs::read_dir(site.place()).unwrap();
-    let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let left = left.filter(|name| name.contains("gridhaul") && !name.ends_with("part"));
-    assert_eq!(left.collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]
@@ -162,14 +155,11 @@ fn names_of_a_server_do_not_lead_out_of_the_directory() {
     ] {
         let content = listing;
         let kind = "dir";
-        let url = format!(
-            "ftp://{}/file",
-            serve(Lies {
-                content,
-                kind,
-                ..HONEST
-            })
-        );
+        let url = serve(Lies {
+            content,
+            kind,
+            ..HONEST
+        });
         let error = site.fails(&["copy", "-r", "--retry", "0", &url, "into"]);
         assert!(error.contains("listing that cannot be used"), "{error}");
         assert_eq!(fs::read_dir(site.local("into")).unwrap().count(), 0);
@@ -179,14 +169,11 @@ fn names_of_a_server_do_not_lead_out_of_the_directory() {
     std::os::unix::fs::symlink("..", site.local("into/link")).unwrap();
     let content = b"Type=dir; link\r\nType=file;Size=7; outside\r\n";
     let kind = "dir";
-    let url = format!(
-        "ftp://{}/file",
-        serve(Lies {
-            content,
-            kind,
-            ..HONEST
-        })
-    );
+    let url = serve(Lies {
+        content,
+        kind,
+        ..HONEST
+    });
     site.fails(&["copy", "-r", "--retry", "0", &url, "into"]);
     assert!(!site.local("outside").exists());
 }
@@ -196,14 +183,11 @@ fn an_endless_line_and_a_listing_that_is_cut_short_are_errors() {
     let site = Site::anonymous(Kind::Gridhaul, &[]);
     let content: &'static [u8] = Box::leak(vec![b'x'; 100_000].into_boxed_slice());
     let kind = "dir";
-    let url = format!(
-        "ftp://{}/file",
-        serve(Lies {
-            content,
-            kind,
-            ..HONEST
-        })
-    );
+    let url = serve(Lies {
+        content,
+        kind,
+        ..HONEST
+    });
     let error = site.fails(&["copy", "-r", "--retry", "0", &url, "into"]);
     assert!(error.contains("a line of more than"), "{error}");
     let (content, after) = (&b"Type=file;Size=7; a\r\n"[..], "426 Gone.\r\n");
@@ -213,7 +197,7 @@ fn an_endless_line_and_a_listing_that_is_cut_short_are_errors() {
         kind,
         ..HONEST
     };
-    let url = format!("ftp://{}/file", serve(lies));
+    let url = serve(lies);
     let error = site.fails(&["copy", "-r", "--retry", "0", &url, "into"]);
     assert!(error.contains("Gone"), "{error}");
 }
@@ -233,7 +217,7 @@ fn directories_that_cannot_be_read_keep_what_the_copy_has() {
             second: Some(second),
             ..HONEST
         };
-        let url = format!("ftp://{}/file", serve(lies));
+        let url = serve(lies);
         let error = site.fails(&["copy", "-r", "--delete", "--retry", "0", &url, "into"]);
         for name in kept {
             assert!(site.local(name).exists(), "{second:?} {name}: {error}");

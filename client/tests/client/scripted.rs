@@ -6,14 +6,14 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A server for one client after the other.
+/// A server for any number of clients.
 pub(crate) struct Scripted {
     pub(crate) address: SocketAddr,
     commands: Arc<Mutex<Vec<String>>>,
 }
 
 /// What the server does after a command: `true` if it has replied.
-type Script = dyn Fn(&str, &mut TcpStream) -> bool + Send;
+type Script = dyn Fn(&str, &mut TcpStream) -> bool + Send + Sync;
 
 impl Scripted {
     /// Replies as the script does, else as a server that accepts any password.
@@ -21,11 +21,12 @@ impl Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let commands = Arc::<Mutex<Vec<String>>>::default();
-        let said = Arc::clone(&commands);
+        let (said, script) = (Arc::clone(&commands), Arc::<Script>::from(script));
         thread::spawn(move || {
             for stream in listener.incoming() {
+                let (said, script) = (Arc::clone(&said), Arc::clone(&script));
                 // Clients go when they have seen enough.
-                let _ = serve(stream.unwrap(), &script, &said);
+                thread::spawn(move || serve(stream.unwrap(), &*script, &said));
             }
         });
         Self { address, commands }

@@ -11,10 +11,12 @@ use tokio::task::block_in_place;
 
 use super::super::arguments::SyncArgument;
 use super::error::CopyError;
-use super::job::{Place, Version, argument};
+use super::job::Place;
 use super::shared::Shared;
+use super::version::Version;
 use crate::control::ControlError;
-use crate::listing::{Lister, Listing, ListingError};
+use crate::listing::{Lister, ListingError, remove_tree};
+use crate::location::Url;
 use crate::session::Session;
 
 /// The entries of all open directories that are remembered. Those of larger ones are looked up one by one.
@@ -25,10 +27,15 @@ pub(super) struct Destination<'a> {
     shared: &'a Shared,
     /// The files of this machine.
     storage: Option<Arc<dyn Storage>>,
-    session: Option<Session>,
-    lister: Option<Lister>,
+    remote: Option<Remote>,
     /// The directory that is walked, and those above it.
     levels: Vec<Level>,
+}
+
+/// The server of the copy.
+struct Remote {
+    session: Session,
+    lister: Lister,
 }
 
 /// A directory that is walked.
@@ -54,8 +61,7 @@ impl<'a> Destination<'a> {
         Self {
             shared,
             storage: None,
-            session: None,
-            lister: None,
+            remote: None,
             levels: Vec::new(),
         }
     }
@@ -121,8 +127,8 @@ impl<'a> Destination<'a> {
         while !self.levels.is_empty() {
             left = left.and(self.leave().await);
         }
-        if let Some(session) = self.session.take() {
-            self.shared.give_back(session);
+        if let Some(remote) = self.remote.take() {
+            self.shared.give_back(remote.session);
         }
         left
     }
@@ -138,7 +144,7 @@ impl<'a> Destination<'a> {
         Ok(there.is_some_and(|there| match sync {
             SyncArgument::Exists | SyncArgument::Checksum => true,
             SyncArgument::Size => there.has_size_of(&known),
-            SyncArgument::Newer => there.has_size_of(&known) && !known.is_newer_than(&there),
+            SyncArgument::Newer => there.has_size_of(&known) && !known.may_be_newer_than(&there),
             SyncArgument::Time => there.has_size_of(&known) && there.has_time_of(&known),
         }))
     }
@@ -159,8 +165,8 @@ impl<'a> Destination<'a> {
                 }))
             }
             Place::Remote(url) => {
-                let path = argument(url)?;
-                let session = self.session(place).await?;
+                let path = url.argument()?;
+                let session = &mut self.remote(url).await?.session;
                 let facts = session.facts(&path).await;
                 let facts = facts.map_err(CopyError::Destination)?;
                 Ok(facts.map(Version::from))
@@ -186,8 +192,8 @@ impl<'a> Destination<'a> {
                 block_in_place(|| make_local(&*storage, beneath))
             }
             Place::Remote(url) => {
-                let path = argument(url)?;
-                let made = self.session(place).await?.make_directory(&path).await;
+                let path = url.argument()?;
+                let made = self.remote(url).await?.session.make_directory(&path).await;
                 made.map_err(CopyError::Destination)
             }
         }
@@ -207,27 +213,27 @@ impl<'a> Destination<'a> {
                 let storage = self.storage(root)?;
                 block_in_place(|| look_local(&*storage, beneath, room))
             }
-            Place::Remote(_) => self.look_remote(place, room).await,
+            Place::Remote(url) => self.look_remote(url, room).await,
         }
     }
 
     async fn look_remote(
         &mut self,
-        place: &Place,
+        url: &Url,
         room: usize,
     ) -> Result<Option<HashMap<Vec<u8>, Had>>, CopyError> {
+        let failed = |error| CopyError::DestinationListing(Box::new(error));
+        let (arguments, path) = (&self.shared.arguments, url.argument()?);
+        let Remote { session, lister } = self.remote(url).await?;
+        let how = arguments.data.listings(session);
         let mut had = HashMap::new();
-        self.session(place).await?;
-        let listing = match self.list(place).await {
-            Ok(listing) => listing,
+        let listing = match lister.list(session, &path, &how).await {
             // Nothing was made.
-            Err(error) if self.shared.arguments.dry_run && is_refused(&error) => {
-                return Ok(Some(had));
-            }
-            Err(error) => return Err(CopyError::DestinationListing(Box::new(error))),
+            Err(error) if arguments.dry_run && is_refused(&error) => return Ok(Some(had)),
+            listing => listing.map_err(failed)?,
         };
         for entry in listing {
-            let entry = entry.map_err(|error| CopyError::DestinationListing(Box::new(error)))?;
+            let entry = entry.map_err(failed)?;
             if had.len() >= room {
                 return Ok(None);
             }
@@ -239,25 +245,6 @@ impl<'a> Destination<'a> {
             had.insert(entry.name, found);
         }
         Ok(Some(had))
-    }
-
-    async fn list(&mut self, place: &Place) -> Result<Listing, ListingError> {
-        let Place::Remote(url) = place else {
-            return Err(ListingError::NotSupported);
-        };
-        let Ok(path) = argument(url) else {
-            return Err(ListingError::NotSupported);
-        };
-        let lister = match self.lister.take() {
-            Some(lister) => lister,
-            None => Lister::new(&self.shared.machine)?,
-        };
-        let lister = self.lister.insert(lister);
-        let Some(session) = &mut self.session else {
-            return Err(ListingError::NotSupported);
-        };
-        let how = self.shared.listings(session);
-        lister.list(session, &path, &how).await
     }
 
     /// Leaves the innermost directory, and removes what the source has not.
@@ -278,7 +265,7 @@ impl<'a> Destination<'a> {
             let place = level.place.join(&name);
             self.shared.report.removes(&place.words());
             if !self.shared.arguments.dry_run {
-                Box::pin(self.remove(&place, had.is_directory)).await?;
+                self.remove(&place, had.is_directory).await?;
             }
         }
         Ok(())
@@ -293,24 +280,16 @@ impl<'a> Destination<'a> {
                     false => storage.remove_file(beneath),
                 })?)
             }
+            Place::Remote(url) if is_directory => {
+                let arguments = &self.shared.arguments;
+                let Remote { session, lister } = self.remote(url).await?;
+                let how = arguments.data.listings(session);
+                let removed = remove_tree(session, lister, url, &how).await;
+                removed.map_err(|error| CopyError::Remove(place.words(), Box::new(error)))
+            }
             Place::Remote(url) => {
-                let path = argument(url)?;
-                if is_directory {
-                    if !self.session(place).await?.tells_links() {
-                        return Err(CopyError::Links(place.words()));
-                    }
-                    let listing = self.list(place).await;
-                    let listing =
-                        listing.map_err(|error| CopyError::DestinationListing(Box::new(error)))?;
-                    for entry in listing {
-                        let entry = entry
-                            .map_err(|error| CopyError::DestinationListing(Box::new(error)))?;
-                        let is_directory = entry.facts.is_real_directory();
-                        let within = place.join(&entry.name);
-                        Box::pin(self.remove(&within, is_directory)).await?;
-                    }
-                }
-                let removed = self.session(place).await?.remove(&path, is_directory).await;
+                let path = url.argument()?;
+                let removed = self.remote(url).await?.session.remove(&path, false).await;
                 removed.map_err(CopyError::Destination)
             }
         }
@@ -326,15 +305,17 @@ impl<'a> Destination<'a> {
         Ok(storage)
     }
 
-    async fn session(&mut self, place: &Place) -> Result<&mut Session, CopyError> {
-        let Place::Remote(url) = place else {
-            return Err(CopyError::Local);
+    async fn remote(&mut self, url: &Url) -> Result<&mut Remote, CopyError> {
+        let usable = self.remote.take().filter(|one| one.session.is_usable());
+        let remote = match usable {
+            Some(remote) => remote,
+            None => Remote {
+                session: self.shared.session(&url.server).await?,
+                lister: Lister::new(&self.shared.machine)
+                    .map_err(|error| CopyError::DestinationListing(Box::new(error)))?,
+            },
         };
-        let session = match self.session.take().filter(Session::is_usable) {
-            Some(session) => session,
-            None => self.shared.session(&url.server).await?,
-        };
-        Ok(self.session.insert(session))
+        Ok(self.remote.insert(remote))
     }
 }
 

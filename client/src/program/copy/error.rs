@@ -7,7 +7,8 @@ use gridhaul_transfer::AttachError;
 
 use super::super::servers::OpenError;
 use crate::control::ControlError;
-use crate::listing::ListingError;
+use crate::listing::{ListingError, RemoveError};
+use crate::location::LocationError;
 use crate::transfer::TransferFailure;
 
 /// Why a file or directory was not copied.
@@ -29,8 +30,8 @@ pub(super) enum CopyError {
     Within,
     #[error("another source of this command was copied there: name the destinations one by one")]
     Twice,
-    #[error("{0}: a name that FTP cannot send")]
-    Name(String),
+    #[error(transparent)]
+    Name(#[from] LocationError),
     #[error("{0}: {1}")]
     File(String, io::Error),
     #[error("this machine: {0}")]
@@ -55,10 +56,8 @@ pub(super) enum CopyError {
     Listing(#[source] Box<ListingError>),
     #[error("destination: {0}")]
     DestinationListing(#[source] Box<ListingError>),
-    #[error(
-        "{0}: not deleted: this server does not tell links from directories, and what a link leads to could be deleted"
-    )]
-    Links(String),
+    #[error("destination: {0}: {1}")]
+    Remove(String, #[source] Box<RemoveError>),
     #[error("{0}: too many entries to compare: nothing was deleted there")]
     TooMany(String),
     #[error("the source has changed while it was copied: copy it again")]

@@ -6,9 +6,10 @@ use tokio::sync::mpsc;
 
 use super::destination::Destination;
 use super::error::CopyError;
-use super::job::{Job, Place, Version, argument};
+use super::job::{Job, Place};
 use super::pattern::Pattern;
 use super::shared::Shared;
+use super::version::Version;
 use super::walk::Walker;
 use crate::location::Location;
 use crate::session::Kind;
@@ -51,7 +52,7 @@ impl Errand {
 pub(super) async fn find(shared: &Shared, errands: Vec<Errand>, jobs: mpsc::Sender<Job>) {
     let mut targets = HashSet::new();
     for errand in errands {
-        let words = |error: CopyError, source: Option<&Location>| {
+        let failed = |error: CopyError, source: Option<&Location>| {
             let from = source.map(ToString::to_string).unwrap_or_default();
             let to = errand.destination.to_string();
             let names = source.map(|_| (from.as_str(), to.as_str()));
@@ -60,7 +61,7 @@ pub(super) async fn find(shared: &Shared, errands: Vec<Errand>, jobs: mpsc::Send
         let destination = match errand.destination(shared.arguments.recursive) {
             Ok(destination) => destination,
             Err(error) => {
-                words(error, None);
+                failed(error, None);
                 continue;
             }
         };
@@ -77,7 +78,7 @@ pub(super) async fn find(shared: &Shared, errands: Vec<Errand>, jobs: mpsc::Send
                 Err(error) => Err(error),
             };
             if let Err(error) = found {
-                words(error, Some(source));
+                failed(error, Some(source));
             }
         }
     }
@@ -184,7 +185,7 @@ impl Finder<'_> {
                 Ok((kind, version))
             }
             Place::Remote(url) => {
-                let path = argument(url)?;
+                let path = url.argument()?;
                 let mut session = self.shared.session(&url.server).await?;
                 let facts = session.facts(&path).await;
                 self.shared.give_back(session);
@@ -203,7 +204,7 @@ impl Finder<'_> {
                 _ if self.shared.arguments.no_target_directory => false,
                 Place::Local { path, .. } => path.is_dir(),
                 Place::Remote(url) => {
-                    let path = argument(url)?;
+                    let path = url.argument()?;
                     let mut session = self.shared.session(&url.server).await?;
                     let found = session.is_directory(&path).await;
                     self.shared.give_back(session);

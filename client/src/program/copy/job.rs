@@ -5,13 +5,10 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
-
-use gridhaul_protocol::path::PathArgument;
 
 use super::error::CopyError;
+use super::version::Version;
 use crate::location::{Location, Url};
-use crate::session::Facts;
 
 /// A file to copy.
 #[derive(Debug)]
@@ -36,57 +33,6 @@ pub(super) enum Place {
     },
     /// A file of a server.
     Remote(Url),
-}
-
-/// Size and time of a file. Another version of it has others.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Version {
-    /// In bytes.
-    pub(super) size: Option<u64>,
-    /// The last change of the content.
-    pub(super) modified: Option<SystemTime>,
-}
-
-impl Version {
-    /// Whether the sizes are known to be equal.
-    pub(super) fn has_size_of(&self, other: &Self) -> bool {
-        self.size.is_some() && self.size == other.size
-    }
-
-    /// Whether the times are known to be equal.
-    pub(super) fn has_time_of(&self, other: &Self) -> bool {
-        self.seconds().is_some() && self.seconds() == other.seconds()
-    }
-
-    /// Whether this one is known to be newer.
-    pub(super) fn is_newer_than(&self, other: &Self) -> bool {
-        let times = self.seconds().zip(other.seconds());
-        times.is_none_or(|(one, other)| one > other)
-    }
-
-    /// The time in whole seconds, as FTP has it.
-    fn seconds(&self) -> Option<u64> {
-        let since = self.modified?.duration_since(SystemTime::UNIX_EPOCH);
-        since.ok().map(|since| since.as_secs())
-    }
-
-    /// Whether a file with the one is another than a file with the other.
-    pub(super) fn differs_from(&self, other: &Self) -> bool {
-        let differ = |known: Option<bool>| known == Some(false);
-        let size = self.size.zip(other.size).map(|(one, other)| one == other);
-        let modified = self.modified.zip(other.modified);
-        let modified = modified.map(|(one, other)| one == other);
-        differ(size) || differ(modified)
-    }
-}
-
-impl From<Facts> for Version {
-    fn from(facts: Facts) -> Self {
-        Self {
-            size: facts.size,
-            modified: facts.modified,
-        }
-    }
 }
 
 impl Place {
@@ -138,15 +84,7 @@ impl Place {
                     beneath: beneath.join(name),
                 }
             }
-            Self::Remote(url) => {
-                let mut path = url.path.clone();
-                if !path.ends_with(b"/") {
-                    path.push(b'/');
-                }
-                path.extend_from_slice(name);
-                let server = url.server.clone();
-                Self::Remote(Url { server, path })
-            }
+            Self::Remote(url) => Self::Remote(url.join(name)),
         }
     }
 
@@ -232,10 +170,4 @@ impl Place {
             _ => false,
         }
     }
-}
-
-/// The path of a URL for commands.
-pub(super) fn argument(url: &Url) -> Result<PathArgument, CopyError> {
-    url.argument()
-        .ok_or_else(|| CopyError::Name(url.to_string()))
 }

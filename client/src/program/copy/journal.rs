@@ -11,6 +11,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -18,12 +19,14 @@ use gridhaul_protocol::ranges::RangeSet;
 use rustix::fs::{FlockOperation, flock};
 
 use super::job::Job;
+use super::present::first_ranges;
+use super::version::Version;
 
 /// Other versions of the program may compute other keys.
 const HEAD: &str = concat!("gridhaul copy ", env!("CARGO_PKG_VERSION"));
 
-/// The longest line that is read: many ranges.
-const LONGEST: u64 = 1 << 20;
+/// The longest line that is read: more than the ranges of a record, which are two numbers of 20 digits each.
+const LONGEST: u64 = 64 << 10;
 
 /// Why an earlier copy cannot be resumed.
 #[derive(Debug, thiserror::Error)]
@@ -149,8 +152,10 @@ impl Journal {
         self.record(format_args!("C {:032x}\n", key.0));
     }
 
-    pub(super) fn record_partial(&self, key: Key, ranges: &RangeSet) {
-        self.record(format_args!("P {:032x} {ranges}\n", key.0));
+    /// Of many ranges only the first ones are recorded: a restart sends the others again.
+    fn record_partial(&self, key: Key, ranges: &RangeSet) {
+        let first = first_ranges(ranges);
+        self.record(format_args!("P {:032x} {first}\n", key.0));
     }
 
     /// Everything is complete: no later run resumes it.
@@ -220,6 +225,49 @@ impl Journal {
     }
 }
 
+/// Records what the destination stores of one file. The records of a file are bounded in number and length, also for a hostile peer.
+pub(super) struct Recorder<'a> {
+    journal: &'a Journal,
+    key: Key,
+    /// What was stored before this attempt.
+    earlier: RangeSet,
+    /// The least bytes between two records.
+    step: u64,
+    /// The bytes in the last record.
+    recorded: AtomicU64,
+}
+
+impl<'a> Recorder<'a> {
+    /// The most records of a file in an attempt.
+    const RECORDS: u64 = 4096;
+
+    /// The least bytes that are worth a record.
+    const LEAST: u64 = 1 << 20;
+
+    /// Begins with what is there already.
+    pub(super) fn new(journal: &'a Journal, key: Key, earlier: &RangeSet, file: Version) -> Self {
+        journal.record_partial(key, earlier);
+        Self {
+            journal,
+            key,
+            earlier: earlier.clone(),
+            step: (file.size.unwrap_or_default() / Self::RECORDS).max(Self::LEAST),
+            recorded: AtomicU64::new(earlier.covered()),
+        }
+    }
+
+    /// Records these ranges besides the earlier ones, if they are enough.
+    pub(super) fn record(&self, stored: &RangeSet) {
+        let mut all = self.earlier.clone();
+        all.extend_from(stored);
+        let recorded = self.recorded.load(Ordering::Relaxed);
+        if all.covered() >= recorded.saturating_add(self.step) {
+            self.recorded.store(all.covered(), Ordering::Relaxed);
+            self.journal.record_partial(self.key, &all);
+        }
+    }
+}
+
 fn create(path: &Path) -> io::Result<File> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
@@ -241,7 +289,7 @@ fn lock(file: &File) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::job::{Place, Version};
+    use super::super::job::Place;
     use super::*;
 
     fn job(name: &str, size: u64) -> Job {
@@ -293,5 +341,39 @@ mod tests {
         fs::write(&path, "other\n").expect("written");
         let foreign = Journal::resume(path).expect_err("no journal");
         assert!(matches!(foreign, JournalError::Foreign(_)));
+    }
+
+    #[test]
+    fn the_records_of_a_file_are_bounded_and_readable() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("journal");
+        let journal = Journal::new(path.clone());
+        let key = Key::of(&job("x", 1)).expect("a version");
+        let file = Version {
+            size: Some(1 << 62),
+            modified: None,
+        };
+        let recorder = Recorder::new(&journal, key, &RangeSet::new(), file);
+        // As many pieces as possible, far apart and with long numbers.
+        let mut stored = RangeSet::new();
+        for piece in 0..20_000 {
+            let start = (1 << 60) + piece * 100_000_000_000_000;
+            stored.insert(start..start + 50_000_000_000_000);
+            if piece % 100 == 0 {
+                recorder.record(&stored);
+            }
+        }
+        drop(recorder);
+        drop(journal);
+        let length = fs::metadata(&path).expect("there").len();
+        assert!(length < Recorder::RECORDS * LONGEST);
+        let lines = fs::read_to_string(&path).expect("text");
+        assert!(lines.lines().all(|line| (line.len() as u64) < LONGEST));
+        let lines = lines.lines().count();
+        assert!((3..=203).contains(&lines), "{lines}");
+        let journal = Journal::resume(path).expect("readable");
+        let ranges = journal.partial(key).expect("recorded");
+        assert_eq!(*ranges, first_ranges(&stored));
+        assert!(ranges.len() < stored.len());
     }
 }

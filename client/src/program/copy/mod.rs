@@ -10,7 +10,9 @@ mod find;
 mod job;
 mod journal;
 mod pattern;
+mod present;
 mod shared;
+mod version;
 mod walk;
 mod worker;
 

@@ -9,7 +9,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use tokio::task::block_in_place;
 
 use super::error::CopyError;
-use super::job::{Place, argument};
+use super::job::Place;
 use super::shared::Shared;
 use crate::listing::Lister;
 use crate::session::Kind;
@@ -48,10 +48,10 @@ impl Pattern {
         let mut names = match &self.directory {
             Place::Local { path, .. } => block_in_place(|| self.of_directory(path, shared))?,
             Place::Remote(url) => {
-                let path = argument(url)?;
+                let path = url.argument()?;
                 let mut session = shared.session(&url.server).await?;
                 let lister = Lister::new(&shared.machine)?;
-                let how = shared.listings(&session);
+                let how = shared.arguments.data.listings(&session);
                 let listing = lister.list(&mut session, &path, &how).await;
                 shared.give_back(session);
                 let mut names = Vec::new();
@@ -103,7 +103,7 @@ async fn exists(shared: &Shared, place: &Place) -> Result<bool, CopyError> {
     match place {
         Place::Local { path, .. } => Ok(path.exists()),
         Place::Remote(url) => {
-            let path = argument(url)?;
+            let path = url.argument()?;
             let mut session = shared.session(&url.server).await?;
             let facts = session.facts(&path).await;
             shared.give_back(session);

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::feature::SimpleFeature;
-use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 use gridhaul_transfer::NodeSession;
 
 use super::super::arguments::{CopyArguments, ModeArgument};
@@ -14,7 +13,6 @@ use super::super::report::Report;
 use super::super::servers::{OpenError, Servers};
 use super::error::CopyError;
 use super::journal::Journal;
-use crate::listing::ListingSettings;
 use crate::local::LocalMachine;
 use crate::location::Server;
 use crate::session::{DataProtection, Session, TransferSettings};
@@ -126,30 +124,5 @@ impl Shared {
             protection: data.protection(DataProtection::default_of(servers)),
             stack: data.stack.clone(),
         }
-    }
-
-    /// How directories are listed.
-    pub(super) fn listings(&self, server: &Session) -> ListingSettings {
-        let settings = self.settings(&[server], true);
-        ListingSettings {
-            settings: TransferSettings {
-                mode: TransferMode::Stream,
-                parallelism: 1,
-                ..settings
-            },
-            stack: self.stack(),
-            stall: self.arguments.data.stall_timeout,
-        }
-    }
-
-    /// The stack of this machine.
-    pub(super) fn stack(&self) -> StackSpec {
-        let default = || StackSpec {
-            drivers: vec![DriverSpec {
-                name: "auto".to_owned(),
-                options: Vec::new(),
-            }],
-        };
-        self.arguments.data.stack.clone().unwrap_or_else(default)
     }
 }

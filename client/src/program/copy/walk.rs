@@ -11,8 +11,9 @@ use tokio::sync::mpsc;
 
 use super::destination::Destination;
 use super::error::CopyError;
-use super::job::{Job, Place, Version, argument};
+use super::job::{Job, Place};
 use super::shared::Shared;
+use super::version::Version;
 use crate::listing::{Lister, Listing};
 use crate::session::{Kind, Session};
 
@@ -214,7 +215,7 @@ impl<'a> Walker<'a> {
         let Place::Remote(url) = from else {
             return Ok(Found::Skipped(SPECIAL));
         };
-        let facts = session.facts(&argument(url)?).await;
+        let facts = session.facts(&url.argument()?).await;
         let facts = facts.map_err(CopyError::Source)?.unwrap_or_default();
         Ok(match facts.kind {
             Some(Kind::File) => Found::File(facts.into()),
@@ -232,8 +233,8 @@ impl<'a> Walker<'a> {
         let Place::Remote(url) = place else {
             return Err(CopyError::Local);
         };
-        let how = self.shared.listings(session);
-        Ok(lister.list(session, &argument(url)?, &how).await?)
+        let how = self.shared.arguments.data.listings(session);
+        Ok(lister.list(session, &url.argument()?, &how).await?)
     }
 
     /// Acts on an entry.

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::path::PathArgument;
-use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_storage::{ChecksumAlgorithm, UploadForm};
+use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{Demands, Handling, NodeSession, UploadName};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
@@ -16,11 +15,13 @@ use tokio::time::sleep;
 use super::super::arguments::SyncArgument;
 use super::super::report::{Copied, Watch};
 use super::error::CopyError;
-use super::job::{Job, Place, Version, argument};
-use super::journal::Key;
+use super::job::{Job, Place};
+use super::journal::{Key, Recorder};
+use super::present::Present;
 use super::shared::Shared;
+use super::version::Version;
 use crate::location::{Server, Url};
-use crate::session::{Session, TransferSettings};
+use crate::session::Session;
 use crate::transfer::{
     Direction, FileCopy, ThirdPartyCopy, Transferred, checksum_of_file, checksum_of_server,
     third_party, two_party,
@@ -153,7 +154,7 @@ impl Worker {
                 checksum_of_file(&files, algorithm, beneath).await.ok()
             }
             Place::Remote(url) => {
-                let path = argument(url).ok()?;
+                let path = url.argument().ok()?;
                 let place = match is_source {
                     true => &mut self.source,
                     false => &mut self.destination,
@@ -180,13 +181,8 @@ impl Worker {
         loop {
             let mut watch = shared.report.watch(names.0, names.1);
             if let Some(key) = key {
-                shared.journal.record_partial(key, &present.ranges);
-                let (earlier, journal) = (present.ranges.clone(), &shared.journal);
-                watch.tell_stored(Box::new(move |stored| {
-                    let mut all = earlier.clone();
-                    all.extend_from(stored);
-                    journal.record_partial(key, &all);
-                }));
+                let recorder = Recorder::new(&shared.journal, key, present.ranges(), job.known);
+                watch.tell_stored(Box::new(move |stored| recorder.record(stored)));
             }
             let error = match self.attempt(job, &mut present, &mut watch).await {
                 Ok(done) => return Ok(done),
@@ -201,7 +197,7 @@ impl Worker {
             }
             match error.is_about_content() {
                 true => present = Present::default(),
-                false => present.is_begun = true,
+                false => present.is_continued(),
             }
             if left == 0 {
                 return Err(error);
@@ -270,9 +266,9 @@ impl Worker {
         watch: &mut Watch<'_>,
     ) -> Result<Transferred, CopyError> {
         let shared = Arc::clone(&self.shared);
-        let remote = argument(from)?;
+        let remote = from.argument()?;
         let session = open(&mut self.source, &shared, &from.server).await?;
-        let version = version(session, &remote, known).await?;
+        let version = Version::of_source(session, &remote, known).await?;
         let settings = shared.settings(&[&*session], true);
         if settings.mode == TransferMode::Stream {
             present.note_stream(&*to.files, to.beneath);
@@ -288,9 +284,9 @@ impl Worker {
             local: to.beneath.to_owned(),
             remote: remote.clone(),
             size: version.size,
-            present: present.of(version, &settings),
+            present: present.of(version, settings.mode),
             settings,
-            stack: shared.stack(),
+            stack: shared.arguments.data.stack_here(),
             handling: Handling {
                 // No program sees a part of a file under its name.
                 upload: match is_special {
@@ -307,7 +303,7 @@ impl Worker {
             stall: shared.arguments.data.stall_timeout,
         };
         let done = two_party(session, &to.files, &copy, watch).await?;
-        if done.took > QUICK && version.differs_from(&facts(session, &remote).await?) {
+        if done.took > QUICK && version.differs_from(&Version::of_facts(session, &remote).await?) {
             return Err(CopyError::Changed);
         }
         Ok(done)
@@ -322,8 +318,8 @@ impl Worker {
         watch: &mut Watch<'_>,
     ) -> Result<Transferred, CopyError> {
         let shared = Arc::clone(&self.shared);
-        let remote = argument(to)?;
-        let version = local_version(from.path)?;
+        let remote = to.argument()?;
+        let version = Version::of_file(from.path)?;
         if version.differs_from(&known) {
             // The journal is about the version that was found.
             watch.tell_nothing();
@@ -335,15 +331,15 @@ impl Worker {
             local: from.beneath.to_owned(),
             remote: remote.clone(),
             size: version.size,
-            present: present.of(version, &settings),
+            present: present.of(version, settings.mode),
             settings,
-            stack: shared.stack(),
+            stack: shared.arguments.data.stack_here(),
             handling: Handling::default(),
             verify: shared.arguments.checksum,
             stall: shared.arguments.data.stall_timeout,
         };
         let done = two_party(session, &from.files, &copy, watch).await?;
-        if version.differs_from(&local_version(from.path)?) {
+        if version.differs_from(&Version::of_file(from.path)?) {
             return Err(CopyError::Changed);
         }
         self.keep_time(&remote, version).await?;
@@ -362,22 +358,24 @@ impl Worker {
             return Err(CopyError::Same);
         }
         let shared = Arc::clone(&self.shared);
-        let (source_path, destination_path) = (argument(from)?, argument(to)?);
+        let (source_path, destination_path) = (from.argument()?, to.argument()?);
         let source = open(&mut self.source, &shared, &from.server).await?;
         let destination = open(&mut self.destination, &shared, &to.server).await?;
-        let version = version(source, &source_path, known).await?;
+        let version = Version::of_source(source, &source_path, known).await?;
         let settings = shared.settings(&[&*source, &*destination], false);
         let copy = ThirdPartyCopy {
             source: source_path,
             destination: destination_path,
             size: version.size,
-            present: present.of(version, &settings),
+            present: present.of(version, settings.mode),
             settings,
             verify: shared.arguments.checksum,
             stall: shared.arguments.data.stall_timeout,
         };
         let done = third_party(source, destination, &copy, watch).await?;
-        if done.took > QUICK && version.differs_from(&facts(source, &copy.source).await?) {
+        if done.took > QUICK
+            && version.differs_from(&Version::of_facts(source, &copy.source).await?)
+        {
             return Err(CopyError::Changed);
         }
         self.keep_time(&copy.destination, version).await?;
@@ -408,63 +406,6 @@ impl Worker {
     }
 }
 
-/// What the destination has of a file, and of which version of it.
-#[derive(Debug, Default)]
-struct Present {
-    version: Version,
-    ranges: RangeSet,
-    /// An earlier attempt or run has begun this version.
-    is_begun: bool,
-}
-
-impl Present {
-    /// What an earlier run has left.
-    fn of_earlier(job: &Job, ranges: Option<&RangeSet>) -> Self {
-        ranges.map_or_else(Self::default, |ranges| Self {
-            version: job.known,
-            ranges: ranges.clone(),
-            is_begun: true,
-        })
-    }
-
-    /// Streams are not recorded: an earlier attempt has written them in their order to the file that becomes `path`.
-    fn note_stream(&mut self, files: &dyn NodeSession, path: &Path) {
-        let temporary = UploadForm::Stream.unfinished(path);
-        let found = temporary.and_then(|temporary| {
-            tokio::task::block_in_place(|| files.storage().stat(&temporary)).ok()
-        });
-        let size = found.map_or(0, |found| found.size);
-        if self.is_begun && size > 0 && self.version.size >= Some(size) {
-            self.ranges = RangeSet::from(0..size);
-        }
-        self.is_begun = false;
-    }
-
-    /// What need not be sent again of this version.
-    fn of(&mut self, version: Version, settings: &TransferSettings) -> RangeSet {
-        if self.version.differs_from(&version) {
-            self.ranges = RangeSet::new();
-        }
-        self.version = version;
-        match settings.mode {
-            TransferMode::Extended => self.ranges.clone(),
-            // A stream restarts at one offset.
-            TransferMode::Stream => {
-                let first = self.ranges.iter().next();
-                let start = first.filter(|range| range.start == 0);
-                start.map(RangeSet::from).unwrap_or_default()
-            }
-        }
-    }
-
-    /// Adds ranges; whether there are more than before.
-    fn gains(&mut self, stored: &RangeSet) -> bool {
-        let before = self.ranges.covered();
-        self.ranges.extend_from(stored);
-        self.ranges.covered() > before
-    }
-}
-
 /// The session with a server: the one that there is, or another one in its place.
 async fn open<'a>(
     place: &'a mut Option<Session>,
@@ -481,41 +422,4 @@ async fn open<'a>(
         }
     };
     Ok(place.insert(session))
-}
-
-/// The version of a file of a server.
-async fn version(
-    session: &mut Session,
-    path: &PathArgument,
-    known: Version,
-) -> Result<Version, CopyError> {
-    if known.size.is_some() {
-        return Ok(known);
-    }
-    let found = facts(session, path).await?;
-    if found.size.is_some() {
-        return Ok(found);
-    }
-    let size = session.size(path).await.map_err(CopyError::Source)?;
-    Ok(Version { size, ..found })
-}
-
-async fn facts(session: &mut Session, path: &PathArgument) -> Result<Version, CopyError> {
-    let facts = session.facts(path).await.map_err(CopyError::Source)?;
-    Ok(facts.map(Version::from).unwrap_or_default())
-}
-
-fn local_version(path: &Path) -> Result<Version, CopyError> {
-    let failed = |error| CopyError::File(path.display().to_string(), error);
-    let metadata = fs::metadata(path).map_err(failed)?;
-    if metadata.is_dir() {
-        return Err(CopyError::Directory(path.display().to_string()));
-    }
-    Ok(Version {
-        size: metadata.is_file().then_some(metadata.len()),
-        modified: metadata
-            .is_file()
-            .then(|| metadata.modified().ok())
-            .flatten(),
-    })
 }

@@ -3,6 +3,8 @@
 //! The options and what they cause are those of globus-url-copy 10.12. Those that this program does not have are refused, because a
 //! script relies on what they cause.
 
+mod list;
+
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write as _};
@@ -13,7 +15,6 @@ use clap::Parser as _;
 use super::Ending;
 use super::arguments::{Arguments, Command, CopyArguments};
 use super::copy::{self, Errand};
-use super::list;
 use super::report::Errors;
 use crate::location::{Location, LocationError};
 
@@ -83,7 +84,7 @@ pub(super) async fn run(words: &[OsString]) -> Ending {
         }
     };
     if let Some(listed) = &request.listed {
-        return list::like_globus(listed, &arguments).await;
+        return list::run(listed, &arguments).await;
     }
     let (ending, failed) = copy::errands(&arguments, Errors::Globus, errands).await;
     if let Some(path) = &request.dump_file

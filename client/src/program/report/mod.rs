@@ -1,20 +1,21 @@
 //! What a copy prints: lines for people, or JSON for programs.
 
+mod amount;
+mod watch;
+
 use std::io::{self, Write as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gridhaul_protocol::ranges::RangeSet;
 use serde::Serialize;
 
-use crate::transfer::Observer;
-
-/// How often progress is told.
-const INTERVAL: Duration = Duration::from_secs(1);
+use self::amount::{amount, rate};
+pub(super) use self::watch::Watch;
+use super::output::{self, warn};
 
 /// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(in crate::program) enum Form {
     /// A line for each file.
     Lines,
     /// An object for each event.
@@ -25,7 +26,7 @@ pub(super) enum Form {
 
 /// The form of errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Errors {
+pub(in crate::program) enum Errors {
     /// Our own.
     Own,
     /// With the words that scripts look for in the output of globus-url-copy.
@@ -86,7 +87,7 @@ enum Event<'a> {
 }
 
 /// The output of a copy.
-pub(super) struct Report {
+pub(in crate::program) struct Report {
     form: Form,
     errors: Errors,
     started: Instant,
@@ -109,17 +110,17 @@ struct Totals {
 }
 
 /// A copied file.
-pub(super) struct Copied<'a> {
-    pub(super) source: &'a str,
-    pub(super) destination: &'a str,
-    pub(super) bytes: u64,
-    pub(super) took: Duration,
-    pub(super) channels: usize,
-    pub(super) checksum: Option<&'a str>,
+pub(in crate::program) struct Copied<'a> {
+    pub(in crate::program) source: &'a str,
+    pub(in crate::program) destination: &'a str,
+    pub(in crate::program) bytes: u64,
+    pub(in crate::program) took: Duration,
+    pub(in crate::program) channels: usize,
+    pub(in crate::program) checksum: Option<&'a str>,
 }
 
 impl Report {
-    pub(super) fn start(form: Form, errors: Errors, files: usize) -> Self {
+    pub(in crate::program) fn start(form: Form, errors: Errors, files: usize) -> Self {
         let report = Self {
             form,
             errors,
@@ -131,7 +132,7 @@ impl Report {
         report
     }
 
-    pub(super) fn copied(&self, file: &Copied<'_>) {
+    pub(in crate::program) fn copied(&self, file: &Copied<'_>) {
         self.count(|totals| {
             totals.files += 1;
             totals.bytes = totals.bytes.saturating_add(file.bytes);
@@ -157,21 +158,21 @@ impl Report {
     }
 
     /// Something that is not copied, which is no failure.
-    pub(super) fn skipped(&self, source: &str, reason: &str) {
+    pub(in crate::program) fn skipped(&self, source: &str, reason: &str) {
         self.count(|totals| totals.skipped += 1);
         self.json(&Event::Skipped { source, reason });
         if self.form == Form::Lines {
-            warn(&format!("{source}: skipped: {reason}"));
+            warn(format!("{source}: skipped: {reason}"));
         }
     }
 
     /// The destination has a file already.
-    pub(super) fn unchanged(&self) {
+    pub(in crate::program) fn unchanged(&self) {
         self.count(|totals| totals.unchanged += 1);
     }
 
     /// Something that the source does not have is removed from the copy.
-    pub(super) fn removes(&self, destination: &str) {
+    pub(in crate::program) fn removes(&self, destination: &str) {
         self.count(|totals| totals.removed += 1);
         self.json(&Event::Remove { destination });
         if self.form == Form::Lines {
@@ -180,7 +181,7 @@ impl Report {
     }
 
     /// A file that a dry run does not copy.
-    pub(super) fn would_copy(&self, source: &str, destination: &str) {
+    pub(in crate::program) fn would_copy(&self, source: &str, destination: &str) {
         self.count(|totals| totals.files += 1);
         self.json(&Event::Would {
             source,
@@ -192,7 +193,7 @@ impl Report {
     }
 
     /// A file is tried again after a pause.
-    pub(super) fn retries(&self, names: (&str, &str), message: &str, pause: Duration) {
+    pub(in crate::program) fn retries(&self, names: (&str, &str), message: &str, pause: Duration) {
         let (source, destination) = names;
         let seconds = pause.as_secs();
         self.json(&Event::Retry {
@@ -202,13 +203,13 @@ impl Report {
             seconds,
         });
         if self.form == Form::Lines {
-            warn(&format!(
+            warn(format!(
                 "{source} -> {destination}: {message}; tried again in {seconds} s"
             ));
         }
     }
 
-    pub(super) fn failed(&self, files: Option<(&str, &str)>, message: &str) {
+    pub(in crate::program) fn failed(&self, files: Option<(&str, &str)>, message: &str) {
         self.count(|totals| totals.failed += 1);
         self.json(&Event::Error {
             source: files.map(|(source, _)| source),
@@ -242,13 +243,13 @@ impl Report {
     }
 
     /// Sources and destinations of the first files that were not copied.
-    pub(super) fn failures(&self) -> Vec<(String, String)> {
+    pub(in crate::program) fn failures(&self) -> Vec<(String, String)> {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *failures)
     }
 
     /// Prints the end; whether everything is complete.
-    pub(super) fn done(&self) -> bool {
+    pub(in crate::program) fn done(&self) -> bool {
         let took = self.started.elapsed();
         let Totals {
             files,
@@ -287,17 +288,8 @@ impl Report {
     }
 
     /// Tells the progress of a file.
-    pub(super) fn watch<'a>(&self, source: &'a str, destination: &'a str) -> Watch<'a> {
-        Watch {
-            form: self.form,
-            source,
-            destination,
-            told: Instant::now(),
-            moved: 0,
-            stored: RangeSet::new(),
-            tell_stored: None,
-            told_stored: Instant::now(),
-        }
+    pub(in crate::program) fn watch<'a>(&self, source: &'a str, destination: &'a str) -> Watch<'a> {
+        Watch::new(self.form, source, destination)
     }
 
     /// Changes the totals, and returns them.
@@ -312,79 +304,6 @@ impl Report {
     }
 }
 
-/// The progress of a file.
-pub(super) struct Watch<'a> {
-    form: Form,
-    source: &'a str,
-    destination: &'a str,
-    told: Instant,
-    moved: u64,
-    stored: RangeSet,
-    tell_stored: Option<TellStored<'a>>,
-    told_stored: Instant,
-}
-
-/// Receives all ranges that the destination has stored, several times a second.
-pub(super) type TellStored<'a> = Box<dyn Fn(&RangeSet) + Send + 'a>;
-
-/// How often stored ranges are told.
-const STORED_INTERVAL: Duration = Duration::from_millis(200);
-
-impl<'a> Watch<'a> {
-    /// Has stored ranges told.
-    pub(super) fn tell_stored(&mut self, tell: TellStored<'a>) {
-        self.tell_stored = Some(tell);
-    }
-
-    /// Ends that.
-    pub(super) fn tell_nothing(&mut self) {
-        self.tell_stored = None;
-    }
-
-    /// Whether bytes of the file have moved.
-    pub(super) fn has_moved(&self) -> bool {
-        self.moved > 0
-    }
-
-    /// What the destination has stored.
-    pub(super) fn stored(&self) -> &RangeSet {
-        &self.stored
-    }
-}
-
-/// More ranges are not remembered: a restart that sends a file in so many pieces is no gain.
-const MOST_RANGES: usize = 100_000;
-
-impl Observer for Watch<'_> {
-    fn moved(&mut self, bytes: u64) {
-        self.moved = self.moved.max(bytes);
-        if self.told.elapsed() < INTERVAL {
-            return;
-        }
-        self.told = Instant::now();
-        print_json(
-            self.form,
-            &Event::Progress {
-                source: self.source,
-                destination: self.destination,
-                bytes,
-            },
-        );
-    }
-
-    fn stored(&mut self, ranges: &RangeSet) {
-        if self.stored.len() + ranges.len() <= MOST_RANGES {
-            self.stored.extend_from(ranges);
-        }
-        if let Some(tell) = &self.tell_stored
-            && self.told_stored.elapsed() >= STORED_INTERVAL
-        {
-            self.told_stored = Instant::now();
-            tell(&self.stored);
-        }
-    }
-}
-
 fn print_json(form: Form, event: &Event<'_>) {
     if form == Form::Json
         && let Ok(line) = serde_json::to_string(event)
@@ -395,54 +314,5 @@ fn print_json(form: Form, event: &Event<'_>) {
 
 /// A line on standard output. A reader that has gone does not end a copy.
 fn print(line: &str) {
-    let _ = writeln!(io::stdout().lock(), "{line}");
-}
-
-/// A line on standard error.
-fn warn(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "gridhaul: {line}");
-}
-
-fn rate(bytes: u64, took: Duration) -> u64 {
-    let nanoseconds = took.as_nanos().max(1);
-    let rate = u128::from(bytes) * 1_000_000_000 / nanoseconds;
-    u64::try_from(rate).unwrap_or(u64::MAX)
-}
-
-/// `1.5 MB`, in powers of 1000.
-fn amount(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
-    if bytes < 1000 {
-        return format!("{bytes} B");
-    }
-    let (mut tenths, mut unit) = (u128::from(bytes) / 100, 0);
-    while tenths >= 10_000 {
-        tenths /= 1000;
-        unit += 1;
-    }
-    format!(
-        "{}.{} {}",
-        tenths / 10,
-        tenths % 10,
-        UNITS[unit.min(UNITS.len() - 1)]
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn amounts_have_units() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1000, "1.0 kB"),
-            (1_550_000, "1.5 MB"),
-            (999_999_999, "999.9 MB"),
-            (u64::MAX, "18.4 EB"),
-        ] {
-            assert_eq!(amount(bytes), text);
-        }
-    }
+    let _ = output::print(line);
 }

@@ -1,0 +1,95 @@
+//! The progress of a file.
+
+use std::time::{Duration, Instant};
+
+use gridhaul_protocol::ranges::RangeSet;
+
+use super::{Event, Form, print_json};
+use crate::transfer::{MOST_RANGES, Observer};
+
+/// How often progress is told.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The progress of a file.
+pub(in crate::program) struct Watch<'a> {
+    form: Form,
+    source: &'a str,
+    destination: &'a str,
+    told: Instant,
+    moved: u64,
+    stored: RangeSet,
+    tell_stored: Option<TellStored<'a>>,
+    told_stored: Instant,
+}
+
+/// Receives all ranges that the destination has stored, several times a second.
+pub(in crate::program) type TellStored<'a> = Box<dyn Fn(&RangeSet) + Send + 'a>;
+
+/// How often stored ranges are told.
+const STORED_INTERVAL: Duration = Duration::from_millis(200);
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(form: Form, source: &'a str, destination: &'a str) -> Self {
+        let now = Instant::now();
+        Self {
+            form,
+            source,
+            destination,
+            told: now,
+            moved: 0,
+            stored: RangeSet::new(),
+            tell_stored: None,
+            told_stored: now,
+        }
+    }
+
+    /// Has stored ranges told.
+    pub(in crate::program) fn tell_stored(&mut self, tell: TellStored<'a>) {
+        self.tell_stored = Some(tell);
+    }
+
+    /// Ends that.
+    pub(in crate::program) fn tell_nothing(&mut self) {
+        self.tell_stored = None;
+    }
+
+    /// Whether bytes of the file have moved.
+    pub(in crate::program) fn has_moved(&self) -> bool {
+        self.moved > 0
+    }
+
+    /// What the destination has stored.
+    pub(in crate::program) fn stored(&self) -> &RangeSet {
+        &self.stored
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn moved(&mut self, bytes: u64) {
+        self.moved = self.moved.max(bytes);
+        if self.told.elapsed() < INTERVAL {
+            return;
+        }
+        self.told = Instant::now();
+        print_json(
+            self.form,
+            &Event::Progress {
+                source: self.source,
+                destination: self.destination,
+                bytes,
+            },
+        );
+    }
+
+    fn stored(&mut self, ranges: &RangeSet) {
+        if self.stored.len() + ranges.len() <= MOST_RANGES {
+            self.stored.extend_from(ranges);
+        }
+        if let Some(tell) = &self.tell_stored
+            && self.told_stored.elapsed() >= STORED_INTERVAL
+        {
+            self.told_stored = Instant::now();
+            tell(&self.stored);
+        }
+    }
+}
