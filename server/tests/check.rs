@@ -357,7 +357,10 @@ fn what_is_wrong_with_maps_and_accounts_is_named() {
 fn what_is_wrong_with_directories_and_ports_is_named() {
     let root = tempfile::tempdir().expect("a directory");
     let path = |name: &str| root.path().join(name).to_str().expect("UTF-8").to_owned();
-    let anonymous = |flags: &[&str]| check(&[&["--anonymous"], flags].concat());
+    // Of no other server on this machine.
+    let socket = path("admin.sock");
+    let own = ["--anonymous", "--admin-socket", &socket];
+    let anonymous = |flags: &[&str]| check(&[&own, flags].concat());
 
     let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
     let address = taken.local_addr().expect("bound").to_string();

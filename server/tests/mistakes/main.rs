@@ -154,7 +154,10 @@ fn an_address_of_another_program_is_named_with_place_and_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
     let address = taken.local_addr().expect("bound");
     for key in ["listen", "metrics-listen", "admin-listen"] {
-        let (path, line) = site.file(&format!("{key} = '{address}' #!"));
+        // The socket is that of no other server on this machine.
+        let (path, line) = site.file(&format!(
+            "{key} = '{address}' #!\nadmin-socket = 'HERE/admin.sock'"
+        ));
         let arguments = ["--config".to_owned(), path];
         let check = run("check", &arguments, site.0.path());
         let serve = run("serve", &arguments, site.0.path());
