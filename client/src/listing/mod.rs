@@ -113,6 +113,7 @@ impl Lister {
             direction: Direction::List,
             local: PathBuf::from(NAME),
             remote: path.clone(),
+            part: None,
             size: None,
             present: RangeSet::new(),
             settings: how.settings.clone(),

@@ -12,6 +12,7 @@ use gridhaul_storage::ChecksumAlgorithm;
 use crate::control::AddressFamily;
 use crate::listing::ListingSettings;
 use crate::session::{DataProtection, Session, TransferSettings};
+use crate::transfer::FilePart;
 
 /// Copy files to, from and between GridFTP servers
 #[derive(Debug, Parser)]
@@ -95,6 +96,14 @@ pub(super) struct CopyArguments {
     /// destination in $XDG_STATE_HOME/gridhaul or ~/.local/state/gridhaul
     #[arg(long, value_name = "FILE")]
     pub(super) journal: Option<PathBuf>,
+    /// Copy only the part of a file that begins there. It goes to the same place in DST, whose other bytes stay
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(..=FilePart::LARGEST),
+        conflicts_with_all = ["recursive", "sync", "resume", "times"])]
+    pub(super) offset: Option<u64>,
+    /// Copy only so much of a file, or what there is, from --offset or the beginning on
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(..=FilePart::LARGEST),
+        conflicts_with_all = ["recursive", "sync", "resume", "times"])]
+    pub(super) length: Option<u64>,
     /// Copy and remove nothing; say what would be done
     #[arg(long, short = 'n')]
     pub(super) dry_run: bool,
@@ -266,6 +275,15 @@ enum Authentication {
 }
 
 impl CopyArguments {
+    /// The part of a file that is copied.
+    pub(super) fn part(&self) -> Option<FilePart> {
+        let is_part = self.offset.is_some() || self.length.is_some();
+        is_part.then_some(FilePart {
+            offset: self.offset.unwrap_or(0),
+            length: self.length,
+        })
+    }
+
     /// Whether copies get the modification times of their sources.
     pub(super) fn keeps_times(&self) -> bool {
         use SyncArgument::{Checksum, Size, Time};

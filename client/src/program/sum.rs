@@ -13,7 +13,7 @@ pub(super) async fn run(arguments: &SumArguments) -> Ending {
 async fn sum(arguments: &SumArguments) -> Result<(), String> {
     let (url, mut session) = files::open(&arguments.url, &arguments.login).await?;
     let path = url.argument().map_err(|error| error.to_string())?;
-    let value = checksum_of_server(&mut session, arguments.algorithm, &path).await;
+    let value = checksum_of_server(&mut session, arguments.algorithm, &path, None).await;
     session.close().await;
     let value = value.map_err(|error| format!("{url}: {error}"))?;
     print(format!("{value}  {}", arguments.url)).map_err(|error| error.to_string())

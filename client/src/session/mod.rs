@@ -218,7 +218,7 @@ impl Session {
         self.control.must(&command).await.map(|_| true)
     }
 
-    /// The checksum of a whole file, in the digits of the server.
+    /// The checksum of a file from an offset on, in the digits of the server. Without a length, to the end.
     ///
     /// # Errors
     ///
@@ -227,11 +227,13 @@ impl Session {
         &mut self,
         algorithm: &AlgorithmName,
         path: &PathArgument,
+        offset: u64,
+        length: Option<u64>,
     ) -> Result<String, ControlError> {
         let command = Command::Cksm {
             algorithm: algorithm.clone(),
-            offset: 0,
-            length: None,
+            offset,
+            length,
             path: path.clone(),
         };
         // The size is a matter of the time limit only; the server says why it refuses the file.

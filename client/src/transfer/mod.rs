@@ -3,11 +3,12 @@
 //! ```text
 //!   two_party     a server and this machine ──> local_end (channels and files of this machine)
 //!   third_party   two servers
-//!     both use: said (replies while a server transfers), stall (time limits), verify (checksums of both ends)
+//!     both use: said (replies while a server transfers), stall (time limits), verify (checksums of both ends), part (parts of files)
 //! ```
 
 mod error;
 mod local_end;
+mod part;
 mod said;
 mod stall;
 mod third_party;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use gridhaul_protocol::ranges::RangeSet;
 
 pub use error::TransferFailure;
+pub use part::FilePart;
 pub(crate) use said::MOST_RANGES;
 pub use third_party::{ThirdPartyCopy, third_party};
 pub use two_party::{Direction, FileCopy, two_party};

@@ -9,6 +9,7 @@ use gridhaul_protocol::reply::Reply;
 use gridhaul_storage::ChecksumAlgorithm;
 use tokio::time::interval;
 
+use super::part::{self, FilePart};
 use super::said::{Said, Told};
 use super::stall::StallWatch;
 use super::{Observer, TransferFailure, Transferred, verify};
@@ -25,7 +26,9 @@ pub struct ThirdPartyCopy {
     pub source: PathArgument,
     /// The file of the destination.
     pub destination: PathArgument,
-    /// Its size in bytes, where it is known.
+    /// The part that is copied; `None` is the whole file.
+    pub part: Option<FilePart>,
+    /// The size of the file or of the part in bytes, where it is known.
     pub size: Option<u64>,
     /// What the destination has already.
     pub present: RangeSet,
@@ -97,10 +100,7 @@ async fn attempt(
     }
     announce(destination, copy).await.map_err(to)?;
     restart(source, copy).await.map_err(from)?;
-    let (store, retrieve) = (
-        Command::Stor(copy.destination.clone()),
-        Command::Retr(copy.source.clone()),
-    );
+    let (store, retrieve) = (copy.store(), copy.retrieve());
     destination.control().send(&store).await.map_err(to)?;
     source.control().send(&retrieve).await.map_err(from)?;
     let moved = Following::new(copy, observer)
@@ -108,10 +108,8 @@ async fn attempt(
         .await?;
     // Neither server has told how many bytes arrived.
     let arrived = destination.size(&copy.destination).await.map_err(to)?;
-    if let (Some(expected), Some(copied)) = (copy.size, arrived)
-        && expected != copied
-    {
-        return Err(TransferFailure::Length { expected, copied });
+    if let (Some(expected), Some(copied)) = (copy.size, arrived) {
+        copy.check_length(expected, copied)?;
     }
     if is_blocks {
         let [of_source, of_destination] = channels;
@@ -119,6 +117,28 @@ async fn attempt(
         destination.keep(of_destination);
     }
     Ok(moved)
+}
+
+impl ThirdPartyCopy {
+    fn store(&self) -> Command {
+        part::store(self.destination.clone(), self.part)
+    }
+
+    fn retrieve(&self) -> Command {
+        part::retrieve(self.source.clone(), self.part)
+    }
+
+    /// Compares the size of the copy with that of the source. Behind a part the copy may have more.
+    fn check_length(&self, expected: u64, copied: u64) -> Result<(), TransferFailure> {
+        let is_complete = match self.part {
+            None => copied == expected,
+            Some(part) => expected == 0 || copied.saturating_sub(part.offset) >= expected,
+        };
+        match is_complete {
+            true => Ok(()),
+            false => Err(TransferFailure::Length { expected, copied }),
+        }
+    }
 }
 
 async fn open_port(
@@ -147,8 +167,8 @@ async fn compare(
     algorithm: ChecksumAlgorithm,
 ) -> Result<String, TransferFailure> {
     let (source_sum, destination_sum) = tokio::join!(
-        verify::checksum_of_server(source, algorithm, &copy.source),
-        verify::checksum_of_server(destination, algorithm, &copy.destination)
+        verify::checksum_of_server(source, algorithm, &copy.source, copy.part),
+        verify::checksum_of_server(destination, algorithm, &copy.destination, copy.part)
     );
     let source_sum = source_sum.map_err(TransferFailure::Source)?;
     let destination_sum = destination_sum.map_err(TransferFailure::Destination)?;
@@ -230,7 +250,7 @@ impl<'a> Following<'a> {
                 },
             }
         }
-        finished(self.sent, self.stored)?;
+        finished(self.copy, self.sent, self.stored)?;
         let told = self.told[DESTINATION].moved();
         let present = self.copy.present.covered();
         let size = self.copy.size;
@@ -294,11 +314,16 @@ impl<'a> Following<'a> {
 
     /// The error of one server comes before the silence of the other one, which follows from it.
     fn silence(self) -> TransferFailure {
-        let refused = |verb, reply| ControlError::Refused { verb, reply };
+        let refused = |command: Command, reply| ControlError::Refused {
+            verb: command.verb(),
+            reply,
+        };
         match (self.sent, self.stored) {
-            (Some(reply), _) if reply.is_error() => TransferFailure::Source(refused("RETR", reply)),
+            (Some(reply), _) if reply.is_error() => {
+                TransferFailure::Source(refused(self.copy.retrieve(), reply))
+            }
             (_, Some(reply)) if reply.is_error() => {
-                TransferFailure::Destination(refused("STOR", reply))
+                TransferFailure::Destination(refused(self.copy.store(), reply))
             }
             _ => TransferFailure::Stalled(self.watch.limit()),
         }
@@ -306,19 +331,24 @@ impl<'a> Following<'a> {
 }
 
 /// The error of the destination is told if both have one, except that an error before any data is that of the source.
-fn finished(sent: Option<Reply>, stored: Option<Reply>) -> Result<(), TransferFailure> {
+fn finished(
+    copy: &ThirdPartyCopy,
+    sent: Option<Reply>,
+    stored: Option<Reply>,
+) -> Result<(), TransferFailure> {
+    let (retrieve, store) = (copy.retrieve().verb(), copy.store().verb());
     if let Some(reply) = sent {
         let is_opening = reply.code() / 10 == 55;
         if is_opening {
             return Err(TransferFailure::Source(ControlError::Refused {
-                verb: "RETR",
+                verb: retrieve,
                 reply,
             }));
         }
         if let Some(stored) = stored {
-            accepted("STOR", stored).map_err(TransferFailure::Destination)?;
+            accepted(store, stored).map_err(TransferFailure::Destination)?;
         }
-        accepted("RETR", reply).map_err(TransferFailure::Source)?;
+        accepted(retrieve, reply).map_err(TransferFailure::Source)?;
     }
     Ok(())
 }

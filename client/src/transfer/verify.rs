@@ -9,11 +9,11 @@ use gridhaul_stack::Cancel;
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{ChecksumRequest, NodeSession};
 
-use super::TransferFailure;
+use super::{FilePart, TransferFailure};
 use crate::control::ControlError;
 use crate::session::Session;
 
-/// The checksum that a server computes.
+/// The checksum that a server computes of a file, or of a part of it.
 ///
 /// # Errors
 ///
@@ -22,13 +22,15 @@ pub async fn checksum_of_server(
     session: &mut Session,
     algorithm: ChecksumAlgorithm,
     path: &PathArgument,
+    part: Option<FilePart>,
 ) -> Result<String, ControlError> {
     let name = AlgorithmName::new(algorithm.name());
     let name = name.ok_or(ControlError::Unsendable("the name of the algorithm"))?;
-    session.checksum(&name, path).await
+    let (offset, length) = range(part);
+    session.checksum(&name, path, offset, length).await
 }
 
-/// The checksum of a file of this machine.
+/// The checksum of a file of this machine, or of a part of it.
 ///
 /// # Errors
 ///
@@ -37,19 +39,26 @@ pub async fn checksum_of_file(
     files: &Arc<dyn NodeSession>,
     algorithm: ChecksumAlgorithm,
     path: &Path,
+    part: Option<FilePart>,
 ) -> Result<String, TransferFailure> {
     let files = Arc::clone(files);
+    let (offset, length) = range(part);
     let request = ChecksumRequest {
         path: path.to_owned(),
         algorithm,
-        offset: 0,
-        length: None,
+        offset,
+        length,
     };
     let summed = tokio::task::spawn_blocking(move || {
         files.checksum(&request, &Default::default(), &Cancel::new())
     });
     let found = summed.await.map_err(|_| TransferFailure::Lost)?;
     Ok(found.map_err(TransferFailure::Checksumming)?.value)
+}
+
+/// Offset and length.
+fn range(part: Option<FilePart>) -> (u64, Option<u64>) {
+    part.map_or((0, None), |part| (part.offset, part.length))
 }
 
 /// The common checksum of both ends; `replaced` says whether the copy has the name of the file already.

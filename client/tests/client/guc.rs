@@ -177,11 +177,8 @@ fn a_dump_file_has_what_was_not_copied_for_the_next_run() {
 fn options_that_it_does_not_have_are_refused() {
     let site = Site::anonymous(Kind::Gridhaul, &[]);
     let url = site.server.url("a");
-    let output = guc(
-        &site,
-        &["-off", "5", "-len", "3", &file_url(&site, "source"), &url],
-    );
+    let output = guc(&site, &["-af", "hosts", &file_url(&site, "source"), &url]);
     assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("does not have the option -off"), "{stderr}");
+    assert!(stderr.contains("does not have the option -af"), "{stderr}");
 }

@@ -6,6 +6,7 @@ mod ftps;
 mod guc;
 mod hostile;
 mod lies;
+mod parts;
 mod passwords;
 mod ping;
 mod resume;

@@ -38,6 +38,9 @@ const QUEUE: usize = 1024;
 pub(super) async fn run(arguments: &CopyArguments) -> Ending {
     let locations = arguments.locations.iter();
     let locations = locations.map(|text| Location::parse(text));
+    if arguments.part().is_some() && arguments.locations.len() > 2 {
+        return usage("--offset and --length are for one file: name one source");
+    }
     let errand = match locations.collect::<Result<Vec<_>, _>>() {
         Ok(locations) => Errand::of(locations),
         Err(error) => return usage(&error.to_string()),
@@ -98,7 +101,9 @@ fn journal(arguments: &CopyArguments) -> Result<Journal, JournalError> {
         Some(path) => Ok(path.clone()),
         None => Journal::place(&arguments.locations),
     };
-    match (arguments.resume, arguments.dry_run) {
+    // A file whose part was copied is not complete.
+    let keeps_none = arguments.dry_run || arguments.part().is_some();
+    match (arguments.resume, keeps_none) {
         (true, _) => Journal::resume(place?),
         (false, true) => Ok(Journal::none()),
         (false, false) => Ok(place.map_or_else(|_| Journal::none(), Journal::new)),

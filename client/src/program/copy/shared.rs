@@ -13,6 +13,7 @@ use super::super::report::Report;
 use super::super::servers::{OpenError, Servers};
 use super::error::CopyError;
 use super::journal::Journal;
+use super::version::Version;
 use crate::local::LocalMachine;
 use crate::location::Server;
 use crate::session::{DataProtection, Session, TransferSettings};
@@ -104,6 +105,16 @@ impl Shared {
         let failures = self.failures.load(Ordering::Relaxed);
         let limit = FAILURES * usize::from(self.arguments.concurrency);
         (failures >= limit).then_some(failures)
+    }
+
+    /// The bytes that are copied of this version of a file, where that is known.
+    pub(super) fn bytes_of(&self, version: Version) -> Option<u64> {
+        let size = version.size?;
+        Some(
+            self.arguments
+                .part()
+                .map_or(size, |part| part.bytes_of(size)),
+        )
     }
 
     /// The settings of transfers with these servers, the destination last. `receives`: this machine is the destination.

@@ -151,7 +151,9 @@ impl Worker {
         match place {
             Place::Local { root, beneath, .. } => {
                 let files = self.files(root).ok()?;
-                checksum_of_file(&files, algorithm, beneath).await.ok()
+                checksum_of_file(&files, algorithm, beneath, None)
+                    .await
+                    .ok()
             }
             Place::Remote(url) => {
                 let path = url.argument().ok()?;
@@ -160,7 +162,9 @@ impl Worker {
                     false => &mut self.destination,
                 };
                 let session = open(place, &shared, &url.server).await.ok()?;
-                checksum_of_server(session, algorithm, &path).await.ok()
+                checksum_of_server(session, algorithm, &path, None)
+                    .await
+                    .ok()
             }
         }
     }
@@ -171,7 +175,8 @@ impl Worker {
         names: (&str, &str),
     ) -> Result<Transferred, CopyError> {
         let shared = Arc::clone(&self.shared);
-        let key = Key::of(job).filter(|_| job.known.size >= Some(WORTHWHILE));
+        let part = shared.arguments.part();
+        let key = Key::of(job).filter(|_| job.known.size >= Some(WORTHWHILE) && part.is_none());
         let mut present = match key {
             Some(key) => Present::of_earlier(job, shared.journal.partial(key)),
             None => Present::default(),
@@ -191,11 +196,12 @@ impl Worker {
             if !error.is_transient(watch.has_moved()) {
                 return Err(error);
             }
-            if present.gains(watch.stored()) {
+            // A part is begun again: its markers do not count from the beginning of the file.
+            if part.is_none() && present.gains(watch.stored()) {
                 // The transfer gets on, however often its connections break.
                 (left, pause) = (shared.arguments.retry.max(left), FIRST_PAUSE);
             }
-            match error.is_about_content() {
+            match error.is_about_content() || part.is_some() {
                 true => present = Present::default(),
                 false => present.is_continued(),
             }
@@ -283,13 +289,14 @@ impl Worker {
             direction: Direction::Get,
             local: to.beneath.to_owned(),
             remote: remote.clone(),
-            size: version.size,
+            part: shared.arguments.part(),
+            size: shared.bytes_of(version),
             present: present.of(version, settings.mode),
             settings,
             stack: shared.arguments.data.stack_here(),
             handling: Handling {
-                // No program sees a part of a file under its name.
-                upload: match is_special {
+                // No program sees a part of a file under its name, unless the user asks for that.
+                upload: match is_special || shared.arguments.part().is_some() {
                     true => UploadName::Final,
                     false => UploadName::Temporary,
                 },
@@ -330,7 +337,8 @@ impl Worker {
             direction: Direction::Put,
             local: from.beneath.to_owned(),
             remote: remote.clone(),
-            size: version.size,
+            part: shared.arguments.part(),
+            size: shared.bytes_of(version),
             present: present.of(version, settings.mode),
             settings,
             stack: shared.arguments.data.stack_here(),
@@ -366,7 +374,8 @@ impl Worker {
         let copy = ThirdPartyCopy {
             source: source_path,
             destination: destination_path,
-            size: version.size,
+            part: shared.arguments.part(),
+            size: shared.bytes_of(version),
             present: present.of(version, settings.mode),
             settings,
             verify: shared.arguments.checksum,

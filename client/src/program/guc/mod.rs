@@ -184,6 +184,8 @@ impl Request {
                 }
                 self.subject = Some(subject);
             }
+            "off" | "partial-offset" => self.add(&["--offset", &value()?]),
+            "len" | "partial-length" => self.add(&["--length", &value()?]),
             "cred" => self.add(&["--proxy", &value()?]),
             "dcstack" | "data-channel-stack" => self.add(&["--stack", &value()?]),
             "sync-level" => {
@@ -350,7 +352,7 @@ mod tests {
     #[test]
     fn what_it_cannot_do_is_refused() {
         for line in [
-            "-off 5 a b",
+            "-udt a b",
             "-nosuch a b",
             "-p",
             "a",

@@ -191,7 +191,7 @@ impl<'a> Following<'a> {
             None => None,
             Some(algorithm) => {
                 let source =
-                    verify::checksum_of_server(session, algorithm, &self.copy.remote).await;
+                    verify::checksum_of_server(session, algorithm, &self.copy.remote, None).await;
                 let source = source.map_err(TransferFailure::Source)?;
                 let here = sums.iter().find(|(known, _)| *known == algorithm);
                 let here = here.map(|(_, sum)| sum.clone()).unwrap_or_default();

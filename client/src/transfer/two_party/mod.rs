@@ -11,10 +11,11 @@ use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_storage::ChecksumAlgorithm;
-use gridhaul_transfer::{Handling, NodeSession, Placement, Plan, Task, UploadName};
+use gridhaul_transfer::{Handling, NodeSession, Plan, Task, UploadName};
 
 use self::follow::{Complete, Following};
 use super::local_end::{Channels, LocalTransfer};
+use super::part::{self, FilePart};
 use super::{Observer, TransferFailure, Transferred, verify};
 use crate::control::ControlError;
 use crate::session::{Addresses, Kept, OtherEnd, Session, TransferSettings};
@@ -42,7 +43,9 @@ pub struct FileCopy {
     pub local: PathBuf,
     /// The file of the server.
     pub remote: PathArgument,
-    /// Its size in bytes, where it is known.
+    /// The part that is copied; `None` is the whole file.
+    pub part: Option<FilePart>,
+    /// The size of the file or of the part in bytes, where it is known.
     pub size: Option<u64>,
     /// What the destination has already.
     pub present: RangeSet,
@@ -74,7 +77,10 @@ pub async fn two_party(
     let copied = attempt(session, files, copy, observer).await;
     let Complete { outcome, checksum } = copied.inspect_err(|_| files.release())?;
     let checksum = match (copy.verify, copy.direction) {
-        (Some(algorithm), Direction::Put) => Some(compare(session, files, copy, algorithm).await?),
+        // A received file was compared before it got its name; a received part has its place already.
+        (Some(algorithm), direction) if direction == Direction::Put || copy.part.is_some() => {
+            Some(compare(session, files, copy, algorithm).await?)
+        }
         _ => checksum,
     };
     Ok(Transferred {
@@ -120,19 +126,22 @@ async fn attempt(
     Ok(complete)
 }
 
-/// Compares an upload with its source.
+/// Compares the files of both ends.
 async fn compare(
     session: &mut Session,
     files: &Arc<dyn NodeSession>,
     copy: &FileCopy,
     algorithm: ChecksumAlgorithm,
 ) -> Result<String, TransferFailure> {
-    let (source, destination) = tokio::join!(
-        verify::checksum_of_file(files, algorithm, &copy.local),
-        verify::checksum_of_server(session, algorithm, &copy.remote)
+    let (here, there) = tokio::join!(
+        verify::checksum_of_file(files, algorithm, &copy.local, copy.part),
+        verify::checksum_of_server(session, algorithm, &copy.remote, copy.part)
     );
-    let destination = destination.map_err(TransferFailure::Destination)?;
-    verify::compared(source?, destination, true)
+    let there = there.map_err(|error| copy.of_server(error))?;
+    match copy.direction {
+        Direction::Put => verify::compared(here?, there, true),
+        Direction::Get | Direction::List => verify::compared(there, here?, true),
+    }
 }
 
 impl FileCopy {
@@ -145,8 +154,8 @@ impl FileCopy {
 
     fn command(&self) -> Command {
         match self.direction {
-            Direction::Get => Command::Retr(self.remote.clone()),
-            Direction::Put => Command::Stor(self.remote.clone()),
+            Direction::Get => part::retrieve(self.remote.clone(), self.part),
+            Direction::Put => part::store(self.remote.clone(), self.part),
             Direction::List => Command::Mlsd(Some(self.remote.clone())),
         }
     }
@@ -161,14 +170,14 @@ impl FileCopy {
             task: match self.direction {
                 Direction::Get | Direction::List => Task::ReceiveFile {
                     path,
-                    placement: Placement::Replace,
+                    placement: part::placement(self.part),
                     restart: self.present.clone(),
                     promised: self.size,
                 },
                 Direction::Put => Task::SendFile {
                     path,
-                    offset: 0,
-                    length: None,
+                    offset: self.part.map_or(0, |part| part.offset),
+                    length: self.part.and_then(|part| part.length),
                     restart: self.present.clone(),
                 },
             },

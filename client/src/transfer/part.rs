@@ -1,0 +1,66 @@
+//! A part of a file.
+
+use gridhaul_protocol::command::Command;
+use gridhaul_protocol::path::PathArgument;
+use gridhaul_transfer::Placement;
+
+/// A part of a file. It has the same place in the copy, whose other bytes stay as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilePart {
+    /// Where it starts, in bytes.
+    pub offset: u64,
+    /// Its length at most, in bytes; `None` is to the end of the file.
+    pub length: Option<u64>,
+}
+
+impl FilePart {
+    /// No file is larger.
+    pub const LARGEST: u64 = i64::MAX as u64;
+
+    /// The bytes of a file of this size that belong to the part: none if the file ends before it.
+    pub fn bytes_of(self, size: u64) -> u64 {
+        let rest = size.saturating_sub(self.offset);
+        self.length.map_or(rest, |length| length.min(rest))
+    }
+}
+
+/// `RETR`, or `ERET P` for a part.
+pub(super) fn retrieve(path: PathArgument, part: Option<FilePart>) -> Command {
+    match part {
+        None => Command::Retr(path),
+        Some(FilePart { offset, length }) => Command::Eret {
+            offset,
+            // ERET has no form for the rest of a file; servers send what there is.
+            length: length.unwrap_or_else(|| FilePart::LARGEST.saturating_sub(offset)),
+            path,
+        },
+    }
+}
+
+/// `STOR`, or `ESTO A` for a part.
+pub(super) fn store(path: PathArgument, part: Option<FilePart>) -> Command {
+    match part {
+        None => Command::Stor(path),
+        Some(FilePart { offset, .. }) => Command::Esto { offset, path },
+    }
+}
+
+/// Where received bytes go on this machine.
+pub(super) fn placement(part: Option<FilePart>) -> Placement {
+    part.map_or(Placement::Replace, |part| Placement::At(part.offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_ends_with_the_file() {
+        let part = |offset, length| FilePart { offset, length };
+        assert_eq!(part(10, Some(5)).bytes_of(100), 5);
+        assert_eq!(part(98, Some(5)).bytes_of(100), 2);
+        assert_eq!(part(100, Some(5)).bytes_of(100), 0);
+        assert_eq!(part(u64::MAX, Some(u64::MAX)).bytes_of(100), 0);
+        assert_eq!(part(10, None).bytes_of(100), 90);
+    }
+}
