@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gridhaul_nodes::DialError;
 use gridhaul_security::tls::{HostSettings, PeerFault, PeerIdentity};
+use gridhaul_tcp::{alternating, race};
 use tokio::io::{AsyncReadExt as _, Chain, Join, ReadHalf, WriteHalf, join, split};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -44,21 +45,27 @@ pub(crate) async fn dial_node(
     Ok((accepted(stream, settings).await?, node))
 }
 
-/// A connection to the first address that accepts one.
+/// A connection to the address that answers first: one that does not answer must not take the time of the others, each time.
 async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, DialError> {
-    let mut last = "it has no address".to_owned();
-    for address in addresses {
-        match timeout(TIME, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                // A peer that is gone already shows with the handshake.
-                let _ = keep_alive(&stream);
-                return Ok(stream);
-            }
-            Ok(Err(error)) => last = format!("{address}: {error}"),
-            Err(_) => last = format!("{address}: no answer within {} s", TIME.as_secs()),
+    let addresses = alternating(addresses.iter().copied());
+    match timeout(TIME, race(&addresses)).await {
+        Ok(Ok(stream)) => {
+            // A peer that is gone already shows with the handshake.
+            let _ = keep_alive(&stream);
+            Ok(stream)
         }
+        Ok(Err(error)) => Err(DialError(format!("{}: {error}", listed(&addresses)))),
+        Err(_) => Err(DialError(format!(
+            "{}: no answer within {} s",
+            listed(&addresses),
+            TIME.as_secs()
+        ))),
     }
-    Err(DialError(last))
+}
+
+fn listed(addresses: &[SocketAddr]) -> String {
+    let addresses = addresses.iter().map(SocketAddr::to_string);
+    addresses.collect::<Vec<_>>().join(", ")
 }
 
 /// Waits for the node to accept the certificate of this host: with TLS 1.3 the handshake is complete here before the node has seen it.
