@@ -7,6 +7,7 @@ use std::time::Duration;
 use gridhaul_nodes::DialError;
 use gridhaul_security::tls::{HostSettings, PeerFault, PeerIdentity};
 use gridhaul_tcp::{alternating, race};
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncReadExt as _, Chain, Join, ReadHalf, WriteHalf, join, split};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -24,7 +25,15 @@ pub(crate) type NodeStream = Join<Chain<Cursor<Vec<u8>>, ReadHalf<Tls>>, WriteHa
 
 type Tls = TlsStream<TcpStream>;
 
-/// Connects to a node, and returns who it is. It must have a certificate for the host of `target`, and accept that of this host.
+/// A connection, and the node at its other end.
+pub(crate) struct Connected {
+    pub(crate) stream: NodeStream,
+    pub(crate) node: PeerIdentity,
+    /// The chain of the node, leaf first.
+    pub(crate) presented: Vec<CertificateDer<'static>>,
+}
+
+/// Connects to a node. It must have a certificate for the host of `target`, and accept that of this host.
 ///
 /// # Errors
 ///
@@ -32,7 +41,7 @@ type Tls = TlsStream<TcpStream>;
 pub(crate) async fn dial_node(
     target: &Target,
     settings: &HostSettings,
-) -> Result<(NodeStream, PeerIdentity), DialError> {
+) -> Result<Connected, DialError> {
     let addresses = target.addresses.as_ref().map_err(|error| {
         DialError(format!(
             "its name cannot be looked up ({error}): correct it in nodes, in DNS or in /etc/hosts"
@@ -42,7 +51,14 @@ pub(crate) async fn dial_node(
     let connected =
         mutual_tls::connect(stream, &target.name, target.host.clone(), settings, TIME).await;
     let (stream, node) = connected.map_err(|error| DialError(error.to_string()))?;
-    Ok((accepted(stream, settings).await?, node))
+    let presented = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let presented = presented.to_vec();
+    let stream = accepted(stream, settings).await?;
+    Ok(Connected {
+        stream,
+        node,
+        presented,
+    })
 }
 
 /// A connection to the address that answers first: one that does not answer must not take the time of the others, each time.
