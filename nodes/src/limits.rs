@@ -51,6 +51,9 @@ pub(crate) const ATTACH: Duration = Duration::from_secs(30);
 /// Calls of a session for storage at a time; further ones wait.
 pub(crate) const CALLS: usize = 32;
 
+/// Those that wait; with more of them the session ends. A control server has at most one call for each thread of a session.
+pub(crate) const WAITING_CALLS: usize = 512;
+
 /// Requests of a session for data channels that wait.
 pub(crate) const ORDERED_REQUESTS: usize = 16;
 

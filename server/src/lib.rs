@@ -100,6 +100,7 @@ pub mod node;
 mod own_addresses;
 pub mod passwords;
 pub mod privileges;
+mod rechecked;
 mod reload;
 mod routes;
 mod running;

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use gridhaul_transfer::{DataNode, NodeLoad};
 
 use super::meter::Meter;
+use crate::instances::Claim;
 use crate::sync::lock;
 use crate::told::{MachineLoad, NodeFacts, Traffic};
 
@@ -51,6 +52,17 @@ pub struct StateHandle(Arc<Shared>);
 struct Shared {
     known: Mutex<Known>,
     losses: AtomicU64,
+    claim: Mutex<Claimed>,
+}
+
+/// The name of a running node that a connection to a member uses.
+#[derive(Debug)]
+enum Claimed {
+    /// There is no connection.
+    No,
+    Yes(Claim),
+    /// The member has been removed. Its connection stays for the sessions that it has, but another name of the node may be used.
+    Withdrawn,
 }
 
 #[derive(Debug)]
@@ -92,7 +104,36 @@ impl StateHandle {
                 machine: Arc::default(),
             }),
             losses: AtomicU64::new(0),
+            claim: Mutex::new(Claimed::No),
         }))
+    }
+
+    /// Uses a node under the name of this member, unless the member has been removed.
+    pub(crate) fn claim(&self, claim: Claim) {
+        let mut held = lock(&self.0.claim);
+        if !matches!(*held, Claimed::Withdrawn) {
+            *held = Claimed::Yes(claim);
+        }
+    }
+
+    /// The connection is lost.
+    pub(crate) fn unclaim(&self) {
+        let mut held = lock(&self.0.claim);
+        if !matches!(*held, Claimed::Withdrawn) {
+            *held = Claimed::No;
+        }
+    }
+
+    /// The name under which the node is used, if that is another one.
+    pub(crate) fn other_name(&self) -> Option<String> {
+        match &*lock(&self.0.claim) {
+            Claimed::Yes(claim) => claim.other(),
+            Claimed::No | Claimed::Withdrawn => None,
+        }
+    }
+
+    fn withdraw(&self) {
+        *lock(&self.0.claim) = Claimed::Withdrawn;
     }
 
     /// The state.
@@ -218,9 +259,11 @@ impl Record {
             && Arc::ptr_eq(&self.state.0, &member.state.0)
     }
 
-    /// The administrator has taken the member out of the cluster: it finishes what it has.
+    /// The administrator has taken the member out of the cluster: it finishes what it has. Under another name its node can be
+    /// used at once.
     pub(super) fn remove(&self) {
         self.removed.store(true, Ordering::Release);
+        self.state.withdraw();
     }
 
     /// It finishes what it has and gets nothing new, since this time; `None` ends that.

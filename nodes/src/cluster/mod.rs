@@ -40,6 +40,7 @@ mod session;
 mod shared;
 mod single;
 mod storage;
+mod uploads;
 
 pub use member::{Member, MemberError, MemberReport, MemberState, StateHandle};
 pub use node::{Cluster, DuplicateMember, NoMember};

@@ -16,6 +16,7 @@ use gridhaul_transfer::{
 use super::ports::Ports;
 use super::single::Start;
 use super::storage::ClusterStorage;
+use super::uploads::noting;
 
 /// A session of a cluster: its files on one member, its data port on any.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl NodeSession for ClusterSession {
         done: &AtomicU64,
         cancel: &Cancel,
     ) -> Result<FoundChecksum, StorageError> {
-        self.storage.read("read", |node| {
+        self.storage.verify(("read", &request.path), |node| {
             done.store(0, Ordering::Relaxed);
             node.checksum(request, done, cancel)
         })
@@ -67,7 +68,12 @@ impl NodeSession for ClusterSession {
             Relabel::Mode(_) => "chmod",
             Relabel::Group(_) => "chgrp",
         };
-        self.storage.change(call, |node| node.relabel(path, change))
+        let storage = &self.storage;
+        storage.change(call, |node| node.relabel(path, change))?;
+        if let Relabel::Name(to) = change {
+            storage.uploads().rename(path, to);
+        }
+        Ok(())
     }
 
     fn listen(&self, request: &ListenRequest) -> Result<Vec<SocketAddr>, ListenFailure> {
@@ -91,6 +97,7 @@ impl NodeSession for ClusterSession {
     }
 
     fn transfer(&self, plan: Plan, events: EventSink) -> Arc<dyn RunningTransfer> {
+        let events = noting(self.storage.uploads(), &plan, events);
         self.ports.start((plan, Start::Anywhere), events)
     }
 
@@ -100,6 +107,7 @@ impl NodeSession for ClusterSession {
     }
 
     fn transfer_here(&self, plan: Plan, events: EventSink) -> Arc<dyn RunningTransfer> {
+        let events = noting(self.storage.uploads(), &plan, events);
         self.ports.start((plan, Start::LocalAddress), events)
     }
 }

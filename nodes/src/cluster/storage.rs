@@ -16,8 +16,10 @@ use gridhaul_transfer::NodeSession;
 use rustix::io::Errno;
 
 use super::attachments::{Attached, Attachments};
-use super::member::Counted;
+use super::choice::Purpose;
+use super::member::{Counted, Record};
 use super::shared::{ATTEMPTS, Shared};
+use super::uploads::Uploads;
 use crate::sync::lock;
 
 /// What a member that did not get a call answers.
@@ -29,6 +31,7 @@ pub(super) struct ClusterStorage {
     shared: Arc<Shared>,
     attachments: Arc<Attachments>,
     present: Mutex<Present>,
+    uploads: Arc<Uploads>,
     /// The log has that no member is available.
     is_told: AtomicBool,
 }
@@ -69,6 +72,7 @@ impl ClusterStorage {
             shared: Arc::clone(shared),
             attachments: Arc::clone(attachments),
             present: Mutex::new(Present::new(attached)),
+            uploads: Arc::default(),
             is_told: AtomicBool::new(false),
         }
     }
@@ -76,6 +80,44 @@ impl ClusterStorage {
     /// The member that carried out the last call.
     pub(super) fn present(&self) -> Attached {
         lock(&self.present).attached.clone()
+    }
+
+    /// The uploads of the session.
+    pub(super) fn uploads(&self) -> Arc<Uploads> {
+        Arc::clone(&self.uploads)
+    }
+
+    /// A call that reads what a client verifies. A member that has not stored the upload answers, if there is one: a member that
+    /// reports what it has not stored, or has stored it where the others do not see it, cannot answer for itself. Blocks.
+    pub(super) fn verify<T>(
+        &self,
+        (call, path): (&'static str, &Path),
+        read: impl Fn(&dyn NodeSession) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        let storers = self.uploads.members(path);
+        let has_stored = |record: &Record| storers.contains(&record.name);
+        if storers.is_empty() || !has_stored(&self.usable(call)?.record) {
+            return self.read(call, read);
+        }
+        let others = self.shared.ranked(Purpose::Session).into_iter();
+        let others = others.filter(|(_, record)| !has_stored(record));
+        for (_, record) in others.take(ATTEMPTS) {
+            let Ok(attached) = self.attachments.to(&record) else {
+                continue;
+            };
+            match read(&*attached.session) {
+                Err(error) if error.errno == NOT_SENT || !attached.is_alive() => {}
+                Err(error) => {
+                    tracing::warn!(
+                        node = record.name, stored = storers.join(" "), path = %path.display(), call, %error,
+                        "an upload cannot be verified on another data node"
+                    );
+                    return Err(error);
+                }
+                Ok(found) => return Ok(found),
+            }
+        }
+        self.read(call, read)
     }
 
     /// A call that only reads. Blocks.
@@ -197,7 +239,7 @@ impl Storage for ClusterStorage {
     }
 
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError> {
-        self.read("stat", |node| node.storage().stat(path))
+        self.verify(("stat", path), |node| node.storage().stat(path))
     }
 
     fn list(&self, path: &Path) -> Result<Box<dyn DirectoryStream>, StorageError> {
@@ -221,7 +263,9 @@ impl Storage for ClusterStorage {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), StorageError> {
-        self.change("rename", |node| node.storage().rename(from, to))
+        self.change("rename", |node| node.storage().rename(from, to))?;
+        self.uploads.rename(from, to);
+        Ok(())
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> Result<(), StorageError> {

@@ -108,6 +108,7 @@ impl RemoteNode {
 impl Drop for RemoteNode {
     fn drop(&mut self) {
         self.watcher.abort();
+        self.config.state.unclaim();
     }
 }
 
@@ -297,6 +298,13 @@ impl Watcher {
         let version = facts.version.clone();
         self.state.tell_facts(facts);
         let claim = self.instances.claim(&sent.instance, &self.name);
+        self.state.claim(claim);
+        let reason = self.follow_load(client, &version).await;
+        self.state.unclaim();
+        reason
+    }
+
+    async fn follow_load(&self, client: &mut DataNodeClient<Channel>, version: &str) -> String {
         let mut loads = match client.watch_load(message::WatchLoadRequest {}).await {
             Ok(loads) => loads.into_inner(),
             Err(status) => return reason_of(&status).to_string(),
@@ -311,13 +319,13 @@ impl Watcher {
             *lock(&self.load) = load::of(&sent);
             let own = self.streams.load(Ordering::Relaxed);
             self.state.tell_machine(MachineLoad::of(&sent, own));
-            let now = match claim.other() {
+            let now = match self.state.other_name() {
                 Some(name) => MemberState::Same { name },
                 None if sent.draining => MemberState::Draining,
                 None => MemberState::Up,
             };
             if self.state.get() != now {
-                self.tell(&now, &version);
+                self.tell(&now, version);
                 self.state.set(now);
             }
             // HTTP/2 holds a node up that sends more.

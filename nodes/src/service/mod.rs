@@ -93,9 +93,14 @@ impl Service {
     pub async fn no_transfer(&self) {
         /// Ends of transfers are not announced.
         const LOOK_EVERY: Duration = Duration::from_millis(50);
-        while self.shared.transfers() > 0 {
+        while self.has_transfers() {
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Whether a transfer runs, of any control server.
+    pub fn has_transfers(&self) -> bool {
+        self.shared.transfers() > 0
     }
 
     /// The number of sessions.

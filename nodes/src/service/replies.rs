@@ -94,6 +94,11 @@ impl Sender {
         let _ = self.queue.send_timeout(Err(status), self.within).await;
     }
 
+    /// Waits until nothing takes replies any more: the control server has ended the stream, or it is stuck.
+    pub(super) async fn ended(&self) {
+        self.queue.closed().await;
+    }
+
     /// Waits until the control server has taken no reply for too long.
     pub(super) async fn stuck(&self) {
         let mut is_stuck = self.shared.is_stuck.subscribe();

@@ -24,7 +24,7 @@ use super::shared::{Counted, Shared};
 use super::threads::run;
 use super::transfers::Transfers;
 use crate::generated::{self as message, session_reply, session_request};
-use crate::limits::{ATTACH, CALLS, LARGE_BYTES, ORDERED_REQUESTS};
+use crate::limits::{ATTACH, CALLS, LARGE_BYTES, ORDERED_REQUESTS, WAITING_CALLS};
 use crate::sync::lock;
 use crate::wire::{self, WireError};
 
@@ -50,6 +50,14 @@ struct Request {
     call: u64,
     body: Option<session_request::Body>,
     room: Option<Grant>,
+}
+
+/// The bounds of calls for storage.
+struct Calls {
+    /// Of those that run.
+    permits: Arc<Semaphore>,
+    /// Of those that run or wait.
+    places: Arc<Semaphore>,
 }
 
 /// Why data channels cannot be made.
@@ -130,9 +138,23 @@ impl Session {
         let (ordered, queue) = mpsc::channel(ORDERED_REQUESTS);
         let mut in_order = tokio::spawn(Arc::clone(&self).serve_in_order(queue));
         let permits = Arc::new(Semaphore::new(CALLS));
+        let places = Arc::new(Semaphore::new(CALLS + WAITING_CALLS));
+        let calls = Calls { permits, places };
         loop {
-            let request = tokio::select! {
-                request = self.next(&mut requests) => request,
+            let serving = async {
+                match self.next(&mut requests).await {
+                    Some(request) => self.take(request, &ordered, &calls).await,
+                    None => false,
+                }
+            };
+            tokio::select! {
+                goes_on = serving => {
+                    if !goes_on {
+                        break;
+                    }
+                }
+                // Without this a session whose calls hang would not see that it has ended.
+                () = self.replies.ended() => break,
                 () = self.replies.stuck() => {
                     let seconds = self.shared.config.reply_time.as_secs();
                     warn!(seconds, "a session ends whose control server takes no replies");
@@ -140,15 +162,11 @@ impl Session {
                 }
                 // After a panic: the control server learns of it by the end of the stream.
                 _ = &mut in_order => break,
-            };
-            let Some(request) = request else {
-                break;
-            };
-            if !self.take(request, &ordered, &permits).await {
-                break;
             }
         }
         drop(ordered);
+        // Calls that wait do not begin.
+        calls.permits.close();
         // A call that waits for the control server ends, because it cannot send.
         self.files.cancel_all();
         self.transfers.end(CancelReason::ControlChannelLost);
@@ -196,27 +214,29 @@ impl Session {
         self: &Arc<Self>,
         request: Request,
         ordered: &mpsc::Sender<Request>,
-        permits: &Arc<Semaphore>,
+        calls: &Calls,
     ) -> bool {
         let Request { call, body, room } = request;
         match body {
             Some(session_request::Body::Storage(storage)) => {
                 // Before the call begins, so that it can be given up while it waits.
                 let cancel = self.files.cancellable(call);
-                self.call(permits, call, move |files| {
-                    let _room = room;
-                    files.serve(call, storage, &cancel);
-                })
-                .await;
+                return self
+                    .call(calls, call, move |files| {
+                        let _room = room;
+                        files.serve(call, storage, &cancel);
+                    })
+                    .await;
             }
             Some(session_request::Body::Checksum(checksum)) => {
                 // Before the call begins, so that it can be given up while it waits.
                 let cancel = self.files.cancellable(call);
-                self.call(permits, call, move |files| {
-                    let _room = room;
-                    files.checksum(call, &checksum, &cancel);
-                })
-                .await;
+                return self
+                    .call(calls, call, move |files| {
+                        let _room = room;
+                        files.checksum(call, &checksum, &cancel);
+                    })
+                    .await;
             }
             Some(session_request::Body::CancelCall(cancel)) => self.files.cancel(cancel.other),
             Some(session_request::Body::LookAhead(look_ahead)) => {
@@ -251,18 +271,26 @@ impl Session {
         true
     }
 
-    /// Runs a call on a blocking thread, when there are not too many.
+    /// Runs a call on a blocking thread, when there are not too many. Does not wait for that: a later request may cancel the calls
+    /// that hang. False if the session has to end, because too many calls wait.
     async fn call(
         self: &Arc<Self>,
-        permits: &Arc<Semaphore>,
+        calls: &Calls,
         call: u64,
         work: impl FnOnce(&Files) + Send + 'static,
-    ) {
-        let Ok(permit) = Arc::clone(permits).acquire_owned().await else {
-            return;
+    ) -> bool {
+        let Ok(place) = Arc::clone(&calls.places).try_acquire_owned() else {
+            let reason = format!("more than {WAITING_CALLS} calls of a session wait");
+            self.replies.end(Status::resource_exhausted(reason)).await;
+            return false;
         };
+        let permits = Arc::clone(&calls.permits);
         let session = Arc::clone(self);
         tokio::spawn(async move {
+            let _place = place;
+            let Ok(permit) = permits.acquire_owned().await else {
+                return;
+            };
             let files = Arc::clone(&session.files);
             let threads = &session.shared.threads.files;
             let done = run(threads, &session.source, move || work(&files)).await;
@@ -274,6 +302,7 @@ impl Session {
                 session.replies.send_async(call, body).await;
             }
         });
+        true
     }
 
     /// Serves what concerns data channels, one request after the other.

@@ -8,4 +8,5 @@ mod random;
 mod simulation;
 mod site;
 mod stripes;
+mod uploads;
 mod watching;

@@ -107,14 +107,21 @@ pub(crate) fn down(reason: &str) -> MemberState {
 }
 
 pub(crate) fn local_node() -> Arc<dyn DataNode> {
+    node_with(|account| account.root.clone())
+}
+
+/// A node that has the files of sessions in this directory.
+pub(crate) fn node_with(
+    root: impl Fn(&NodeAccount) -> PathBuf + Send + Sync + 'static,
+) -> Arc<dyn DataNode> {
     let mut registry = Registry::new();
     registry.register(gridhaul_tcp::Tcp);
     Arc::new(LocalNode::new(NodeConfig {
         registry,
-        open_storage: Box::new(|account| {
+        open_storage: Box::new(move |account| {
             let options = PosixOptions::default();
             Ok(AccountFiles {
-                storage: Arc::new(PosixStorage::open(&account.root, options)?),
+                storage: Arc::new(PosixStorage::open(&root(account), options)?),
                 home: PathBuf::from("/"),
             })
         }),

@@ -1,5 +1,6 @@
 //! Storage of a node that hangs or panics.
 
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,7 +13,7 @@ use gridhaul_storage::{
 };
 use gridhaul_transfer::{ChecksumRequest, DataNode as _};
 
-use crate::site::{FILE_THREADS, Remote, local_with, wait_until};
+use crate::site::{FILE_THREADS, Remote, listen, local_with, wait_until};
 
 /// What the storage of a session does wrong.
 #[derive(Debug, Default)]
@@ -147,6 +148,30 @@ fn a_client_whose_file_system_hangs_leaves_threads_for_others() {
         remote.attach();
         let waiting = fault.waiting.load(Ordering::Acquire);
         assert!(waiting < FILE_THREADS, "{waiting} threads hang");
+        *fault.opened.lock().expect("no panic") = true;
+        fault.changed.notify_all();
+    });
+}
+
+#[test]
+fn a_session_of_which_all_calls_hang_ends_with_its_connection() {
+    /// More than a session may have at a time.
+    const CALLS: usize = 40;
+    let (remote, fault) = remote();
+    let hung = remote.node.attach(&remote.account_of("faulty"));
+    let hung = hung.expect("attached");
+    let addresses = listen(&*hung, 1);
+    thread::scope(|scope| {
+        for _ in 0..CALLS {
+            let storage = hung.storage();
+            scope.spawn(move || storage.stat(Path::new("/")).expect_err("no file"));
+        }
+        wait_until(|| fault.waiting.load(Ordering::Acquire) > 0);
+        // Behind all calls. It returns because the node takes requests although they hang.
+        listen(&*hung, 1);
+        remote.cut();
+        // The node closes the ports of a session that has ended.
+        wait_until(|| TcpStream::connect(addresses[0]).is_err());
         *fault.opened.lock().expect("no panic") = true;
         fault.changed.notify_all();
     });

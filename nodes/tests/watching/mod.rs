@@ -122,6 +122,26 @@ fn a_node_with_two_names_is_used_under_the_first() {
     cluster.attach(&remote.account()).expect("it is used");
 }
 
+#[test]
+fn a_renamed_node_is_used_at_once_while_its_old_name_has_sessions() {
+    let remote = Remote::new();
+    let cluster = Cluster::new(ClusterConfig::default());
+    let instances = cluster.instances();
+    let old = remote.under("dtn1", &instances);
+    cluster.set_members(vec![old]).expect("one name");
+    let is_up = || cluster.members()[0].state == MemberState::Up;
+    site::wait_until(is_up);
+    let session = cluster.attach(&remote.account()).expect("it is used");
+    site::listen(&*session, 1);
+    // A name behind the old one in the order of the alphabet, which would have to wait for it.
+    let new = remote.under("dtn2", &instances);
+    cluster.set_members(vec![new]).expect("one name");
+    site::wait_until(is_up);
+    cluster.attach(&remote.account()).expect("it is used");
+    // The session that has its data port there goes on.
+    session.storage().stat("/".as_ref()).expect("a directory");
+}
+
 /// What load balancers and supervisors ask.
 #[test]
 fn a_standard_health_check_is_answered() {

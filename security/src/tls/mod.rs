@@ -53,7 +53,7 @@ pub use handover::ConnectionKeys;
 pub use keys::{Direction, RecordCipher, RecordKeys, RecordVersion};
 pub use mutual::{
     HostAcceptor, HostCertificate, HostCertificateError, HostConnector, HostSettings, HostVerifier,
-    PeerIdentity, Principal,
+    PeerIdentity, Principal, validate_control_server, validate_node,
 };
 pub use named::{NamedConnector, NamedServer};
 pub use peer_fault::PeerFault;

@@ -5,6 +5,8 @@
 //! proxy, and must be the host that was dialled, or a listed control server. Verifiers refuse during the handshake, so that the
 //! peer gets an alert.
 
+mod again;
+
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -26,6 +28,8 @@ use crate::certificate::Certificate;
 use crate::host_name::{HostName, HostNameError, hosts_of};
 use crate::name::Name;
 use crate::trust::{Peer, TrustStore};
+
+pub use again::{validate_control_server, validate_node};
 
 /// The protocol inside: HTTP/2 (RFC 9113 3.2).
 const ALPN: &[u8] = b"h2";

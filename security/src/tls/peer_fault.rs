@@ -79,6 +79,17 @@ pub enum PeerFault {
 }
 
 impl PeerFault {
+    /// Whether the peer was accepted before: its certificate, or the revocation list of its authority, has only ended.
+    pub fn is_end(&self) -> bool {
+        let Self::Chain(refused) = self else {
+            return false;
+        };
+        matches!(
+            refused.reason,
+            ChainError::Expired { .. } | ChainError::RevocationListExpired { .. }
+        )
+    }
+
     /// The reason for an error of rustls that is not about the peer's certificate.
     pub(super) fn of(error: &rustls::Error, own: &Name, versions: TlsVersions) -> Self {
         use rustls::PeerIncompatible as No;

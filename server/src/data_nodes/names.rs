@@ -4,7 +4,7 @@
 //! the name servers of `/etc/resolv.conf`. With `nodes-resolver` all questions go to the name servers that it names.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,6 @@ use domain::base::{Message, Name, Rtype};
 use domain::rdata::{A, Aaaa, Srv};
 use domain::resolv::StubResolver;
 use domain::resolv::stub::conf::{ResolvConf, ServerConf, Transport};
-use tokio::net::lookup_host;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -68,9 +67,10 @@ impl Names {
     /// The addresses of a host, at least one.
     pub(super) async fn addresses(&self, host: &str) -> Result<Answer<IpAddr>, String> {
         if self.servers.is_empty() {
-            let _room = self.room.acquire().await.map_err(text)?;
-            let found = timeout(PATIENCE, lookup_host((host, 0))).await;
-            let found = found.map_err(|_| silence())?.map_err(text)?;
+            let host = host.to_owned();
+            let found = self
+                .ask_machine(move || (host, 0).to_socket_addrs())
+                .await?;
             let mut values: Vec<_> = found.map(|address| address.ip().to_canonical()).collect();
             values.dedup();
             return whole(Answer {
@@ -104,6 +104,24 @@ impl Names {
         answer.values.sort();
         answer.values.dedup();
         whole(answer)
+    }
+
+    /// Asks the resolver of this machine, on a thread that nothing can end. A question without an answer therefore keeps its
+    /// place until the resolver gives up: more threads would wait for the same silent name server.
+    async fn ask_machine<T: Send + 'static>(
+        &self,
+        question: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<T, String> {
+        let room = Arc::clone(&self.room);
+        let asked = async {
+            let room = room.acquire_owned().await.map_err(text)?;
+            let thread = tokio::task::spawn_blocking(move || {
+                let _room = room;
+                question()
+            });
+            thread.await.map_err(text)?.map_err(text)
+        };
+        timeout(PATIENCE, asked).await.map_err(|_| silence())?
     }
 
     async fn ask(&self, name: &str, kind: Rtype) -> Result<Message<bytes::Bytes>, String> {
@@ -189,4 +207,46 @@ fn silence() -> String {
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_without_an_answer_keeps_its_place() {
+        let names = Names::new(&[]);
+        let mut answers = Vec::new();
+        for _ in 0..AT_A_TIME {
+            let (answer, asked) = mpsc::channel::<()>();
+            answers.push(answer);
+            let hung = move || asked.recv().map_err(|_| io::ErrorKind::TimedOut.into());
+            assert_eq!(after_patience(&names, hung).await, Err(silence()));
+        }
+        let waits = after_patience(&names, || Ok(())).await;
+        assert_eq!(waits, Err(silence()), "there is no place");
+        drop(answers);
+        // The threads end.
+        let all = u32::try_from(AT_A_TIME).expect("a small number");
+        drop(names.room.acquire_many(all).await.expect("open"));
+        assert_eq!(names.ask_machine(|| Ok(1)).await, Ok(1));
+    }
+
+    /// The answer when the time for it is over. The clock stands while a thread runs, so it is moved.
+    async fn after_patience<T: Send + 'static>(
+        names: &Names,
+        question: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<T, String> {
+        let mut asked = pin!(names.ask_machine(question));
+        tokio::select! {
+            biased;
+            answer = &mut asked => return answer,
+            () = tokio::task::yield_now() => {}
+        }
+        tokio::time::advance(PATIENCE).await;
+        asked.await
+    }
 }

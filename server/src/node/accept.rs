@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
 use tracing::{debug, error, warn};
 
-use super::connection::{Served, serve_connection};
+use super::connection::{ControlServer, Served, serve_connection};
 use super::expiry::warn_of_end;
 use super::measure::measure;
 use super::security::NodeSecurity;
@@ -144,7 +144,12 @@ impl Acceptor {
             // Another connection has just taken the place.
             return;
         }
-        serve_connection(stream, (peer, identity), Arc::clone(&self.served), phase).await;
+        let control_server = ControlServer {
+            peer,
+            identity,
+            security: Arc::clone(&self.security),
+        };
+        serve_connection(stream, control_server, Arc::clone(&self.served), phase).await;
         drop(place);
     }
 

@@ -12,13 +12,14 @@ use gridhaul_stack::Registry;
 use gridhaul_transfer::{LocalNode, Reach};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::security::NodeSecurity;
 use crate::config::Config;
 use crate::drivers;
 use crate::machine;
 use crate::own_addresses::OwnAddresses;
+use crate::rechecked::refusal;
 use crate::session_drivers;
 use crate::shutdown::{Phase, PhaseWatch};
 use crate::version;
@@ -113,14 +114,29 @@ impl fmt::Debug for Served {
     }
 }
 
-/// Serves a control server until it goes, or `phase` ends its requests.
+/// A control server at the other end of a connection.
+pub(super) struct ControlServer {
+    pub(super) peer: SocketAddr,
+    pub(super) identity: PeerIdentity,
+    /// Says whether it is still accepted.
+    pub(super) security: Arc<NodeSecurity>,
+}
+
+/// Serves a control server until it goes, it is not accepted any more, or `phase` ends its requests.
 pub(super) async fn serve_connection(
     connection: TlsStream<TcpStream>,
-    (peer, identity): (SocketAddr, PeerIdentity),
+    control_server: ControlServer,
     served: Arc<Served>,
     mut phase: PhaseWatch,
 ) {
+    let ControlServer {
+        peer,
+        identity,
+        security,
+    } = control_server;
     let subject = identity.subject.one_line();
+    let presented = connection.get_ref().1.peer_certificates();
+    let presented: Arc<[_]> = presented.unwrap_or_default().into();
     let Ok(local) = connection.get_ref().0.local_addr() else {
         // The control server is gone already.
         return;
@@ -136,7 +152,16 @@ pub(super) async fn serve_connection(
         draining.reached(Phase::Draining).await;
         served.service.no_transfer().await;
     };
+    let check = || {
+        let (security, presented) = (Arc::clone(&security), Arc::clone(&presented));
+        let checked = tokio::task::spawn_blocking(move || security.validate(&presented));
+        async { checked.await.unwrap_or(Ok(())) }
+    };
     let ended = tokio::select! {
+        fault = refusal(check, || !served.service.has_transfers()) => {
+            warn!(%peer, "a control server is not accepted any more: it {fault}");
+            return;
+        }
         ended = served.service.serve(Arrival { connection, local }) => ended,
         // A control server keeps its connection for as long as there is a node.
         () = finished => Ok(()),

@@ -10,10 +10,12 @@ use gridhaul_security::credential::Credential;
 use gridhaul_security::files::TrustDirectory;
 use gridhaul_security::node_authority::{IdentityError, NodeIdentity, Role};
 use gridhaul_security::tls::{
-    HostCertificate, HostCertificateError, HostSettings, Principal, TlsVersions,
+    HostCertificate, HostCertificateError, HostSettings, PeerFault, Principal, TlsVersions,
+    validate_control_server,
 };
 use gridhaul_security::trust::TrustStore;
 use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 
 use super::error::NodeError;
 use crate::config::{Config, HostFiles};
@@ -120,6 +122,20 @@ impl NodeSecurity {
                 versions: TlsVersions::Only13,
             },
             control_servers,
+        })
+    }
+
+    /// Whether a control server would be accepted now with the chain that it has presented. Blocks on files, at most once a
+    /// second.
+    ///
+    /// # Errors
+    ///
+    /// Why it would not.
+    pub(super) fn validate(&self, presented: &[CertificateDer<'_>]) -> Result<(), PeerFault> {
+        // Without a certificate of its own this node cannot judge.
+        self.current().map_or(Ok(()), |current| {
+            let listed = &current.control_servers;
+            validate_control_server(&current.settings, listed, presented, SystemTime::now())
         })
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use gridhaul_nodes::DialError;
 use gridhaul_security::tls::{HostSettings, PeerFault, PeerIdentity};
+use gridhaul_tcp::{alternating, race};
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncReadExt as _, Chain, Join, ReadHalf, WriteHalf, join, split};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -23,7 +25,15 @@ pub(crate) type NodeStream = Join<Chain<Cursor<Vec<u8>>, ReadHalf<Tls>>, WriteHa
 
 type Tls = TlsStream<TcpStream>;
 
-/// Connects to a node, and returns who it is. It must have a certificate for the host of `target`, and accept that of this host.
+/// A connection, and the node at its other end.
+pub(crate) struct Connected {
+    pub(crate) stream: NodeStream,
+    pub(crate) node: PeerIdentity,
+    /// The chain of the node, leaf first.
+    pub(crate) presented: Vec<CertificateDer<'static>>,
+}
+
+/// Connects to a node. It must have a certificate for the host of `target`, and accept that of this host.
 ///
 /// # Errors
 ///
@@ -31,7 +41,7 @@ type Tls = TlsStream<TcpStream>;
 pub(crate) async fn dial_node(
     target: &Target,
     settings: &HostSettings,
-) -> Result<(NodeStream, PeerIdentity), DialError> {
+) -> Result<Connected, DialError> {
     let addresses = target.addresses.as_ref().map_err(|error| {
         DialError(format!(
             "its name cannot be looked up ({error}): correct it in nodes, in DNS or in /etc/hosts"
@@ -41,24 +51,37 @@ pub(crate) async fn dial_node(
     let connected =
         mutual_tls::connect(stream, &target.name, target.host.clone(), settings, TIME).await;
     let (stream, node) = connected.map_err(|error| DialError(error.to_string()))?;
-    Ok((accepted(stream, settings).await?, node))
+    let presented = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let presented = presented.to_vec();
+    let stream = accepted(stream, settings).await?;
+    Ok(Connected {
+        stream,
+        node,
+        presented,
+    })
 }
 
-/// A connection to the first address that accepts one.
+/// A connection to the address that answers first: one that does not answer must not take the time of the others, each time.
 async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, DialError> {
-    let mut last = "it has no address".to_owned();
-    for address in addresses {
-        match timeout(TIME, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                // A peer that is gone already shows with the handshake.
-                let _ = keep_alive(&stream);
-                return Ok(stream);
-            }
-            Ok(Err(error)) => last = format!("{address}: {error}"),
-            Err(_) => last = format!("{address}: no answer within {} s", TIME.as_secs()),
+    let addresses = alternating(addresses.iter().copied());
+    match timeout(TIME, race(&addresses)).await {
+        Ok(Ok(stream)) => {
+            // A peer that is gone already shows with the handshake.
+            let _ = keep_alive(&stream);
+            Ok(stream)
         }
+        Ok(Err(error)) => Err(DialError(format!("{}: {error}", listed(&addresses)))),
+        Err(_) => Err(DialError(format!(
+            "{}: no answer within {} s",
+            listed(&addresses),
+            TIME.as_secs()
+        ))),
     }
-    Err(DialError(last))
+}
+
+fn listed(addresses: &[SocketAddr]) -> String {
+    let addresses = addresses.iter().map(SocketAddr::to_string);
+    addresses.collect::<Vec<_>>().join(", ")
 }
 
 /// Waits for the node to accept the certificate of this host: with TLS 1.3 the handshake is complete here before the node has seen it.

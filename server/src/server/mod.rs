@@ -41,7 +41,7 @@ use crate::telemetry::{FrontCounts, Journal, TransferLog, keep_history, watch_la
 pub(crate) use accept::{is_shortage, keep_alive};
 pub use activation_error::ActivationError;
 pub(crate) use clients::{Clients, Mode};
-pub(crate) use dial::dial_node;
+pub(crate) use dial::{Connected, dial_node};
 
 pub(crate) use listeners::{Listeners, PassedPlaces, kept_admin_socket, passed_places};
 pub(crate) use sockets::{in_runtime, listen_and_tell};

@@ -6,12 +6,15 @@ use std::time::SystemTime;
 use gridhaul_nodes::cluster::{Cluster, Member, StateHandle};
 use gridhaul_nodes::{Dial, DialError, RemoteConfig, RemoteNode};
 use gridhaul_security::node_authority::Role;
-use gridhaul_security::tls::{HostSettings, TlsVersions};
+use gridhaul_security::tls::{HostSettings, PeerFault, TlsVersions, validate_node};
+use rustls::pki_types::CertificateDer;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tracing::warn;
 
-use super::dial::{NodeStream, dial_node};
+use super::dial::{Connected, NodeStream, dial_node};
 use crate::data_nodes::Target;
+use crate::rechecked::{Rechecked, refusal};
 use crate::security::ends_soon;
 use crate::shared::Shared;
 use crate::telemetry::tell;
@@ -44,22 +47,71 @@ pub(super) fn member(shared: &Arc<Shared>, name: &str, place: &Place, cluster: &
     }
 }
 
-/// A connection to a node, after the handshake in which both ends have authenticated each other.
-async fn dial(shared: Weak<Shared>, target: Target) -> Result<NodeStream, DialError> {
-    let shared = shared
+/// A connection to a node, after the handshake in which both ends have authenticated each other. It ends when the node would not
+/// be accepted any more.
+async fn dial(shared: Weak<Shared>, target: Target) -> Result<Rechecked<NodeStream>, DialError> {
+    let present = shared
         .upgrade()
         .ok_or_else(|| DialError("this server ends".to_owned()))?;
-    let is_enrolled = shared.settings().config.node_authority.is_some();
-    let settings = tokio::task::spawn_blocking(move || settings(&shared)).await;
+    let is_enrolled = present.settings().config.node_authority.is_some();
+    let settings = tokio::task::spawn_blocking(move || settings(&present)).await;
     let settings = settings.map_err(|error| DialError(error.to_string()))??;
-    let (stream, node) = dial_node(&target, &settings).await?;
+    let Connected {
+        stream,
+        node,
+        presented,
+    } = dial_node(&target, &settings).await?;
     if is_enrolled
         && let Some(remedy) = ends_soon(Role::Node, node.expires, SystemTime::now())
         && let Some(untold) = tell("end of the certificate of a node")
     {
         warn!(node = target.name, untold, "{remedy}");
     }
+    let (stream, refuse) = Rechecked::new(stream);
+    tokio::spawn(recheck(shared, target, presented.into(), refuse));
     Ok(stream)
+}
+
+/// Validates the chain of a node again while its connection is open, and ends the connection when the node is refused.
+async fn recheck(
+    shared: Weak<Shared>,
+    target: Target,
+    presented: Arc<[CertificateDer<'static>]>,
+    mut refuse: oneshot::Sender<PeerFault>,
+) {
+    let check = || {
+        let (shared, host) = (shared.clone(), target.host.clone());
+        let presented = Arc::clone(&presented);
+        let checked = tokio::task::spawn_blocking(move || {
+            let settings = shared.upgrade().and_then(|shared| settings(&shared).ok());
+            // Without a certificate of its own this server cannot judge.
+            settings.map_or(Ok(()), |settings| {
+                validate_node(&settings, host, &presented, SystemTime::now())
+            })
+        });
+        async { checked.await.unwrap_or(Ok(())) }
+    };
+    let fault = tokio::select! {
+        fault = refusal(check, || is_idle(&shared, &target.name)) => fault,
+        () = refuse.closed() => return,
+    };
+    warn!(
+        node = target.name,
+        "the connection to a data node ends, which {fault}"
+    );
+    // It may have ended meanwhile.
+    let _ = refuse.send(fault);
+}
+
+/// Whether this server has no transfers on a node.
+fn is_idle(shared: &Weak<Shared>, name: &str) -> bool {
+    let Some(shared) = shared.upgrade() else {
+        return true;
+    };
+    let members = shared.data_nodes.as_ref();
+    let members = members.map_or(Vec::new(), |nodes| nodes.cluster.members());
+    let mut members = members.iter();
+    members.all(|member| member.name != name || member.transfers == 0)
 }
 
 /// The certificate and the trust of this host. Asks the login process.

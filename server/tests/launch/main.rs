@@ -15,6 +15,7 @@ mod journal;
 mod logs;
 mod name_server;
 mod node;
+mod node_certificates;
 mod node_check;
 mod node_enrol;
 mod node_names;

@@ -86,6 +86,20 @@ impl Nodes {
         assert!(done.status.success(), "{arguments:?}: {errors}");
     }
 
+    /// Has the authority revoke a certificate.
+    pub(crate) fn revoke(&self, name: &str) {
+        fs::write(self.path("index.txt"), "").expect("written");
+        let ca = "[ca]\ndefault_ca=main\n[main]\ndatabase=index.txt\ndefault_md=sha256\n\
+                        default_crl_days=10\n";
+        fs::write(self.path("ca.cnf"), ca).expect("written");
+        let by = ["-keyfile", "ca.key", "-cert", "certificates/ca.pem"];
+        let with = ["ca", "-config", "ca.cnf"];
+        self.openssl(&[&with[..], &by, &["-revoke", &format!("{name}.pem")]].concat());
+        let made = ["-gencrl", "-out", "crl"];
+        self.openssl(&[&with[..], &by, &made].concat());
+        fs::rename(self.path("crl"), self.path("certificates/ca.r0")).expect("renamed");
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
@@ -219,16 +233,7 @@ fn a_revoked_control_server_is_refused_without_a_restart() {
     let site = Nodes::new();
     let mut node = Running::of(&mut site.command(&["--control-servers", "ctl.example.org"]));
     assert!(site.meet(&node, "control", "localhost").refusal.is_none());
-    fs::write(site.path("index.txt"), "").expect("written");
-    let ca = "[ca]\ndefault_ca=main\n[main]\ndatabase=index.txt\ndefault_md=sha256\n\
-              default_crl_days=10\n";
-    fs::write(site.path("ca.cnf"), ca).expect("written");
-    let by = ["-keyfile", "ca.key", "-cert", "certificates/ca.pem"];
-    let with = ["ca", "-config", "ca.cnf"];
-    site.openssl(&[&with[..], &by, &["-revoke", "control.pem"]].concat());
-    let made = ["-gencrl", "-out", "crl"];
-    site.openssl(&[&with[..], &by, &made].concat());
-    fs::rename(site.path("crl"), site.path("certificates/ca.r0")).expect("renamed");
+    site.revoke("control");
     // The node looks at the directory once a second or less often.
     wait_for(
         "refused",

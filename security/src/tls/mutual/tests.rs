@@ -76,6 +76,18 @@ impl Site {
         HostSettings::try_from(&settings).expect("a host's")
     }
 
+    /// The authority has revoked a certificate from now on.
+    fn revoke(&mut self, revoked: &Issued) {
+        let policy = "access_id_CA X509 '/DC=test/CN=Root'\npos_rights globus CA:sign\n\
+                      cond_subjects globus '\"/DC=test/*\"'\n";
+        let mut builder = TrustBuilder::default();
+        builder.add("ca.pem", &self.root.pem());
+        builder.add("ca.signing_policy", policy.as_bytes());
+        let list = self.pki.revocation_list(&self.root, &[revoked]);
+        builder.add("ca.r0", &list);
+        self.trust = Arc::new(builder.build().0);
+    }
+
     /// Settings with a certificate that this end refuses to present by itself.
     fn of_proxy(&self, proxy: &Arc<Credential>) -> HostSettings {
         let key = proxy.key().signing_key();
@@ -250,13 +262,7 @@ fn authorities_and_revocation_lists_of_the_trust_directory_decide() {
         .issue(&site.root, "/DC=test/CN=ctl.example.org", USER);
     let credential = credential(&[&revoked]);
     assert!(site.node_meets(&credential).node.is_ok());
-    let policy = "access_id_CA X509 '/DC=test/CN=Root'\npos_rights globus CA:sign\n\
-                  cond_subjects globus '\"/DC=test/*\"'\n";
-    let mut builder = TrustBuilder::default();
-    builder.add("ca.pem", &site.root.pem());
-    builder.add("ca.signing_policy", policy.as_bytes());
-    builder.add("ca.r0", &site.pki.revocation_list(&site.root, &[&revoked]));
-    site.trust = Arc::new(builder.build().0);
+    site.revoke(&revoked);
     let outcome = site.node_meets(&credential);
     assert!(outcome.node_refuses().contains("revoked"));
     assert!(outcome.control_refuses().contains("(revoked)"));
@@ -344,4 +350,47 @@ fn principals_are_subjects_or_hosts() {
     let host: Principal = "A.org".parse().expect("a host");
     assert_eq!(host, Principal::Host(HostName::Name("a.org".into())));
     assert!("a b".parse::<Principal>().is_err());
+}
+
+#[test]
+fn a_peer_is_validated_again_by_the_rules_of_the_handshake() {
+    let mut site = Site::new();
+    let extensions = format!("{USER}\nsubjectAltName=DNS:dtn1.example.org");
+    let issued = site
+        .pki
+        .issue(&site.root, "/DC=test/CN=dtn1.example.org", &extensions);
+    let presented = [CertificateDer::from(issued.certificate.der())];
+    let now = SystemTime::now();
+    let as_node = |site: &Site, host: &str, now| {
+        let host = host.parse().expect("a name");
+        validate_node(&site.settings(&site.control), host, &presented, now)
+    };
+    let listed: Arc<[Principal]> = ["dtn1.example.org".parse().expect("a name")].into();
+    let as_control_server = |site: &Site, listed: &Arc<[Principal]>, now| {
+        validate_control_server(&site.settings(&site.node), listed, &presented, now)
+    };
+    assert_eq!(as_node(&site, "dtn1.example.org", now), Ok(()));
+    assert_eq!(as_control_server(&site, &listed, now), Ok(()));
+
+    let other = as_node(&site, "dtn2.example.org", now).expect_err("another host");
+    assert!(matches!(other, PeerFault::OtherHost { .. }), "{other}");
+    let unlisted = as_control_server(&site, &Arc::default(), now).expect_err("not listed");
+    assert!(
+        matches!(unlisted, PeerFault::NotListed { .. }),
+        "{unlisted}"
+    );
+    for fault in [
+        as_node(&site, "dtn1.example.org", now + 400 * DAY).expect_err("expired"),
+        as_control_server(&site, &listed, now + 400 * DAY).expect_err("expired"),
+    ] {
+        assert!(fault.is_end(), "{fault}");
+    }
+    site.revoke(&issued);
+    for fault in [
+        as_node(&site, "dtn1.example.org", now).expect_err("revoked"),
+        as_control_server(&site, &listed, now).expect_err("revoked"),
+    ] {
+        assert!(!fault.is_end(), "{fault}");
+        assert!(fault.to_string().contains("revoked"), "{fault}");
+    }
 }

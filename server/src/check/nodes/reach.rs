@@ -17,7 +17,7 @@ use crate::config::{Config, MOST_NODES, NodeSource};
 use crate::data_nodes::{Names, Refused, Target, look_up};
 use crate::drivers;
 use crate::security::ends_soon;
-use crate::server::dial_node;
+use crate::server::{Connected, dial_node};
 use crate::version;
 
 /// For the name, the connection, the handshake and the first answer.
@@ -130,7 +130,7 @@ fn describe(
         let (target, settings) = (Arc::clone(&target), settings.clone());
         let told = Arc::clone(&told);
         async move {
-            let (stream, node) = dial_node(&target, &settings).await?;
+            let Connected { stream, node, .. } = dial_node(&target, &settings).await?;
             told.get_or_init(|| node.expires);
             Ok(stream)
         }

@@ -1,0 +1,125 @@
+//! Members that lie about what they have stored: others answer for the size and the checksum of an upload.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use gridhaul_nodes::cluster::MemberState;
+use gridhaul_protocol::command::TransferMode;
+use gridhaul_stack::Cancel;
+use gridhaul_storage::{ChecksumAlgorithm, StorageError, StorageErrorKind};
+use gridhaul_transfer::{ChecksumRequest, NodeSession, Relabel, Stripes};
+use tempfile::TempDir;
+
+use crate::random::content;
+use crate::site::{
+    Site, connecting, down, listening, local_node, node_with, plan, receive, send, start,
+};
+
+/// A cluster of which the first member stores uploads where nothing else sees them, and a session that has uploaded a file to
+/// that member.
+struct Lie {
+    site: Site,
+    session: Arc<dyn NodeSession>,
+    _private: TempDir,
+}
+
+impl Lie {
+    fn new() -> Self {
+        let private = TempDir::new().expect("a temporary directory");
+        let root = private.path().to_owned();
+        let site = Site::new([node_with(move |_| root.clone()), local_node()]);
+        site.members[1].state.set(down("not yet"));
+        let session = site.attach();
+        upload(&session, "a", &content(1, 300_000));
+        Self {
+            site,
+            session,
+            _private: private,
+        }
+    }
+
+    fn size(&self, path: &str) -> Result<u64, StorageError> {
+        let metadata = self.session.storage().stat(Path::new(path));
+        metadata.map(|metadata| metadata.size)
+    }
+
+    fn checksum(&self, path: &str) -> Result<String, StorageError> {
+        let request = ChecksumRequest {
+            path: path.into(),
+            algorithm: ChecksumAlgorithm::Adler32,
+            offset: 0,
+            length: None,
+        };
+        let found = self
+            .session
+            .checksum(&request, &AtomicU64::new(0), &Cancel::new());
+        found.map(|found| found.value)
+    }
+}
+
+/// The bytes come from a cluster of its own.
+fn upload(session: &Arc<dyn NodeSession>, name: &str, bytes: &[u8]) {
+    let source = Site::local(1);
+    source.write(name, bytes);
+    let sender = source.attach();
+    let peers = session.listen(&listening(Stripes::One)).expect("a port");
+    sender.connect(&connecting(peers)).expect("a stack");
+    let received = start(session, plan(receive(name), TransferMode::Stream));
+    let sent = start(&sender, plan(send(name), TransferMode::Stream));
+    sent.succeed();
+    received.succeed();
+}
+
+#[test]
+fn a_member_does_not_answer_for_what_it_has_stored_if_there_is_another_one() {
+    let lie = Lie::new();
+    // Without another member it must.
+    assert_eq!(lie.size("a").expect("its answer"), 300_000);
+    let own = lie.checksum("a").expect("its answer");
+    lie.site.members[1].state.set(MemberState::Up);
+    let error = lie.size("a").expect_err("nothing is there");
+    assert_eq!(error.kind(), StorageErrorKind::NotFound);
+    lie.checksum("a").expect_err("nothing is there");
+    // Something else is there.
+    lie.site.write("a", &content(2, 299_999));
+    assert_eq!(lie.size("a").expect("that of the other one"), 299_999);
+    assert_ne!(lie.checksum("a").expect("that of the other one"), own);
+    // What the session has not uploaded is not asked elsewhere.
+    lie.size("b")
+        .expect_err("the first member has no such file");
+}
+
+#[test]
+fn an_upload_that_gets_its_name_afterwards_is_verified_under_that_name() {
+    let lie = Lie::new();
+    let (a, b) = (Path::new("a"), Path::new("b"));
+    let session = &lie.session;
+    session.relabel(a, Relabel::Name(b)).expect("renamed");
+    session
+        .storage()
+        .rename(b, Path::new("c"))
+        .expect("renamed");
+    assert_eq!(lie.size("c").expect("its answer"), 300_000);
+    lie.site.members[1].state.set(MemberState::Up);
+    let error = lie.size("c").expect_err("nothing is there");
+    assert_eq!(error.kind(), StorageErrorKind::NotFound);
+}
+
+#[test]
+fn the_next_member_answers_when_the_one_that_is_asked_is_lost() {
+    let site = Site::local(3);
+    let session = site.attach();
+    upload(&session, "a", &content(1, 1000));
+    let others = site.members.iter().zip(site.cluster.members());
+    let others: Vec<_> = others
+        .filter(|(_, report)| report.ended_bytes.received == 0)
+        .map(|(member, _)| member)
+        .collect();
+    assert_eq!(others.len(), 2);
+    for lost in others {
+        lost.state.set(down("lost"));
+        let metadata = session.storage().stat(Path::new("a")).expect("an answer");
+        assert_eq!(metadata.size, 1000);
+    }
+}
