@@ -75,19 +75,24 @@ impl LocalMachine {
         self.node.check_stack(stack)
     }
 
-    /// The files beneath a directory. No name and no symbolic link leads out of it.
+    /// The files beneath a directory. No name and no symbolic link leads out of it. `hosts` may open data connections where these
+    /// files are received in MODE E.
     ///
     /// # Errors
     ///
     /// When the directory cannot be opened.
-    pub fn files(&self, root: &Path) -> Result<Arc<dyn NodeSession>, AttachError> {
+    pub fn files(
+        &self,
+        root: &Path,
+        hosts: Admission,
+    ) -> Result<Arc<dyn NodeSession>, AttachError> {
         self.node.attach(&NodeAccount {
             source: Source::at(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             name: String::new(),
             account: None,
             root: root.to_owned(),
             read_only: false,
-            admission: Admission::Anyone,
+            admission: hosts,
         })
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
-use gridhaul_transfer::{AttachError, Handling, NodeSession};
+use gridhaul_transfer::{Admission, AttachError, Handling, NodeSession};
 use tempfile::TempDir;
 
 pub use entry::{Entry, EntryError};
@@ -89,7 +89,7 @@ impl Lister {
         };
         let place = tempfile::Builder::new().prefix("gridhaul-").tempdir();
         let place = place.map_err(failed)?;
-        let files = machine.files(place.path())?;
+        let files = machine.files(place.path(), nobody())?;
         Ok(Self { place, files })
     }
 
@@ -120,6 +120,7 @@ impl Lister {
             stack: how.stack.clone(),
             handling: Handling::default(),
             verify: None,
+            first_connection: None,
             stall: how.stall,
         };
         let listed = two_party(session, &self.files, &copy, &mut Unobserved).await;
@@ -140,6 +141,11 @@ impl Lister {
             place,
         })
     }
+}
+
+/// This machine connects for listings.
+fn nobody() -> Admission {
+    Admission::Hosts(Vec::new())
 }
 
 /// The progress of a listing interests only the stall limit.

@@ -242,7 +242,7 @@ pub(super) struct DataArguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ModeArgument {
-    /// MODE E, except from a server over one connection
+    /// MODE E, except for a single file from a server, and from servers that do not reach this machine
     Auto,
     /// Stream mode: one connection for each file
     Stream,

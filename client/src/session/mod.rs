@@ -6,6 +6,7 @@ mod open;
 mod port;
 mod settings;
 
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use gridhaul_protocol::command::{AlgorithmName, Command};
@@ -56,6 +57,16 @@ impl Session {
     /// How the session began.
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
+    }
+
+    /// The address of the server.
+    pub fn peer(&self) -> SocketAddr {
+        self.control.peer()
+    }
+
+    /// The address of this machine that the server sees, unless there is address translation between them.
+    pub fn local(&self) -> SocketAddr {
+        self.control.local()
     }
 
     /// How the user logged in.

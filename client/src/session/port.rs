@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use gridhaul_protocol::address::{Family, PassiveAddress, StripeAddresses};
 use gridhaul_protocol::command::{Command, EpsvRequest};
 use gridhaul_protocol::feature::SimpleFeature;
+use gridhaul_transfer::{AddressBlock, Admission};
 
-use super::Session;
+use super::{DataProtection, Session};
 use crate::control::ControlError;
 
 /// How many addresses a server is asked for.
@@ -94,6 +95,15 @@ impl Session {
             ),
         };
         self.control.must(&command).await.map(drop)
+    }
+
+    /// The hosts whose data connections this machine accepts. As in [`Self::passive`]: without authenticated data channels any host
+    /// could send a file in the place of the server.
+    pub(crate) fn admits(&self, protection: DataProtection) -> Admission {
+        match self.login.identity().is_some() && protection != DataProtection::None {
+            true => Admission::Anyone,
+            false => Admission::Hosts(vec![AddressBlock::host(self.control.peer().ip())]),
+        }
     }
 
     fn authenticates_data(&self) -> bool {

@@ -23,6 +23,11 @@ pub enum TransferFailure {
     /// This machine does not listen for data connections.
     #[error("this machine: {0}")]
     Listen(#[source] ListenFailure),
+    /// The server does not connect to this machine, which listens for the data connections of MODE E.
+    #[error(
+        "source: the server cannot connect to this machine for data ({0}): say --mode stream, or open the firewall"
+    )]
+    Unreachable(String),
     /// The stack cannot be built here.
     #[error("this machine: {0}")]
     Stack(#[from] StackError),
@@ -96,7 +101,8 @@ impl TransferFailure {
                     )
             ),
             Self::Length { .. } | Self::Checksum { .. } | Self::Stalled(_) => true,
-            Self::Listen(_)
+            Self::Unreachable(_)
+            | Self::Listen(_)
             | Self::Stack(_)
             | Self::NoCertificate
             | Self::BetweenTls

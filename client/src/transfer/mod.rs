@@ -46,6 +46,9 @@ pub trait Observer: Send {
     /// The bytes that have moved in this transfer, in all.
     fn moved(&mut self, bytes: u64);
 
+    /// A server that was to connect to this machine has done so ([`FileCopy::first_connection`]).
+    fn connected(&mut self) {}
+
     /// Ranges that the destination has stored, for a restart.
     fn stored(&mut self, _ranges: &RangeSet) {}
 }

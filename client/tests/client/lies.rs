@@ -68,7 +68,11 @@ fn talk(line: &str, control: &mut TcpStream, lies: Lies) -> std::io::Result<bool
         "MLSD" if line.matches('/').count() > 1 && lies.second.is_some() => {
             match lies.second.unwrap_or_default() {
                 "" => return control.shutdown(Shutdown::Both).map(|()| true),
-                reply => reply.to_owned(),
+                reply => {
+                    // The next transfer of the session must not get this connection.
+                    DATA.with(TcpListener::accept)?;
+                    reply.to_owned()
+                }
             }
         }
         "RETR" | "MLSD" => {

@@ -1,5 +1,6 @@
 //! The program `gridhaul` with our server and the real one.
 
+mod blocks;
 mod copy;
 mod files;
 mod ftps;
@@ -9,6 +10,7 @@ mod lies;
 mod parts;
 mod passwords;
 mod ping;
+mod reach;
 mod resume;
 mod scripted;
 mod site;

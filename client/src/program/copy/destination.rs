@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gridhaul_storage::{FileKind, Metadata, Storage, StorageErrorKind};
+use gridhaul_transfer::Admission;
 use tokio::task::block_in_place;
 
 use super::super::arguments::SyncArgument;
@@ -299,7 +300,11 @@ impl<'a> Destination<'a> {
     fn storage(&mut self, root: &Path) -> Result<Arc<dyn Storage>, CopyError> {
         let storage = match &self.storage {
             Some(storage) => Arc::clone(storage),
-            None => self.shared.files(root)?.storage(),
+            // Nothing is transferred.
+            None => {
+                let files = self.shared.files(root, Admission::Hosts(Vec::new()))?;
+                files.storage()
+            }
         };
         self.storage = Some(Arc::clone(&storage));
         Ok(storage)

@@ -51,6 +51,7 @@ impl Errand {
 /// Sends a job for each file of the sources, and reports what cannot be copied.
 pub(super) async fn find(shared: &Shared, errands: Vec<Errand>, jobs: mpsc::Sender<Job>) {
     let mut targets = HashSet::new();
+    let is_only = errands.len() == 1;
     for errand in errands {
         let failed = |error: CopyError, source: Option<&Location>| {
             let from = source.map(ToString::to_string).unwrap_or_default();
@@ -70,6 +71,7 @@ pub(super) async fn find(shared: &Shared, errands: Vec<Errand>, jobs: mpsc::Send
             jobs: &jobs,
             destination: &destination,
             are_many: errand.sources.len() > 1,
+            is_only,
             targets: &mut targets,
         };
         for source in &errand.sources {
@@ -89,6 +91,8 @@ struct Finder<'a> {
     jobs: &'a mpsc::Sender<Job>,
     destination: &'a Place,
     are_many: bool,
+    /// There are no other sources.
+    is_only: bool,
     /// Where sources go. Two of them must not go to one place.
     targets: &'a mut HashSet<String>,
 }
@@ -156,6 +160,7 @@ impl Finder<'_> {
             source: source.clone(),
             destination: target,
             known,
+            is_only: self.is_only && !self.are_many,
         };
         // The workers have gone only when the program ends.
         let _ = self.jobs.send(job).await;

@@ -17,6 +17,8 @@ pub(super) struct Job {
     pub(super) destination: Place,
     /// What is known about the source.
     pub(super) known: Version,
+    /// The command copies nothing else.
+    pub(super) is_only: bool,
 }
 
 /// A file of one end.

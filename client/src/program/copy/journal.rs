@@ -305,6 +305,7 @@ mod tests {
                 size: Some(size),
                 modified: Some(SystemTime::UNIX_EPOCH),
             },
+            is_only: false,
         }
     }
 

@@ -11,6 +11,7 @@ mod job;
 mod journal;
 mod pattern;
 mod present;
+mod reach;
 mod shared;
 mod version;
 mod walk;

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::feature::SimpleFeature;
-use gridhaul_transfer::NodeSession;
+use gridhaul_transfer::{Admission, NodeSession};
 
 use super::super::arguments::{CopyArguments, ModeArgument};
 use super::super::report::Report;
 use super::super::servers::{OpenError, Servers};
 use super::error::CopyError;
 use super::journal::Journal;
+use super::reach::{Reach, Way, is_translated};
 use super::version::Version;
 use crate::local::LocalMachine;
 use crate::location::Server;
@@ -28,6 +29,8 @@ pub(super) struct Shared {
     pub(super) servers: Servers,
     pub(super) report: Report,
     pub(super) journal: Journal,
+    /// Which servers reach this machine.
+    pub(super) reach: Reach,
     /// Sessions that are not in use.
     idle: Mutex<Vec<Session>>,
     /// Files in a row that failed because of their servers.
@@ -48,14 +51,19 @@ impl Shared {
             servers,
             report,
             journal,
+            reach: Reach::default(),
             idle: Mutex::default(),
             failures: AtomicUsize::new(0),
         }
     }
 
-    /// The files beneath a directory of this machine, with data channels of their own.
-    pub(super) fn files(&self, root: &Path) -> Result<Arc<dyn NodeSession>, CopyError> {
-        Ok(self.machine.files(root)?)
+    /// The files beneath a directory of this machine, with data channels of their own that these hosts may open.
+    pub(super) fn files(
+        &self,
+        root: &Path,
+        hosts: Admission,
+    ) -> Result<Arc<dyn NodeSession>, CopyError> {
+        Ok(self.machine.files(root, hosts)?)
     }
 
     /// A session with a server: an idle one, or a new one.
@@ -117,18 +125,55 @@ impl Shared {
         )
     }
 
-    /// The settings of transfers with these servers, the destination last. `receives`: this machine is the destination.
-    pub(super) fn settings(&self, servers: &[&Session], receives: bool) -> TransferSettings {
-        let data = &self.arguments.data;
+    /// The settings of transfers to a server, or between two of them.
+    pub(super) fn settings(&self, servers: &[&Session]) -> TransferSettings {
         let have_blocks = servers.iter().all(|one| one.has(SimpleFeature::Parallel));
-        let mode = match (data.mode, data.parallel) {
-            (ModeArgument::Stream, _) => TransferMode::Stream,
-            (ModeArgument::Extended, _) | (ModeArgument::Auto, 2..) => TransferMode::Extended,
-            // Data channels serve several files, and a restart knows what has arrived. But the receiver listens (GFD.20 3.4), and
-            // this machine is often behind address translation.
-            (ModeArgument::Auto, _) if have_blocks && !receives => TransferMode::Extended,
-            (ModeArgument::Auto, _) => TransferMode::Stream,
+        let mode = match self.wanted_mode() {
+            Some(mode) => mode,
+            // Data channels serve several files, and a restart knows what has arrived.
+            None if have_blocks => TransferMode::Extended,
+            None => TransferMode::Stream,
         };
+        self.settings_in(mode, servers)
+    }
+
+    /// The settings of a transfer from a server to this machine, and whether it tries if the server reaches this machine. One file
+    /// is a stream, because it would gain nothing by channels that serve several files.
+    pub(super) fn settings_of_get(
+        &self,
+        server: &Session,
+        is_only: bool,
+    ) -> (TransferSettings, bool) {
+        let way = || match is_only
+            || !server.has(SimpleFeature::Parallel)
+            || is_translated(server.local().ip(), server.peer().ip())
+        {
+            true => Way::Stream,
+            false => self.reach.way(server.server()),
+        };
+        let (mode, tries) = match self.wanted_mode() {
+            Some(mode) => (mode, false),
+            None => match way() {
+                Way::Try => (TransferMode::Extended, true),
+                Way::Blocks => (TransferMode::Extended, false),
+                Way::Stream => (TransferMode::Stream, false),
+            },
+        };
+        (self.settings_in(mode, &[server]), tries)
+    }
+
+    /// The mode that the user wants.
+    fn wanted_mode(&self) -> Option<TransferMode> {
+        let data = &self.arguments.data;
+        match (data.mode, data.parallel) {
+            (ModeArgument::Stream, _) => Some(TransferMode::Stream),
+            (ModeArgument::Extended, _) | (ModeArgument::Auto, 2..) => Some(TransferMode::Extended),
+            (ModeArgument::Auto, _) => None,
+        }
+    }
+
+    fn settings_in(&self, mode: TransferMode, servers: &[&Session]) -> TransferSettings {
+        let data = &self.arguments.data;
         TransferSettings {
             mode,
             parallelism: data.parallel,

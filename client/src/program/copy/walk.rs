@@ -272,6 +272,7 @@ impl<'a> Walker<'a> {
                     source: from.clone(),
                     destination: to.clone(),
                     known,
+                    is_only: false,
                 };
                 Ok(match self.jobs.send(job).await {
                     Ok(()) => Next::Into,

@@ -70,6 +70,9 @@ enum Event<'a> {
         message: &'a str,
         seconds: u64,
     },
+    Note {
+        message: &'a str,
+    },
     Error {
         source: Option<&'a str>,
         destination: Option<&'a str>,
@@ -189,6 +192,14 @@ impl Report {
         });
         if self.form == Form::Lines {
             print(&format!("{source} -> {destination}"));
+        }
+    }
+
+    /// Something about a server that makes copies slower.
+    pub(in crate::program) fn notes(&self, message: &str) {
+        self.json(&Event::Note { message });
+        if self.form == Form::Lines {
+            warn(message);
         }
     }
 

@@ -20,6 +20,7 @@ pub(in crate::program) struct Watch<'a> {
     stored: RangeSet,
     tell_stored: Option<TellStored<'a>>,
     told_stored: Instant,
+    tell_connected: Option<Box<dyn Fn() + Send + 'a>>,
 }
 
 /// Receives all ranges that the destination has stored, several times a second.
@@ -40,6 +41,7 @@ impl<'a> Watch<'a> {
             stored: RangeSet::new(),
             tell_stored: None,
             told_stored: now,
+            tell_connected: None,
         }
     }
 
@@ -51,6 +53,11 @@ impl<'a> Watch<'a> {
     /// Ends that.
     pub(in crate::program) fn tell_nothing(&mut self) {
         self.tell_stored = None;
+    }
+
+    /// Has the first connection of a server told.
+    pub(in crate::program) fn tell_connected(&mut self, tell: Box<dyn Fn() + Send + 'a>) {
+        self.tell_connected = Some(tell);
     }
 
     /// Whether bytes of the file have moved.
@@ -79,6 +86,12 @@ impl Observer for Watch<'_> {
                 bytes,
             },
         );
+    }
+
+    fn connected(&mut self) {
+        if let Some(tell) = self.tell_connected.take() {
+            tell();
+        }
     }
 
     fn stored(&mut self, ranges: &RangeSet) {

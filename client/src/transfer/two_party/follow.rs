@@ -1,5 +1,7 @@
 //! Follows both ends of a transfer to their last words, and compares them.
 
+use std::time::Instant;
+
 use gridhaul_protocol::reply::Reply;
 use gridhaul_transfer::{Answer, CancelReason, Outcome, PeerError, TransferError};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
@@ -36,6 +38,9 @@ pub(super) struct Following<'a> {
     has_ended: bool,
     /// The file has arrived here, and waits for consent.
     sums: Option<Sums>,
+    /// The server has connected to this machine, as far as that is asked for.
+    is_connected: bool,
+    started: Instant,
 }
 
 impl<'a> Following<'a> {
@@ -49,6 +54,8 @@ impl<'a> Following<'a> {
             outcome: None,
             has_ended: false,
             sums: None,
+            is_connected: copy.first_connection.is_none(),
+            started: Instant::now(),
         }
     }
 
@@ -99,6 +106,7 @@ impl<'a> Following<'a> {
             outcome = &mut local.finished, if !self.has_ended => {
                 self.has_ended = true;
                 let outcome = outcome.map_err(|_| TransferFailure::Lost)?;
+                self.note_connection(outcome.channels);
                 if self.told.has_begun() {
                     self.observer.moved(outcome.bytes);
                 }
@@ -148,6 +156,7 @@ impl<'a> Following<'a> {
         if self.copy.direction == Direction::List && bytes > LONGEST_LISTING {
             return Err(TransferFailure::LongListing);
         }
+        self.look_for_connection(local)?;
         self.note_received(local);
         if local.running.is_settling() {
             self.watch.works();
@@ -168,6 +177,39 @@ impl<'a> Following<'a> {
             (_, Some(reply)) if !reply.is_completion() => self.refused(reply.clone()),
             _ => TransferFailure::Stalled(within),
         })
+    }
+
+    /// Whether the server has connected, as long as that is of interest.
+    fn look_for_connection(&mut self, local: &LocalTransfer) -> Result<(), TransferFailure> {
+        if !self.is_connected {
+            self.note_connection(local.running.survey().channels);
+        }
+        match self.copy.first_connection {
+            Some(limit) if !self.is_connected && self.started.elapsed() >= limit => {
+                let words = format!("no connection within {} s", limit.as_secs());
+                Err(TransferFailure::Unreachable(words))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn note_connection(&mut self, channels: usize) {
+        if !self.is_connected && channels > 0 {
+            self.is_connected = true;
+            self.observer.connected();
+        }
+    }
+
+    /// What a failure comes from: before a connection, a server that does not mention the file could not connect.
+    pub(super) fn cause(&self, failure: TransferFailure) -> TransferFailure {
+        match &failure {
+            TransferFailure::Source(ControlError::Refused { reply, .. })
+                if !self.is_connected && !is_about_file(reply) =>
+            {
+                TransferFailure::Unreachable(failure.to_string())
+            }
+            _ => failure,
+        }
     }
 
     fn note_received(&mut self, local: &LocalTransfer) {
@@ -264,4 +306,9 @@ impl<'a> Following<'a> {
         }
         self.note_received(local);
     }
+}
+
+/// RFC 959 4.2.1: x3z is about accounts, x5z about the file system. globus-gridftp-server says 500 if it cannot connect.
+fn is_about_file(reply: &Reply) -> bool {
+    matches!(reply.code() / 10 % 10, 3 | 5)
 }

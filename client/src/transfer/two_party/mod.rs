@@ -57,6 +57,9 @@ pub struct FileCopy {
     pub handling: Handling,
     /// The checksum that both ends must agree about.
     pub verify: Option<ChecksumAlgorithm>,
+    /// How long a server may take until it connects to this machine. Then, and when it says that it cannot, the transfer fails with
+    /// [`TransferFailure::Unreachable`]. `None`: that is not looked at.
+    pub first_connection: Option<Duration>,
     /// Without a byte for so long, the transfer fails.
     pub stall: Duration,
 }
@@ -117,7 +120,7 @@ async fn attempt(
         Ok(complete) => complete,
         Err(failure) => {
             following.give_up(&mut local).await;
-            return Err(failure);
+            return Err(following.cause(failure));
         }
     };
     if is_blocks {
@@ -220,9 +223,21 @@ async fn open_port(
     let channels = Channels::new(copy.stack.clone(), protection, session.login())?;
     if copy.listens_here() {
         let local = session.control().local();
-        let addresses = channels.listen(files, local.ip().to_canonical())?;
-        let told = session.active(addresses).await;
-        return told.map_err(|error| copy.of_server(error));
+        let told = match channels.listen(files, local.ip().to_canonical()) {
+            Ok(addresses) => {
+                let told = session.active(addresses).await;
+                told.map_err(|error| copy.of_server(error))
+            }
+            Err(failure) => Err(failure),
+        };
+        return told.map_err(|failure| match failure {
+            TransferFailure::Listen(_) | TransferFailure::Source(ControlError::Refused { .. })
+                if copy.first_connection.is_some() =>
+            {
+                TransferFailure::Unreachable(failure.to_string())
+            }
+            failure => failure,
+        });
     }
     let addresses = match session.may_stripe() && copy.settings.mode == TransferMode::Extended {
         true => Addresses::Striped,

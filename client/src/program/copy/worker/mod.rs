@@ -1,0 +1,242 @@
+//! Copies one file after the other, with sessions that are kept.
+
+mod transfers;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridhaul_storage::ChecksumAlgorithm;
+use gridhaul_transfer::{Admission, NodeSession};
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::sleep;
+
+use super::super::arguments::SyncArgument;
+use super::super::report::Copied;
+use super::error::CopyError;
+use super::job::{Job, Place};
+use super::journal::{Key, Recorder};
+use super::present::Present;
+use super::shared::Shared;
+use crate::location::Server;
+use crate::session::Session;
+use crate::transfer::{Transferred, checksum_of_file, checksum_of_server};
+
+/// The pause before the first retry; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A smaller file is begun again by a resumed copy.
+const WORTHWHILE: u64 = 4 << 20;
+
+/// The files that wait for a worker.
+pub(super) type Queue = Arc<Mutex<mpsc::Receiver<Job>>>;
+
+/// Copies one file after the other.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    source: Option<Session>,
+    destination: Option<Session>,
+    /// The files beneath a root, the hosts that may open data channels, and the data channels of this worker.
+    files: Option<(Arc<Path>, Admission, Arc<dyn NodeSession>)>,
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            source: None,
+            destination: None,
+            files: None,
+        }
+    }
+
+    /// Copies files until there are no more.
+    pub(super) async fn run(mut self, queue: Queue) {
+        loop {
+            let job = queue.lock().await.recv().await;
+            let Some(job) = job else {
+                break;
+            };
+            self.copy(&job).await;
+        }
+        let sessions = [self.source.take(), self.destination.take()];
+        for session in sessions.into_iter().flatten() {
+            self.shared.give_back(session);
+        }
+    }
+
+    /// Copies a file, and reports it.
+    async fn copy(&mut self, job: &Job) {
+        let shared = Arc::clone(&self.shared);
+        let names = (job.source.words(), job.destination.words());
+        if shared.arguments.dry_run {
+            shared.report.would_copy(&names.0, &names.1);
+            return;
+        }
+        let key = Key::of(job);
+        if let Some(key) = key
+            && shared.journal.has(key)
+            && job.destination.may_have(job.known)
+        {
+            shared.report.unchanged();
+            return;
+        }
+        let copied = match shared.gives_up() {
+            None if shared.arguments.sync == Some(SyncArgument::Checksum)
+                && self.has_same_content(job).await =>
+            {
+                shared.report.unchanged();
+                return;
+            }
+            None => self.with_retries(job, (&names.0, &names.1)).await,
+            Some(failures) => Err(CopyError::GivenUp(failures)),
+        };
+        match copied {
+            Ok(done) => {
+                shared.note(true);
+                if let Some(key) = key {
+                    shared.journal.record_complete(key);
+                }
+                shared.report.copied(&Copied {
+                    source: &names.0,
+                    destination: &names.1,
+                    bytes: done.bytes,
+                    took: done.took,
+                    channels: done.channels,
+                    checksum: done.checksum.as_deref(),
+                });
+            }
+            Err(error) => {
+                if error.is_transient(true) {
+                    shared.note(false);
+                }
+                let names = Some((names.0.as_str(), names.1.as_str()));
+                shared.report.failed(names, &error.to_string());
+            }
+        }
+    }
+
+    /// Whether the destination has the content of the source. Not if that cannot be found out.
+    async fn has_same_content(&mut self, job: &Job) -> bool {
+        let source = self.sum(&job.source, true).await;
+        let destination = self.sum(&job.destination, false).await;
+        match (source, destination) {
+            (Some(source), Some(destination)) => source.eq_ignore_ascii_case(&destination),
+            _ => false,
+        }
+    }
+
+    async fn sum(&mut self, place: &Place, is_source: bool) -> Option<String> {
+        let shared = Arc::clone(&self.shared);
+        // All servers have it.
+        let algorithm = shared.arguments.checksum.unwrap_or(ChecksumAlgorithm::Md5);
+        match place {
+            Place::Local { root, beneath, .. } => {
+                let files = self.files(root, nobody()).ok()?;
+                checksum_of_file(&files, algorithm, beneath, None)
+                    .await
+                    .ok()
+            }
+            Place::Remote(url) => {
+                let path = url.argument().ok()?;
+                let place = match is_source {
+                    true => &mut self.source,
+                    false => &mut self.destination,
+                };
+                let session = open(place, &shared, &url.server).await.ok()?;
+                checksum_of_server(session, algorithm, &path, None)
+                    .await
+                    .ok()
+            }
+        }
+    }
+
+    async fn with_retries(
+        &mut self,
+        job: &Job,
+        names: (&str, &str),
+    ) -> Result<Transferred, CopyError> {
+        let shared = Arc::clone(&self.shared);
+        let part = shared.arguments.part();
+        let key = Key::of(job).filter(|_| job.known.size >= Some(WORTHWHILE) && part.is_none());
+        let mut present = match key {
+            Some(key) => Present::of_earlier(job, shared.journal.partial(key)),
+            None => Present::default(),
+        };
+        let mut left = shared.arguments.retry;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let mut watch = shared.report.watch(names.0, names.1);
+            if let Some(key) = key {
+                let recorder = Recorder::new(&shared.journal, key, present.ranges(), job.known);
+                watch.tell_stored(Box::new(move |stored| recorder.record(stored)));
+            }
+            let error = match self.attempt(job, &mut present, &mut watch).await {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            if !error.is_transient(watch.has_moved()) {
+                return Err(error);
+            }
+            // A part is begun again: its markers do not count from the beginning of the file.
+            if part.is_none() && present.gains(watch.stored()) {
+                // The transfer gets on, however often its connections break.
+                (left, pause) = (shared.arguments.retry.max(left), FIRST_PAUSE);
+            }
+            match error.is_about_content() || part.is_some() {
+                true => present = Present::default(),
+                false => present.is_continued(),
+            }
+            if left == 0 {
+                return Err(error);
+            }
+            left -= 1;
+            shared.report.retries(names, &error.to_string(), pause);
+            // The connections may be what has failed.
+            (self.source, self.destination, self.files) = (None, None, None);
+            sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+    }
+
+    fn files(
+        &mut self,
+        root: &Arc<Path>,
+        hosts: Admission,
+    ) -> Result<Arc<dyn NodeSession>, CopyError> {
+        if let Some((known, admitted, files)) = &self.files
+            && (known, admitted) == (root, &hosts)
+        {
+            return Ok(Arc::clone(files));
+        }
+        let files = self.shared.files(root, hosts.clone())?;
+        self.files = Some((Arc::clone(root), hosts, Arc::clone(&files)));
+        Ok(files)
+    }
+}
+
+/// The hosts that may open data connections where this machine connects.
+fn nobody() -> Admission {
+    Admission::Hosts(Vec::new())
+}
+
+/// The session with a server: the one that there is, or another one in its place.
+async fn open<'a>(
+    place: &'a mut Option<Session>,
+    shared: &Shared,
+    server: &Server,
+) -> Result<&'a mut Session, CopyError> {
+    let session = match place.take() {
+        Some(session) if session.server() == server && session.is_usable() => session,
+        other => {
+            if let Some(other) = other {
+                shared.give_back(other);
+            }
+            shared.session(server).await?
+        }
+    };
+    Ok(place.insert(session))
+}

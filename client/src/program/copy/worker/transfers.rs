@@ -1,0 +1,275 @@
+//! The transfer of a file: from a server, to a server, or between two of them.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridhaul_protocol::command::TransferMode;
+use gridhaul_protocol::path::PathArgument;
+use gridhaul_transfer::{Demands, Handling, UploadName};
+
+use super::super::super::report::Watch;
+use super::super::error::CopyError;
+use super::super::job::{Job, Place};
+use super::super::present::Present;
+use super::super::version::Version;
+use super::{Worker, nobody, open};
+use crate::location::Url;
+use crate::session::TransferSettings;
+use crate::transfer::{
+    Direction, FileCopy, ThirdPartyCopy, TransferFailure, Transferred, third_party, two_party,
+};
+
+/// A transfer that took longer may have had time for a change of its source.
+const QUICK: Duration = Duration::from_secs(2);
+
+/// How long the first connection of a server to this machine may take: that of a firewall that drops packets never comes. The
+/// kernel sends a lost packet again after 1 s and 3 s.
+const FIRST_CONNECTION: Duration = Duration::from_secs(4);
+
+/// A file of this machine.
+struct Local<'a> {
+    path: &'a Path,
+    root: &'a Arc<Path>,
+    beneath: &'a Path,
+}
+
+impl Worker {
+    pub(super) async fn attempt(
+        &mut self,
+        job: &Job,
+        present: &mut Present,
+        watch: &mut Watch<'_>,
+    ) -> Result<Transferred, CopyError> {
+        match (&job.source, &job.destination) {
+            (Place::Local { .. }, Place::Local { .. }) => Err(CopyError::Local),
+            (
+                Place::Remote(from),
+                Place::Local {
+                    path,
+                    root,
+                    beneath,
+                },
+            ) => {
+                let to = Local {
+                    path,
+                    root,
+                    beneath,
+                };
+                self.get(from, &to, job, present, watch).await
+            }
+            (
+                Place::Local {
+                    path,
+                    root,
+                    beneath,
+                },
+                Place::Remote(to),
+            ) => {
+                let from = Local {
+                    path,
+                    root,
+                    beneath,
+                };
+                self.put(&from, to, job.known, present, watch).await
+            }
+            (Place::Remote(from), Place::Remote(to)) => {
+                self.between(from, to, job.known, present, watch).await
+            }
+        }
+    }
+
+    /// Gets a file: in MODE E if that gains something and the server reaches this machine, else as a stream.
+    async fn get(
+        &mut self,
+        from: &Url,
+        to: &Local<'_>,
+        job: &Job,
+        present: &mut Present,
+        watch: &mut Watch<'_>,
+    ) -> Result<Transferred, CopyError> {
+        let shared = Arc::clone(&self.shared);
+        let server = &from.server;
+        let session = open(&mut self.source, &shared, server).await?;
+        let (settings, tries) = shared.settings_of_get(session, job.is_only);
+        if !tries {
+            return self
+                .get_with(settings, None, (from, to, job), present, watch)
+                .await;
+        }
+        let (noting, reached) = (Arc::clone(&shared), server.clone());
+        watch.tell_connected(Box::new(move || noting.reach.note(&reached, true)));
+        let first = Some(FIRST_CONNECTION);
+        let tried = self
+            .get_with(settings, first, (from, to, job), present, watch)
+            .await;
+        let words = match &tried {
+            Err(CopyError::Transfer(failure))
+                if matches!(**failure, TransferFailure::Unreachable(_)) =>
+            {
+                failure.to_string()
+            }
+            _ => {
+                shared.reach.is_open(server);
+                return tried;
+            }
+        };
+        shared.reach.note(server, false);
+        shared
+            .report
+            .notes(&format!("{server}: {words}; files are got as streams"));
+        // The server may still try.
+        (self.source, self.files) = (None, None);
+        let session = open(&mut self.source, &shared, server).await?;
+        let (settings, _) = shared.settings_of_get(session, job.is_only);
+        self.get_with(settings, None, (from, to, job), present, watch)
+            .await
+    }
+
+    async fn get_with(
+        &mut self,
+        settings: TransferSettings,
+        first_connection: Option<Duration>,
+        (from, to, job): (&Url, &Local<'_>, &Job),
+        present: &mut Present,
+        watch: &mut Watch<'_>,
+    ) -> Result<Transferred, CopyError> {
+        let shared = Arc::clone(&self.shared);
+        let remote = from.argument()?;
+        let session = open(&mut self.source, &shared, &from.server).await?;
+        let version = Version::of_source(session, &remote, job.known).await?;
+        let hosts = session.admits(settings.protection);
+        let files = self.files(to.root, hosts)?;
+        if settings.mode == TransferMode::Stream {
+            present.note_stream(&*files, to.beneath);
+        }
+        // A device or a pipe cannot be replaced.
+        let is_special =
+            fs::metadata(to.path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+        if is_special && shared.arguments.checksum.is_some() {
+            return Err(CopyError::Special(to.path.display().to_string()));
+        }
+        let copy = FileCopy {
+            direction: Direction::Get,
+            local: to.beneath.to_owned(),
+            remote: remote.clone(),
+            part: shared.arguments.part(),
+            size: shared.bytes_of(version),
+            present: present.of(version, settings.mode),
+            settings,
+            stack: shared.arguments.data.stack_here(),
+            handling: Handling {
+                // No program sees a part of a file under its name, unless the user asks for that.
+                upload: match is_special || shared.arguments.part().is_some() {
+                    true => UploadName::Final,
+                    false => UploadName::Temporary,
+                },
+                demands: Demands {
+                    modified: version.modified.filter(|_| shared.arguments.keeps_times()),
+                    ..Demands::default()
+                },
+                ..Handling::default()
+            },
+            verify: shared.arguments.checksum,
+            first_connection,
+            stall: shared.arguments.data.stall_timeout,
+        };
+        let session = open(&mut self.source, &shared, &from.server).await?;
+        let done = two_party(session, &files, &copy, watch).await?;
+        if done.took > QUICK && version.differs_from(&Version::of_facts(session, &remote).await?) {
+            return Err(CopyError::Changed);
+        }
+        Ok(done)
+    }
+
+    async fn put(
+        &mut self,
+        from: &Local<'_>,
+        to: &Url,
+        known: Version,
+        present: &mut Present,
+        watch: &mut Watch<'_>,
+    ) -> Result<Transferred, CopyError> {
+        let shared = Arc::clone(&self.shared);
+        let remote = to.argument()?;
+        let version = Version::of_file(from.path)?;
+        if version.differs_from(&known) {
+            // The journal is about the version that was found.
+            watch.tell_nothing();
+        }
+        let session = open(&mut self.destination, &shared, &to.server).await?;
+        let settings = shared.settings(&[&*session]);
+        let files = self.files(from.root, nobody())?;
+        let session = open(&mut self.destination, &shared, &to.server).await?;
+        let copy = FileCopy {
+            direction: Direction::Put,
+            local: from.beneath.to_owned(),
+            remote: remote.clone(),
+            part: shared.arguments.part(),
+            size: shared.bytes_of(version),
+            present: present.of(version, settings.mode),
+            settings,
+            stack: shared.arguments.data.stack_here(),
+            handling: Handling::default(),
+            verify: shared.arguments.checksum,
+            first_connection: None,
+            stall: shared.arguments.data.stall_timeout,
+        };
+        let done = two_party(session, &files, &copy, watch).await?;
+        if version.differs_from(&Version::of_file(from.path)?) {
+            return Err(CopyError::Changed);
+        }
+        self.keep_time(&remote, version).await?;
+        Ok(done)
+    }
+
+    async fn between(
+        &mut self,
+        from: &Url,
+        to: &Url,
+        known: Version,
+        present: &mut Present,
+        watch: &mut Watch<'_>,
+    ) -> Result<Transferred, CopyError> {
+        if from == to {
+            return Err(CopyError::Same);
+        }
+        let shared = Arc::clone(&self.shared);
+        let (source_path, destination_path) = (from.argument()?, to.argument()?);
+        let source = open(&mut self.source, &shared, &from.server).await?;
+        let destination = open(&mut self.destination, &shared, &to.server).await?;
+        let version = Version::of_source(source, &source_path, known).await?;
+        let settings = shared.settings(&[&*source, &*destination]);
+        let copy = ThirdPartyCopy {
+            source: source_path,
+            destination: destination_path,
+            part: shared.arguments.part(),
+            size: shared.bytes_of(version),
+            present: present.of(version, settings.mode),
+            settings,
+            verify: shared.arguments.checksum,
+            stall: shared.arguments.data.stall_timeout,
+        };
+        let done = third_party(source, destination, &copy, watch).await?;
+        if done.took > QUICK
+            && version.differs_from(&Version::of_facts(source, &copy.source).await?)
+        {
+            return Err(CopyError::Changed);
+        }
+        self.keep_time(&copy.destination, version).await?;
+        Ok(done)
+    }
+
+    /// Gives the copy on a server the time of its source, if that is wanted.
+    async fn keep_time(&mut self, path: &PathArgument, version: Version) -> Result<(), CopyError> {
+        let modified = version
+            .modified
+            .filter(|_| self.shared.arguments.keeps_times());
+        if let (Some(modified), Some(session)) = (modified, &mut self.destination) {
+            let set = session.set_modified(path, modified).await;
+            set.map_err(CopyError::Destination)?;
+        }
+        Ok(())
+    }
+}

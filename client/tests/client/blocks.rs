@@ -1,0 +1,120 @@
+//! A scripted server that sends in MODE E.
+
+use std::cell::RefCell;
+use std::io::{self, Write as _};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+
+use socket2::{Domain, Socket, Type};
+
+use super::scripted::Scripted;
+
+/// Features, among them MODE E.
+pub(crate) const FEATURES: &str =
+    "211-Features\r\n SIZE\r\n PARALLEL\r\n MLST type*;size*;\r\n211 End.\r\n";
+
+thread_local! {
+    /// Where the client of this thread listens.
+    static PORT: RefCell<Option<SocketAddrV4>> = const { RefCell::new(None) };
+    /// The data connection to it.
+    static DATA: RefCell<Option<TcpStream>> = const { RefCell::new(None) };
+}
+
+/// What the server does with the `RETR` of a name, in place of sending the file and its replies: `None`.
+pub(crate) type Act = dyn Fn(&str, &mut TcpStream) -> Option<io::Result<()>> + Send + Sync;
+
+/// A server whose files `/f1`, `/f2` ... have their names as content, and a data connection that stays.
+pub(crate) fn start(act: Box<Act>) -> Scripted {
+    Scripted::start(Box::new(move |line, control| {
+        // The client may close the connection at any time.
+        talk(line, control, &*act).unwrap_or(true)
+    }))
+}
+
+fn talk(line: &str, control: &mut TcpStream, act: &Act) -> io::Result<bool> {
+    let (verb, argument) = line.split_once(' ').unwrap_or((line, ""));
+    let reply = match verb {
+        "FEAT" => FEATURES.to_owned(),
+        "MLST" if argument.ends_with("/d") => {
+            "250-Facts\r\n Type=dir; /d\r\n250 End.\r\n".to_owned()
+        }
+        "MLST" | "SIZE" if argument.ends_with("missing") => "550 No such file.\r\n".to_owned(),
+        "MLST" => {
+            let size = argument.len();
+            format!("250-Facts\r\n Type=file;Size={size}; {argument}\r\n250 End.\r\n")
+        }
+        "PORT" => {
+            DATA.set(None);
+            PORT.set(Some(address(argument)));
+            "200 Yes.\r\n".to_owned()
+        }
+        "RETR" => match act(argument, control) {
+            Some(done) => return done.map(|()| true),
+            None => {
+                start_reply(control)?;
+                send(argument.as_bytes())?;
+                "226 Complete.\r\n".to_owned()
+            }
+        },
+        _ => return Ok(false),
+    };
+    control.write_all(reply.as_bytes())?;
+    Ok(true)
+}
+
+/// Sends 150, or 125 if the data connection is there.
+pub(crate) fn start_reply(control: &mut TcpStream) -> io::Result<()> {
+    let is_open = DATA.with_borrow(Option::is_some);
+    control.write_all(match is_open {
+        true => b"125 Again.\r\n",
+        false => b"150 Now.\r\n",
+    })
+}
+
+/// Sends a file in one block, and its end, over the connection, which is opened if it is not.
+pub(crate) fn send(content: &[u8]) -> io::Result<()> {
+    DATA.with_borrow_mut(|data| {
+        if data.is_none() {
+            let port = PORT.with_borrow(|port| port.ok_or(io::ErrorKind::NotConnected))?;
+            *data = Some(TcpStream::connect(port)?);
+        }
+        let Some(data) = data else { unreachable!() };
+        let mut bytes = block(0, content.len() as u64, 0);
+        bytes.extend_from_slice(content);
+        // EOF and EOD, with the number of EODs.
+        bytes.extend(block(0x48, 0, 1));
+        data.write_all(&bytes)
+    })
+}
+
+/// Sends a file as another host of this machine would.
+pub(crate) fn send_from_other_host(content: &[u8]) -> io::Result<()> {
+    let port = PORT.with_borrow(|port| port.ok_or(io::ErrorKind::NotConnected))?;
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 2), 0).into())?;
+    socket.connect(&port.into())?;
+    let mut bytes = block(0, content.len() as u64, 0);
+    bytes.extend_from_slice(content);
+    bytes.extend(block(0x48, 0, 1));
+    // The client may have closed it.
+    let _ = TcpStream::from(socket).write_all(&bytes);
+    Ok(())
+}
+
+/// The header of a block (GFD.20 3.4).
+fn block(descriptor: u8, count: u64, offset: u64) -> Vec<u8> {
+    let mut header = vec![descriptor];
+    header.extend(count.to_be_bytes());
+    header.extend(offset.to_be_bytes());
+    header
+}
+
+fn address(argument: &str) -> SocketAddrV4 {
+    let numbers = argument
+        .split(',')
+        .map(|number| number.parse::<u8>().unwrap());
+    let numbers: Vec<u8> = numbers.collect();
+    let [a, b, c, d, high, low] = numbers[..] else {
+        panic!("PORT {argument}");
+    };
+    SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low]))
+}
