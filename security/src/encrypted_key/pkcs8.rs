@@ -17,7 +17,7 @@ const MAX_ROUNDS: u32 = 10_000_000;
 const PBES2: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.5.13");
 const PBKDF2: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.5.12");
 
-/// The ciphers. Triple DES is that of old versions of OpenSSL.
+/// The ciphers. Earlier versions of OpenSSL write triple DES.
 const CIPHERS: [(ObjectIdentifier, Cipher); 4] = [
     (
         ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.1.2"),
