@@ -22,6 +22,7 @@ use rustls_pki_types::pem::PemObject;
 use crate::asn1::{Elements, is_identifier};
 use crate::name::Name;
 use crate::proxy::ProxyInfo;
+use crate::signature::describe_key;
 
 pub use crate::malformed::CertificateError;
 pub(crate) use parse::time;
@@ -158,6 +159,11 @@ impl Certificate {
     /// The DER `SubjectPublicKeyInfo`.
     pub fn public_key_info(&self) -> &[u8] {
         &self.0.der[self.0.public_key_info.clone()]
+    }
+
+    /// The kind and the length of its key, for people: `RSA, 2048 bits`.
+    pub fn key_description(&self) -> String {
+        describe_key(self.public_key_info())
     }
 
     /// The ProxyCertInfo extension, if it is a proxy.

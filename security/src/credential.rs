@@ -1,5 +1,7 @@
 //! A certificate chain with the key of its first certificate.
 
+mod pem;
+
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -10,6 +12,8 @@ use crate::certificate::{Certificate, CertificateError};
 use crate::key::{KeyError, PrivateKey};
 use crate::name::Name;
 use crate::proxy::ProxyPolicy;
+
+pub use pem::credential_pem;
 
 /// The maximum length of a chain.
 pub(crate) const MAX_CHAIN: usize = 32;

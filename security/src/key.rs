@@ -1,6 +1,8 @@
 //! Private keys. They are wiped from memory when they are dropped, and never printed.
 
 mod pem;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,10 +13,10 @@ use aws_lc_rs::{rsa, rsa::KeySize};
 use rustls::SignatureScheme;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::sign::{Signer, SigningKey};
-use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls_pki_types::PrivateKeyDer;
 use zeroize::Zeroizing;
 
-use crate::encrypted_key::{self, DecryptError};
+use crate::encrypted_key::DecryptError;
 use crate::secret::Secret;
 
 use pem::Section;
@@ -25,6 +27,17 @@ pub struct PrivateKey {
     public: Vec<u8>,
     /// DER, if another process or machine may have the key.
     exported: Option<Secret>,
+}
+
+/// The length of an RSA key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RsaBits {
+    /// 2048 bits.
+    Rsa2048,
+    /// 3072 bits.
+    Rsa3072,
+    /// 4096 bits.
+    Rsa4096,
 }
 
 /// Why a private key cannot be used.
@@ -39,7 +52,7 @@ pub enum KeyError {
     /// The passphrase is not that of the key.
     #[error("the passphrase of the private key is wrong")]
     WrongPassphrase,
-    /// It is encrypted in another way than PKCS#8 with PBES2, PBKDF2 and AES.
+    /// It is encrypted in another way than PKCS#8 with PBES2, PBKDF2 and AES or triple DES, or as traditional PEM with these.
     #[error(
         "the private key is encrypted in a way that is not supported: encrypt it again with \
          'openssl pkcs8 -topk8 -v2 aes-256-cbc -in OLD -out NEW'"
@@ -103,8 +116,8 @@ impl PrivateKey {
         let section = Section::first(pem)?;
         let der = section.decode()?;
         if section.is_encrypted() {
-            let der = encrypted_key::decrypt(&der, &passphrase()?)?;
-            return Self::from_der(&PrivatePkcs8KeyDer::from(der.as_slice()).into());
+            let der = section.decrypt(&der, &passphrase()?)?;
+            return Self::from_der(&section.key(&der));
         }
         Self::from_der(&section.key(&der))
     }
@@ -131,7 +144,21 @@ impl PrivateKey {
     ///
     /// When the library fails.
     pub fn generate_rsa() -> Result<Self, KeyError> {
-        let pair = rsa::KeyPair::generate(KeySize::Rsa2048).map_err(|_| KeyError::Generation)?;
+        Self::generate_rsa_of(RsaBits::Rsa2048)
+    }
+
+    /// Generates an RSA key of this length. Takes up to seconds.
+    ///
+    /// # Errors
+    ///
+    /// When the library fails.
+    pub fn generate_rsa_of(bits: RsaBits) -> Result<Self, KeyError> {
+        let size = match bits {
+            RsaBits::Rsa2048 => KeySize::Rsa2048,
+            RsaBits::Rsa3072 => KeySize::Rsa3072,
+            RsaBits::Rsa4096 => KeySize::Rsa4096,
+        };
+        let pair = rsa::KeyPair::generate(size).map_err(|_| KeyError::Generation)?;
         let pkcs8 = AsDer::<Pkcs8V1Der<'_>>::as_der(&pair).map_err(|_| KeyError::Generation)?;
         Self::from_exported(&Secret::new(pkcs8.as_ref().to_vec()))
     }
@@ -239,160 +266,5 @@ impl PrivateKey {
 impl fmt::Debug for PrivateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PrivateKey").finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::Command;
-
-    use aws_lc_rs::signature::{self, UnparsedPublicKey};
-
-    use super::*;
-
-    fn openssl(arguments: &[&str]) -> Vec<u8> {
-        let output = Command::new("openssl")
-            .args(arguments)
-            .output()
-            .expect("openssl runs");
-        assert!(output.status.success(), "openssl {arguments:?}");
-        output.stdout
-    }
-
-    #[test]
-    fn each_form_that_openssl_writes_is_read() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let at = |name: &str| directory.path().join(name).display().to_string();
-        let commands: [&[&str]; 4] = [
-            &["genpkey", "-algorithm", "RSA", "-out"],
-            &["genrsa", "-traditional", "-out"],
-            &["ecparam", "-name", "prime256v1", "-genkey", "-out"],
-            &["genpkey", "-algorithm", "ED25519", "-out"],
-        ];
-        for (number, command) in commands.iter().enumerate() {
-            let path = at(&format!("{number}.pem"));
-            openssl(&[*command, &[path.as_str()]].concat());
-            let pem = std::fs::read(&path).expect("the key");
-            let key = PrivateKey::from_pem(&pem).expect("a key that we use");
-            let public = openssl(&["pkey", "-in", &path, "-pubout", "-outform", "DER"]);
-            assert_eq!(key.public_key_info(), public, "{command:?}");
-            key.sign(b"message").expect("a signature");
-            assert!(key.exported().is_none(), "{command:?}");
-            let key = PrivateKey::exportable_from_pem(&pem).expect("a key that we use");
-            let exported = key.exported().expect("it may leave");
-            let restored = PrivateKey::from_exported(exported).expect("the same key");
-            assert_eq!(restored.public_key_info(), public, "{command:?}");
-            assert_eq!(restored.exported(), Some(exported));
-        }
-    }
-
-    /// Decrypts with a passphrase.
-    fn decrypt(pem: &[u8], passphrase: &str) -> Result<PrivateKey, KeyError> {
-        PrivateKey::from_pem_with(pem, || Ok(Zeroizing::new(passphrase.as_bytes().to_vec())))
-    }
-
-    #[test]
-    fn encrypted_keys_need_their_passphrase() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let plain = directory.path().join("plain").display().to_string();
-        openssl(&[
-            "genpkey",
-            "-algorithm",
-            "EC",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-out",
-            &plain,
-        ]);
-        let public = openssl(&["pkey", "-in", &plain, "-pubout", "-outform", "DER"]);
-        for form in [
-            &[][..],
-            &["-v2", "aes-128-cbc"],
-            &["-v2", "aes-192-cbc", "-v2prf", "hmacWithSHA512"],
-            &[
-                "-v2",
-                "aes-256-cbc",
-                "-v2prf",
-                "hmacWithSHA1",
-                "-iter",
-                "20000",
-            ],
-        ] {
-            let command = ["pkcs8", "-topk8", "-in", &plain, "-passout", "pass:secret"];
-            let pem = openssl(&[&command, form].concat());
-            let key = decrypt(&pem, "secret").expect("its passphrase");
-            assert_eq!(key.public_key_info(), public, "{form:?}");
-            for wrong in ["", "Secret", "secret "] {
-                assert_eq!(decrypt(&pem, wrong).err(), Some(KeyError::WrongPassphrase));
-            }
-            for read in [PrivateKey::from_pem, PrivateKey::exportable_from_pem] {
-                assert_eq!(read(&pem).err(), Some(KeyError::Encrypted));
-            }
-        }
-    }
-
-    #[test]
-    fn other_encryptions_are_refused_with_the_remedy() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let plain = directory.path().join("plain").display().to_string();
-        openssl(&["genrsa", "-out", &plain]);
-        let traditional = openssl(&[
-            "genrsa",
-            "-aes256",
-            "-passout",
-            "pass:secret",
-            "-traditional",
-        ]);
-        let topk8 = ["pkcs8", "-topk8", "-in", &plain, "-passout", "pass:secret"];
-        let scrypt = openssl(&[&topk8[..], &["-scrypt"]].concat());
-        let des = openssl(&[&topk8[..], &["-v2", "des3"]].concat());
-        for pem in [traditional, scrypt, des] {
-            let error = decrypt(&pem, "secret").expect_err("not supported");
-            assert_eq!(error, KeyError::UnknownEncryption);
-            assert!(error.to_string().contains("openssl pkcs8"), "{error}");
-        }
-        let cut =
-            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n-----END ENCRYPTED PRIVATE KEY-----\n";
-        let error = decrypt(cut.as_bytes(), "secret");
-        assert!(matches!(error, Err(KeyError::Malformed(_))));
-    }
-
-    #[test]
-    fn malformed_keys_are_refused() {
-        for pem in [
-            "",
-            "-----BEGIN ",
-            "-----BEGIN PRIVATE KEY-----",
-            "-----BEGIN PRIVATE KEY-----\nMIIB\n",
-            "-----BEGIN PRIVATE KEY-----\n!!!!\n-----END PRIVATE KEY-----\n",
-            "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n",
-            "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
-        ] {
-            assert!(
-                matches!(
-                    PrivateKey::from_pem(pem.as_bytes()),
-                    Err(KeyError::Malformed(_))
-                ),
-                "{pem:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn generated_keys_sign() {
-        let key = PrivateKey::generate_ec().expect("a key");
-        assert_eq!(key.signature_kind(), Ok(SignatureKind::EcdsaSha256));
-        let signature = key.sign(b"message").expect("a signature");
-        // The point is the end of the structure, 65 bytes uncompressed.
-        let public = key.public_key_info();
-        let point = &public[public.len() - 65..];
-        UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_ASN1, point)
-            .verify(b"message", &signature)
-            .expect("it verifies");
-
-        let key = PrivateKey::generate_rsa().expect("a key");
-        assert_eq!(key.signature_kind(), Ok(SignatureKind::RsaSha256));
-        assert_eq!(key.sign(b"message").expect("a signature").len(), 256);
-        assert_eq!(format!("{key:?}"), "PrivateKey { .. }");
     }
 }

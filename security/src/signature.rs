@@ -92,6 +92,22 @@ pub(crate) fn unusable_rsa_bits(public_key_info: &[u8]) -> Option<u32> {
     (!(MIN_RSA_BITS..=MAX_RSA_BITS).contains(&bits)).then_some(bits)
 }
 
+/// The kind and the length of a key, for people.
+pub(crate) fn describe_key(public_key_info: &[u8]) -> String {
+    let name = match public_key(public_key_info) {
+        Ok((KeyKind::Rsa, key)) => {
+            let bits = RsaParameters::public_modulus_len(key).unwrap_or(0);
+            return format!("RSA, {bits} bits");
+        }
+        Ok((KeyKind::P256, _)) => "EC, P-256",
+        Ok((KeyKind::P384, _)) => "EC, P-384",
+        Ok((KeyKind::P521, _)) => "EC, P-521",
+        Ok((KeyKind::Ed25519, _)) => "Ed25519",
+        Err(_) => "unknown",
+    };
+    name.to_owned()
+}
+
 /// The kind of a DER `SubjectPublicKeyInfo`, and the key in the form of the cryptographic library.
 fn public_key(info: &[u8]) -> der::Result<(KeyKind, &[u8])> {
     let mut fields = Elements::only(info, Tag::Sequence)?.children();

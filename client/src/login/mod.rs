@@ -1,14 +1,18 @@
 //! Logging in.
 
+mod error;
 mod gsi;
 mod identity;
+mod places;
 mod roots;
 
 use gridhaul_protocol::command::{Command, Password, Text};
 use gridhaul_security::tls::NamedServer;
 
+pub use error::IdentityError;
 pub use gsi::ExpectedServer;
-pub use identity::{Identity, IdentityError, IdentityPlaces};
+pub use identity::{Identity, IdentityPlaces};
+pub(crate) use places::Environment;
 pub use roots::roots;
 
 use crate::control::{Control, ControlError, SshSettings, accepted};

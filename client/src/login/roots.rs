@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gridhaul_security::files::{TrustDirectory, read_roots};
 use gridhaul_security::trust::TrustStore;
 
-use super::IdentityError;
+use super::error::IdentityError;
 
 /// Where distributions have the authorities of web servers: Debian and Alpine, Red Hat, SUSE, and what the others link to.
 const OF_SYSTEM: [&str; 4] = [

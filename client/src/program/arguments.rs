@@ -9,6 +9,7 @@ use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 use gridhaul_storage::ChecksumAlgorithm;
 
+use super::proxy::ProxyCommand;
 use crate::control::AddressFamily;
 use crate::listing::ListingSettings;
 use crate::session::{DataProtection, Session, TransferSettings};
@@ -43,6 +44,11 @@ pub(super) enum Command {
     Rm(PathArguments),
     /// Rename a file or a directory of a server; an existing file with the new name is replaced if the server does so
     Mv(MoveArguments),
+    /// Make, show and remove the proxy with which you log in
+    Proxy {
+        #[command(subcommand)]
+        command: ProxyCommand,
+    },
     /// Copy with the options of globus-url-copy
     #[command(disable_help_flag = true)]
     Guc {

@@ -6,6 +6,7 @@
 //!   guc            the options of globus-url-copy
 //!   files          ls, stat, mkdir, rm, mv
 //!   ping           how a server answers
+//!   proxy          proxies of the user
 //!   servers        sessions by server, and how to log in
 //!   secret         passwords and passphrases
 //!   output         lines on standard output and standard error
@@ -18,6 +19,7 @@ mod files;
 mod guc;
 mod output;
 mod ping;
+mod proxy;
 mod report;
 mod secret;
 mod servers;
@@ -95,6 +97,7 @@ async fn run(command: &Command) -> Ending {
         Command::Copy(arguments) => copy::run(arguments).await,
         Command::Sum(arguments) => sum::run(arguments).await,
         Command::Ping(arguments) => ping::run(arguments).await,
+        Command::Proxy { command } => proxy::run(command).await,
         Command::Ls(arguments) => files::ls(arguments).await,
         Command::Stat(arguments) => files::stat(arguments).await,
         Command::Mkdir(arguments) => files::mkdir(arguments).await,

@@ -33,22 +33,29 @@ enum Terminal {
 ///
 /// When the terminal fails.
 pub(super) async fn ask(prompt: String) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+    let typed = tokio::task::spawn_blocking(move || ask_here(&prompt));
+    typed.await.map_err(io::Error::other)?
+}
+
+/// As [`ask`], on this thread, which waits.
+///
+/// # Errors
+///
+/// When the terminal fails.
+pub(super) fn ask_here(prompt: &str) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
     let stdin = io::stdin();
     let is_in_foreground = tcgetpgrp(&stdin).is_ok_and(|group| group == getpgrp());
     if !stdin.is_terminal() || !is_in_foreground {
         return Ok(None);
     }
-    let typed = tokio::task::spawn_blocking(move || {
-        let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
-        // Before the prompt, after which keys are pressed.
-        hush(terminal.try_clone()?)?;
-        let typed = write!(terminal, "{prompt}").and_then(|()| first_line(&terminal));
-        restore(Terminal::Unused);
-        // That of the user was not echoed.
-        writeln!(terminal)?;
-        typed
-    });
-    typed.await.map_err(io::Error::other)?.map(Some)
+    let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
+    // Before the prompt, after which keys are pressed.
+    hush(terminal.try_clone()?)?;
+    let typed = write!(terminal, "{prompt}").and_then(|()| first_line(&terminal));
+    restore(Terminal::Unused);
+    // That of the user was not echoed.
+    writeln!(terminal)?;
+    typed.map(Some)
 }
 
 /// Gives the terminal back as it was, because the program ends, perhaps while it asks.

@@ -1,12 +1,11 @@
 //! Passwords: to one server only, and typed at a terminal.
 
 use std::fs::{self, Permissions};
-use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
 
 use super::scripted::{Scripted, fails};
+use super::terminal::Terminal;
 
 /// A server that refuses all files.
 fn server() -> Scripted {
@@ -62,46 +61,6 @@ fn a_password_file_that_others_read_is_refused() {
     let error = fails(&["sum", "md5", &url]);
     assert!(error.contains("--password-file FILE"), "{error}");
     assert_eq!(server.commands(), <[String; 0]>::default());
-}
-
-/// A command at a terminal.
-struct Terminal {
-    script: Child,
-    screen: ChildStdout,
-    shown: String,
-}
-
-impl Terminal {
-    fn start(command: &str) -> Self {
-        // script(1) gives the command a terminal.
-        let mut script = Command::new("script")
-            .args(["-q", "-e", "-c", command, "/dev/null"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let screen = script.stdout.take().unwrap();
-        Self {
-            script,
-            screen,
-            shown: String::new(),
-        }
-    }
-
-    /// Presses keys after the prompt. Returns what the terminal has shown in the end.
-    fn answer(mut self, prompt: &str, keys: &str) -> String {
-        while !self.shown.contains(prompt) {
-            let mut bytes = [0; 256];
-            let count = self.screen.read(&mut bytes).unwrap();
-            assert_ne!(count, 0, "{}", self.shown);
-            self.shown += &String::from_utf8_lossy(&bytes[..count]);
-        }
-        let mut keyboard = self.script.stdin.take().unwrap();
-        keyboard.write_all(keys.as_bytes()).unwrap();
-        self.screen.read_to_string(&mut self.shown).unwrap();
-        self.script.wait().unwrap();
-        self.shown
-    }
 }
 
 #[test]

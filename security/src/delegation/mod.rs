@@ -12,7 +12,7 @@ use crate::key::{KeyError, PrivateKey};
 use crate::malformed::CertificateError;
 
 pub use pool::KeyPool;
-pub use proxy::sign;
+pub use proxy::{issue, sign};
 pub use request::request;
 pub(crate) use request::{requested, signed_request};
 

@@ -1,5 +1,8 @@
 //! Signs proxy certificates (RFC 3820), as globus-gssapi-gsi 14.20 does.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -10,11 +13,12 @@ use super::DelegationError;
 use super::request::public_key_info;
 use crate::asn1::Elements;
 use crate::certificate::Certificate;
-use crate::credential::Credential;
+use crate::credential::{Credential, CredentialError};
 use crate::encode::{
     BIT_STRING, SEQUENCE, Unsigned, common_name, element, extension, number, proxy_cert_info,
     validity,
 };
+use crate::key::PrivateKey;
 use crate::proxy::{ProxyFamily, ProxyPolicy};
 
 const KEY_USAGE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.15");
@@ -39,15 +43,68 @@ pub fn sign(
     policy: ProxyPolicy,
     now: SystemTime,
 ) -> Result<Certificate, DelegationError> {
+    let key_info = public_key_info(request)?;
+    let valid = Period {
+        now,
+        end: issuer.expires(),
+    };
+    sign_key(issuer, key_info, &policy, valid)
+}
+
+/// Makes a proxy on the machine of its issuer: `key` is new, and signs nothing else. It is valid for `lifetime`, and no longer
+/// than the issuer's chain.
+///
+/// # Errors
+///
+/// When the issuer may not sign such a proxy.
+pub fn issue(
+    issuer: &Credential,
+    key: PrivateKey,
+    policy: ProxyPolicy,
+    now: SystemTime,
+    lifetime: Duration,
+) -> Result<Credential, DelegationError> {
+    let end = match now.checked_add(lifetime) {
+        Some(end) => end.min(issuer.expires()),
+        None => issuer.expires(),
+    };
+    let proxy = sign_key(issuer, &key.public_key_info(), &policy, Period { now, end })?;
+    let above = issuer.chain().iter().cloned();
+    let chain = [proxy].into_iter().chain(above).collect();
+    Credential::new(chain, key).map_err(|error| match error {
+        CredentialError::Certificate(error) => error.into(),
+        CredentialError::Key(error) => error.into(),
+        error => DelegationError::Issuer {
+            issuer: issuer.leaf().subject().one_line().to_owned(),
+            reason: match error {
+                CredentialError::TooLong => "its chain has too many proxies",
+                _ => "the proxy has another key",
+            },
+        },
+    })
+}
+
+/// When a proxy is valid.
+struct Period {
+    now: SystemTime,
+    end: SystemTime,
+}
+
+/// Signs a proxy for a `SubjectPublicKeyInfo`.
+fn sign_key(
+    issuer: &Credential,
+    key_info: &[u8],
+    policy: &ProxyPolicy,
+    valid: Period,
+) -> Result<Certificate, DelegationError> {
     let refused = |reason| DelegationError::Issuer {
         issuer: issuer.leaf().subject().one_line().to_owned(),
         reason,
     };
-    let key_info = public_key_info(request)?;
     let language = policy
         .language()
         .ok_or_else(|| refused("its policy cannot be encoded"))?;
-    check(issuer, &policy, now).map_err(refused)?;
+    check(issuer, policy, valid.now).map_err(refused)?;
 
     let serial = serial(key_info);
     let leaf = issuer.leaf();
@@ -59,7 +116,7 @@ pub fn sign(
     let usages = usages(leaf).ok_or_else(|| {
         refused("its key usage is malformed, or has no digital signatures (RFC 3820 3.2)")
     })?;
-    let validity = validity(now - CLOCK_SKEW, issuer.expires())
+    let validity = validity(valid.now - CLOCK_SKEW, valid.end)
         .map_err(|_| refused("its end of validity cannot be encoded"))?;
     let information = extension(
         &family.extension_identifier(),
@@ -147,144 +204,4 @@ fn key_usage(content: &[u8]) -> Option<Vec<u8>> {
     };
     let unused = bits.last()?.trailing_zeros().to_be_bytes()[3];
     Some(element(BIT_STRING, &[&[unused], &bits]))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-    use crate::delegation::request;
-    use crate::key::PrivateKey;
-    use crate::test_pki::{FULL, LIMITED, Pki, Request, USER, now, openssl, run};
-    use crate::tls::fixtures::credential;
-
-    fn key_and_request() -> (PrivateKey, Vec<u8>) {
-        let key = PrivateKey::generate_ec().expect("a key");
-        let request = request(&key).expect("a request");
-        (key, request)
-    }
-
-    #[test]
-    fn openssl_verifies_proxies_for_issuers_of_each_kind() {
-        let pki = Pki::new();
-        let root = pki.root("/DC=test/CN=Root");
-        for key in [
-            &["rsa:2048"][..],
-            &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
-            &["ec", "-pkeyopt", "ec_paramgen_curve:P-384"],
-            &["ec", "-pkeyopt", "ec_paramgen_curve:P-521"],
-            &["ed25519"],
-        ] {
-            let user = pki.make(
-                &Request {
-                    subject: "/DC=test/CN=Zoë \\/ Alice",
-                    extensions: "keyUsage=critical,digitalSignature,nonRepudiation,keyAgreement\n\
-                                 extendedKeyUsage=clientAuth,emailProtection",
-                    key,
-                    ..Request::default()
-                },
-                Some(&root),
-            );
-            let issuer = credential(&[&user]);
-            let (proxy_key, request) = key_and_request();
-            let proxy = sign(&issuer, &request, ProxyPolicy::Limited, now()).expect("signed");
-
-            assert_eq!(proxy.issuer(), issuer.leaf().subject());
-            assert!(proxy.issuer().is_extended_by(proxy.subject()));
-            assert_eq!(proxy.public_key_info(), proxy_key.public_key_info());
-            assert_eq!(
-                proxy.validity().not_after,
-                issuer.leaf().validity().not_after
-            );
-            assert!(proxy.validity().not_before < now());
-            let serial: Vec<u8> = proxy.serial().to_vec();
-            let number = serial
-                .iter()
-                .fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-            let last = format!("/CN={number}");
-            let subject = proxy.subject().one_line();
-            assert!(subject.ends_with(&last), "{subject} {number}");
-
-            let file = pki.path().join("proxy.der");
-            fs::write(&file, proxy.der()).expect("written");
-            let text =
-                run(openssl(["x509", "-inform", "DER", "-noout", "-text", "-in"]).arg(&file));
-            for expected in [
-                "Digital Signature, Key Agreement\n",
-                "TLS Web Client Authentication, E-mail Protection",
-                "Policy Language: 1.3.6.1.4.1.3536.1.1.1.9",
-            ] {
-                assert!(text.contains(expected), "{expected}: {text}");
-            }
-            run(openssl(["verify", "-allow_proxy_certs", "-CAfile"])
-                .arg(&root.certificate_file)
-                .arg("-untrusted")
-                .arg(&user.certificate_file)
-                .arg(&file));
-        }
-    }
-
-    #[test]
-    fn proxies_of_proxies_are_signed() {
-        let pki = Pki::new();
-        let root = pki.root("/DC=test/CN=Root");
-        let user = pki.issue(&root, "/DC=test/CN=Alice", USER);
-        for (kind, policy) in [
-            (FULL, ProxyPolicy::InheritAll),
-            (FULL, ProxyPolicy::Limited),
-            (LIMITED, ProxyPolicy::Limited),
-            (LIMITED, ProxyPolicy::Independent),
-        ] {
-            let proxy = pki.proxy(&user, kind);
-            let issuer = credential(&[&proxy, &user]);
-            let (_, request) = key_and_request();
-            let second = sign(&issuer, &request, policy.clone(), now()).expect("signed");
-            let info = second.proxy().expect("it is a proxy");
-            assert_eq!(info.policy, policy);
-            assert_eq!(info.family, ProxyFamily::Rfc3820);
-            assert_eq!(info.path_length, None);
-        }
-    }
-
-    #[test]
-    fn invalid_proxies_are_not_signed() {
-        let pki = Pki::new();
-        let root = pki.root("/DC=test/CN=Root");
-        let user = pki.issue(&root, "/DC=test/CN=Alice", USER);
-        let limited = pki.proxy(&user, LIMITED);
-        let last = pki.proxy(&user, &format!("{FULL},pathlen:0"));
-        let next_to_last = pki.proxy(&user, &format!("{FULL},pathlen:1"));
-        let below = pki.proxy(&next_to_last, FULL);
-        let enciphers = pki.issue(
-            &root,
-            "/DC=test/CN=Bob",
-            "keyUsage=critical,keyEncipherment",
-        );
-        let (_, request) = key_and_request();
-        let later = now() + Duration::from_secs(60 * 86400);
-        for (chain, policy, time, reason) in [
-            (
-                &[&limited, &user][..],
-                ProxyPolicy::InheritAll,
-                now(),
-                "limited",
-            ),
-            (&[&last, &user], ProxyPolicy::Limited, now(), "path length"),
-            (
-                &[&below, &next_to_last, &user],
-                ProxyPolicy::Limited,
-                now(),
-                "path length",
-            ),
-            (&[&enciphers], ProxyPolicy::Limited, now(), "key usage"),
-            (&[&user], ProxyPolicy::Other, now(), "policy"),
-            (&[&user], ProxyPolicy::Limited, later, "expired"),
-        ] {
-            let error = sign(&credential(chain), &request, policy, time).expect_err(reason);
-            assert!(error.to_string().contains(reason), "{error}");
-        }
-        let issuer = credential(&[&next_to_last, &user]);
-        sign(&issuer, &request, ProxyPolicy::Limited, now()).expect("one is allowed");
-    }
 }

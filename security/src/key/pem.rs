@@ -7,10 +7,13 @@ use rustls_pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, Pr
 use zeroize::Zeroizing;
 
 use super::KeyError;
+use crate::encrypted_key::{self, TraditionalEncryption};
 
 /// The section of a private key in a PEM text. rustls-pki-types parses PEM as well, but does not wipe its buffers.
 pub(super) struct Section<'a> {
     label: &'a str,
+    /// In the traditional way.
+    encryption: Option<TraditionalEncryption>,
     lines: &'a [u8],
 }
 
@@ -33,21 +36,51 @@ impl<'a> Section<'a> {
             };
             let end = find(rest, b"-----END ")
                 .ok_or_else(|| KeyError::Malformed("its END line is missing".into()))?;
-            let lines = &rest[..end];
-            // RFC 1421 4.6.1.1: marks an encrypted key in the older formats of OpenSSL.
-            if find(lines, b"Proc-Type: 4,ENCRYPTED").is_some() {
-                return Err(KeyError::UnknownEncryption);
-            }
-            return Ok(Self { label, lines });
+            return Self::parse(label, &rest[..end]);
         }
         Err(KeyError::Malformed("there is no private key in it".into()))
     }
 
-    pub(super) fn is_encrypted(&self) -> bool {
-        self.label == "ENCRYPTED PRIVATE KEY"
+    fn parse(label: &'a str, lines: &'a [u8]) -> Result<Self, KeyError> {
+        // RFC 1421 4.6.1.1: marks an encrypted key in the older formats of OpenSSL.
+        if find(lines, b"Proc-Type: 4,ENCRYPTED").is_none() {
+            let encryption = None;
+            return Ok(Self {
+                label,
+                encryption,
+                lines,
+            });
+        }
+        const INFORMATION: &[u8] = b"DEK-Info:";
+        let malformed = || KeyError::Malformed("its DEK-Info line is missing".into());
+        let start = find(lines, INFORMATION).ok_or_else(malformed)? + INFORMATION.len();
+        let rest = &lines[start..];
+        // RFC 1421 4.4: an empty line ends the headers. DEK-Info is the last that OpenSSL writes.
+        let (information, content) = rest.split_at(find(rest, b"\n").ok_or_else(malformed)?);
+        Ok(Self {
+            label,
+            encryption: Some(TraditionalEncryption::parse(information)?),
+            lines: content,
+        })
     }
 
-    /// The key of a section that is not encrypted.
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.label == "ENCRYPTED PRIVATE KEY" || self.encryption.is_some()
+    }
+
+    /// Decrypts the DER of an encrypted section. The result is that of a section of this label without encryption.
+    pub(super) fn decrypt(
+        &self,
+        der: &[u8],
+        passphrase: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+        Ok(match &self.encryption {
+            Some(encryption) => encryption.decrypt(der, passphrase)?,
+            None => encrypted_key::decrypt(der, passphrase)?,
+        })
+    }
+
+    /// The key of a section, whose DER is not encrypted, or decrypted.
     pub(super) fn key<'d>(&self, der: &'d [u8]) -> PrivateKeyDer<'d> {
         match self.label {
             "RSA PRIVATE KEY" => PrivatePkcs1KeyDer::from(der).into(),

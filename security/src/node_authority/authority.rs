@@ -7,9 +7,9 @@ use aws_lc_rs::digest::{SHA256, digest};
 use der::asn1::ObjectIdentifier;
 use zeroize::Zeroizing;
 
-use super::{AuthorityError, Role, credential_pem, subject};
+use super::{AuthorityError, Role, subject};
 use crate::certificate::{BASIC_CONSTRAINTS, Certificate, Fingerprint, KEY_USAGE};
-use crate::credential::Credential;
+use crate::credential::{Credential, credential_pem};
 use crate::delegation::{requested, signed_request};
 use crate::encode::{
     BIT_STRING, BOOLEAN, INTEGER, OCTET_STRING, SEQUENCE, Unsigned, element, extension, identifier,

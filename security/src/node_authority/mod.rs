@@ -10,12 +10,10 @@
 //! identity       what one end presents and trusts
 //! subject        the names of both kinds
 //! token          with which a node gets its certificate
-//! pem            the files
 //! ```
 
 mod authority;
 mod identity;
-mod pem;
 mod subject;
 mod token;
 
@@ -27,7 +25,6 @@ use crate::name::Name;
 
 pub use authority::{NodeAuthority, request};
 pub use identity::{IdentityError, NodeIdentity};
-pub use pem::credential_pem;
 pub use subject::Role;
 pub use token::{Token, TokenError};
 

@@ -6,7 +6,7 @@ use rustls::{ClientConnection, Connection, ServerConnection};
 
 use super::*;
 use crate::certificate::Certificate;
-use crate::credential::Credential;
+use crate::credential::{Credential, credential_pem};
 use crate::host_name::hosts_of;
 use crate::key::PrivateKey;
 use crate::test_pki::{Pki, USER, openssl, run};

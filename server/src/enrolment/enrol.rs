@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use gridhaul_security::certificate::{Certificate, CertificateError};
-use gridhaul_security::credential::CredentialError;
+use gridhaul_security::credential::{CredentialError, credential_pem};
 use gridhaul_security::files::{FileError, read_credential_with};
 use gridhaul_security::key::{KeyError, PrivateKey};
 use gridhaul_security::node_authority::{
-    IdentityError, NodeIdentity, Role, Token, TokenError, credential_pem, request,
+    IdentityError, NodeIdentity, Role, Token, TokenError, request,
 };
 use gridhaul_security::tls::{PinnedConnector, PinnedFault, PinnedVerifier, TlsError};
 use tokio::io::AsyncWriteExt as _;

@@ -10,7 +10,8 @@ use crate::key::{KeyError, PrivateKey};
 /// RFC 7468 2
 const LINE: usize = 64;
 
-/// The key and the chain, leaf first, in one text, which is replaced in one step.
+/// A chain, leaf first, and its key in one text, in the order of proxy files: the first certificate, its key, and the
+/// certificates above. Globus programs read the parts one after the other.
 ///
 /// # Errors
 ///
@@ -23,11 +24,10 @@ pub fn credential_pem(
         let reason = "it was not made here".to_owned();
         return Err(KeyError::Malformed(reason));
     };
-    let sections = [("PRIVATE KEY", key.bytes())]
-        .into_iter()
-        .chain(chain.iter().map(|one| ("CERTIFICATE", one.der())));
+    let mut sections: Vec<_> = chain.iter().map(|one| ("CERTIFICATE", one.der())).collect();
+    sections.insert(sections.len().min(1), ("PRIVATE KEY", key.bytes()));
     // A buffer that grows leaves copies of the key in freed memory.
-    let bytes = sections.clone().map(|(_, der)| 2 * der.len() + 128).sum();
+    let bytes = sections.iter().map(|(_, der)| 2 * der.len() + 128).sum();
     let mut text = Zeroizing::new(Vec::with_capacity(bytes));
     for (label, der) in sections {
         text.extend_from_slice(format!("-----BEGIN {label}-----\n").as_bytes());

@@ -1,18 +1,14 @@
-//! Private keys that are encrypted with a passphrase: PKCS#8 with PBES2 (RFC 8018), PBKDF2 and AES in CBC mode, which OpenSSL
-//! writes by default. The cryptographic library has these, but not the format.
+//! PKCS#8 with PBES2 (RFC 8018): PBKDF2, and AES or triple DES in CBC mode.
 
 use std::num::NonZeroU32;
 
-use aws_lc_rs::cipher::{
-    AES_128, AES_192, AES_256, Algorithm, DecryptionContext, PaddedBlockDecryptingKey,
-    UnboundCipherKey,
-};
-use aws_lc_rs::iv::FixedLength;
 use aws_lc_rs::pbkdf2;
 use der::Tag;
 use der::asn1::ObjectIdentifier;
 use zeroize::Zeroizing;
 
+use super::cipher::Cipher;
+use super::{DecryptError, checked};
 use crate::asn1::{Element, Elements, is_identifier};
 
 /// The maximum number of rounds: some seconds. OpenSSL uses 2048 by default.
@@ -21,22 +17,23 @@ const MAX_ROUNDS: u32 = 10_000_000;
 const PBES2: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.5.13");
 const PBKDF2: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.5.12");
 
-/// The ciphers, with the lengths of their keys.
-const CIPHERS: [(ObjectIdentifier, &Algorithm, usize); 3] = [
+/// The ciphers. Earlier versions of OpenSSL write triple DES.
+const CIPHERS: [(ObjectIdentifier, Cipher); 4] = [
     (
         ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.1.2"),
-        &AES_128,
-        16,
+        Cipher::Aes128,
     ),
     (
         ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.1.22"),
-        &AES_192,
-        24,
+        Cipher::Aes192,
     ),
     (
         ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.1.42"),
-        &AES_256,
-        32,
+        Cipher::Aes256,
+    ),
+    (
+        ObjectIdentifier::new_unwrap("1.2.840.113549.3.7"),
+        Cipher::TripleDes,
     ),
 ];
 
@@ -60,25 +57,13 @@ const FUNCTIONS: [(ObjectIdentifier, pbkdf2::Algorithm); 4] = [
     ),
 ];
 
-/// Why a key cannot be decrypted.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum DecryptError {
-    /// It is encrypted in another way.
-    Unknown,
-    /// The passphrase is not that of the key.
-    WrongPassphrase,
-    /// The structure is malformed.
-    Malformed(String),
-}
-
 /// How a key is encrypted.
 struct Encryption<'a> {
     function: pbkdf2::Algorithm,
     salt: &'a [u8],
     rounds: NonZeroU32,
-    cipher: &'static Algorithm,
-    key_bytes: usize,
-    vector: [u8; 16],
+    cipher: Cipher,
+    vector: &'a [u8],
     encrypted: &'a [u8],
 }
 
@@ -89,19 +74,11 @@ struct Encryption<'a> {
 /// When the passphrase is wrong, the encryption is not supported, or the key is malformed.
 pub(crate) fn decrypt(der: &[u8], passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>, DecryptError> {
     let encryption = Encryption::parse(der)?;
-    let mut key = Zeroizing::new(vec![0; encryption.key_bytes]);
+    let mut key = Zeroizing::new(vec![0; encryption.cipher.key_bytes()]);
     let (salt, rounds) = (encryption.salt, encryption.rounds);
     pbkdf2::derive(encryption.function, rounds, salt, passphrase, &mut key);
-    let wrong = |_| DecryptError::WrongPassphrase;
-    let key = UnboundCipherKey::new(encryption.cipher, &key).map_err(wrong)?;
-    let key = PaddedBlockDecryptingKey::cbc_pkcs7(key).map_err(wrong)?;
-    let context = DecryptionContext::Iv128(FixedLength::from(&encryption.vector));
-    let mut text = Zeroizing::new(encryption.encrypted.to_vec());
-    let length = key.decrypt(&mut text, context).map_err(wrong)?.len();
-    text.truncate(length);
-    // With a wrong passphrase the padding is right once in 256 times.
-    Elements::only(&text, Tag::Sequence).map_err(|_| DecryptError::WrongPassphrase)?;
-    Ok(text)
+    let cipher = encryption.cipher;
+    checked(cipher.decrypt(&key, encryption.vector, encryption.encrypted))
 }
 
 impl<'a> Encryption<'a> {
@@ -142,18 +119,19 @@ impl<'a> Encryption<'a> {
 
         let name = identifier(&cipher)?;
         let mut known = CIPHERS.iter();
-        let known = known.find(|(one, ..)| is_identifier(name, one));
-        let (identifier, algorithm, key_bytes) = known.ok_or(DecryptError::Unknown)?;
+        let known = known.find(|(one, _)| is_identifier(name, one));
+        let (identifier, algorithm) = known.ok_or(DecryptError::Unknown)?;
         let vector = cipher.children();
-        let vector = after_identifier(vector, identifier)?;
-        let vector = vector.content().try_into();
+        let vector = after_identifier(vector, identifier)?.content();
+        if vector.len() != algorithm.block_bytes() {
+            return Err(DecryptError::Unknown);
+        }
         Ok(Self {
             function,
             salt,
             rounds,
-            cipher: algorithm,
-            key_bytes: *key_bytes,
-            vector: vector.map_err(|_| DecryptError::Unknown)?,
+            cipher: *algorithm,
+            vector,
             encrypted,
         })
     }
