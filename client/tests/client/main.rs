@@ -7,6 +7,7 @@ mod ftps;
 mod guc;
 mod hostile;
 mod lies;
+mod lists;
 mod parts;
 mod passwords;
 mod ping;
