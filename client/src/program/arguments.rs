@@ -1,5 +1,7 @@
 //! The command line.
 
+mod trees;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +11,7 @@ use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 use gridhaul_storage::ChecksumAlgorithm;
 
+pub(super) use self::trees::{ChmodArguments, TreeArguments, UsageArguments};
 use super::proxy::ProxyCommand;
 use crate::control::AddressFamily;
 use crate::listing::ListingSettings;
@@ -49,6 +52,13 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: ProxyCommand,
     },
+    /// Change the permissions of files and directories
+    Chmod(ChmodArguments),
+    /// Print how many bytes files and directories have
+    #[command(disable_help_flag = true)]
+    Du(UsageArguments),
+    /// Show a directory with all that it has
+    Tree(TreeArguments),
     /// Copy with the options of globus-url-copy
     #[command(disable_help_flag = true)]
     Guc {

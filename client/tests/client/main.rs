@@ -19,3 +19,4 @@ mod site;
 mod sshftp;
 mod terminal;
 mod tree;
+mod trees;
