@@ -5,6 +5,7 @@
 
 mod entry;
 mod remove;
+mod walk;
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
@@ -20,11 +21,15 @@ use tempfile::TempDir;
 
 pub use entry::{Entry, EntryError};
 pub use remove::{RemoveError, remove_tree};
+pub use walk::{Step, TreeWalk, WalkError, WalkReason};
 
 use crate::control::ControlError;
 use crate::local::LocalMachine;
 use crate::session::{Session, TransferSettings};
 use crate::transfer::{Direction, FileCopy, Observer, TransferFailure, two_party};
+
+/// Directories beneath each other. Each has an open listing.
+const DEPTH: usize = 256;
 
 /// The longest line, in bytes: a path of Linux, and facts.
 const LONGEST_LINE: usize = 16 * 1024;

@@ -1,12 +1,9 @@
 //! Removes directories of servers with all that they have.
 
-use super::{Lister, ListingError, ListingSettings};
+use super::{DEPTH, Lister, ListingError, ListingSettings};
 use crate::control::ControlError;
 use crate::location::{LocationError, Url};
 use crate::session::Session;
-
-/// Directories beneath each other. Each has an open listing.
-const DEPTH: usize = 256;
 
 /// Why a directory is not removed, or not all of it.
 #[derive(Debug, thiserror::Error)]

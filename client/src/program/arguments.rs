@@ -1,5 +1,7 @@
 //! The command line.
 
+mod trees;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +11,7 @@ use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 use gridhaul_storage::ChecksumAlgorithm;
 
+pub(super) use self::trees::{ChmodArguments, TreeArguments, UsageArguments};
 use super::proxy::ProxyCommand;
 use crate::control::AddressFamily;
 use crate::listing::ListingSettings;
@@ -49,6 +52,13 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: ProxyCommand,
     },
+    /// Change the permissions of files and directories
+    Chmod(ChmodArguments),
+    /// Print how many bytes files and directories have
+    #[command(disable_help_flag = true)]
+    Du(UsageArguments),
+    /// Show a directory with all that it has
+    Tree(TreeArguments),
     /// Copy with the options of globus-url-copy
     #[command(disable_help_flag = true)]
     Guc {
@@ -65,8 +75,12 @@ pub(super) enum Command {
 #[derive(Debug, Clone, Args)]
 pub(super) struct CopyArguments {
     /// The sources and, last, the destination: paths and URLs like gsiftp://HOST/PATH, ftp://HOST/PATH
-    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
+    #[arg(required_unless_present = "from_file", conflicts_with = "from_file", num_args = 2.., value_names = ["SRC", "DST"])]
     pub(super) locations: Vec<String>,
+    /// Copy the files of a list: a source and a destination on each line, in double quotes if they have
+    /// spaces; # begins a comment. - is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(super) from_file: Option<PathBuf>,
     /// Copy directories with all that they contain: the content of SRC becomes the content of DST
     #[arg(long, short)]
     pub(super) recursive: bool,
@@ -104,11 +118,11 @@ pub(super) struct CopyArguments {
     pub(super) journal: Option<PathBuf>,
     /// Copy only the part of a file that begins there. It goes to the same place in DST, whose other bytes stay
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(..=FilePart::LARGEST),
-        conflicts_with_all = ["recursive", "sync", "resume", "times"])]
+        conflicts_with_all = ["recursive", "sync", "resume", "times", "from_file"])]
     pub(super) offset: Option<u64>,
     /// Copy only so much of a file, or what there is, from --offset or the beginning on
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(..=FilePart::LARGEST),
-        conflicts_with_all = ["recursive", "sync", "resume", "times"])]
+        conflicts_with_all = ["recursive", "sync", "resume", "times", "from_file"])]
     pub(super) length: Option<u64>,
     /// Copy and remove nothing; say what would be done
     #[arg(long, short = 'n')]

@@ -20,14 +20,33 @@ const SORTED: usize = 100_000;
 
 /// A file, as an object of JSON.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+pub(super) struct Line {
     /// As a URL has it: bytes that are no text are encoded.
-    url: &'a str,
+    url: String,
     #[serde(rename = "type")]
-    kind: &'a str,
+    kind: &'static str,
     size: Option<u64>,
     modified: Option<String>,
     mode: Option<String>,
+}
+
+impl Line {
+    pub(super) fn of(url: &Url, facts: &Facts) -> Self {
+        let modified = facts.modified;
+        let modified = modified.and_then(|time| Timestamp::try_from(time).ok());
+        Self {
+            url: url.to_string(),
+            kind: match facts.kind {
+                Some(Kind::Directory) => "directory",
+                Some(Kind::Link) => "link",
+                Some(Kind::Other) => "other",
+                Some(Kind::File) | None => "file",
+            },
+            size: facts.size,
+            modified: modified.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+            mode: facts.mode.map(|mode| format!("{mode:04o}")),
+        }
+    }
 }
 
 pub(super) async fn ls(arguments: &ListArguments) -> Ending {
@@ -222,38 +241,21 @@ fn print_one(
     facts: &Facts,
     arguments: &ListArguments,
 ) -> Result<(), String> {
-    let kind = match facts.kind {
-        Some(Kind::Directory) => "directory",
-        Some(Kind::Link) => "link",
-        Some(Kind::Other) => "other",
-        Some(Kind::File) | None => "file",
-    };
-    let modified = facts
-        .modified
-        .and_then(|time| Timestamp::try_from(time).ok());
-    let modified = modified.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-    let mode = facts.mode.map(|mode| format!("{mode:04o}"));
     let slash = match facts.kind {
         Some(Kind::Directory) => "/",
         _ => "",
     };
+    let line = Line::of(url, facts);
     let line = match (arguments.json, arguments.long) {
-        (true, _) => serde_json::to_string(&Line {
-            url: &url.to_string(),
-            kind,
-            size: facts.size,
-            modified,
-            mode,
-        })
-        .map_err(words)?,
+        (true, _) => serde_json::to_string(&line).map_err(words)?,
         (false, true) => format!(
             "{:<9} {:>4} {:>15} {:<20} {}{slash}",
-            kind,
-            mode.unwrap_or_else(|| "-".to_owned()),
+            line.kind,
+            line.mode.unwrap_or_else(|| "-".to_owned()),
             facts
                 .size
                 .map_or_else(|| "-".to_owned(), |size| size.to_string()),
-            modified.unwrap_or_else(|| "-".to_owned()),
+            line.modified.unwrap_or_else(|| "-".to_owned()),
             shown(name)
         ),
         (false, false) => format!("{}{slash}", shown(name)),

@@ -5,6 +5,7 @@
 //!   copy, sum      the commands
 //!   guc            the options of globus-url-copy
 //!   files          ls, stat, mkdir, rm, mv
+//!   trees          chmod, du, tree
 //!   ping           how a server answers
 //!   proxy          proxies of the user
 //!   servers        sessions by server, and how to log in
@@ -24,6 +25,7 @@ mod report;
 mod secret;
 mod servers;
 mod sum;
+mod trees;
 
 use std::env;
 use std::ffi::OsStr;
@@ -103,6 +105,9 @@ async fn run(command: &Command) -> Ending {
         Command::Mkdir(arguments) => files::mkdir(arguments).await,
         Command::Rm(arguments) => files::rm(arguments).await,
         Command::Mv(arguments) => files::mv(arguments).await,
+        Command::Chmod(arguments) => trees::chmod(arguments).await,
+        Command::Du(arguments) => trees::du(arguments).await,
+        Command::Tree(arguments) => trees::tree(arguments).await,
         Command::Guc { words } => guc::run(words).await,
     }
 }

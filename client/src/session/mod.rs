@@ -9,7 +9,7 @@ mod settings;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
-use gridhaul_protocol::command::{AlgorithmName, Command};
+use gridhaul_protocol::command::{AlgorithmName, Command, FileMode, SiteCommand};
 use gridhaul_protocol::facts::FileFacts;
 use gridhaul_protocol::feature::{Feature, SimpleFeature};
 use gridhaul_protocol::path::PathArgument;
@@ -205,6 +205,23 @@ impl Session {
             true => Command::Rmd(path.clone()),
             false => Command::Dele(path.clone()),
         };
+        self.control.must(&command).await.map(drop)
+    }
+
+    /// Sets the permissions of a file or a directory.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses, or the session has ended.
+    pub async fn set_mode(
+        &mut self,
+        path: &PathArgument,
+        mode: FileMode,
+    ) -> Result<(), ControlError> {
+        let command = Command::Site(SiteCommand::Chmod {
+            mode,
+            path: path.clone(),
+        });
         self.control.must(&command).await.map(drop)
     }
 

@@ -22,6 +22,13 @@ pub(in crate::program) struct Errand {
 }
 
 impl Errand {
+    pub(super) fn new(sources: Vec<Location>, destination: Location) -> Self {
+        Self {
+            sources,
+            destination,
+        }
+    }
+
     /// The last of these locations is the destination.
     pub(in crate::program) fn of(mut locations: Vec<Location>) -> Option<Self> {
         let destination = locations.pop()?;

@@ -9,6 +9,7 @@ mod error;
 mod find;
 mod job;
 mod journal;
+mod list;
 mod pattern;
 mod present;
 mod reach;
@@ -17,6 +18,7 @@ mod version;
 mod walk;
 mod worker;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, mpsc};
@@ -25,6 +27,8 @@ use tokio::task::JoinSet;
 pub(super) use self::find::Errand;
 use self::find::find;
 use self::journal::{Journal, JournalError};
+pub(super) use self::list::ListError;
+use self::list::Pair;
 use self::shared::Shared;
 use self::worker::Worker;
 use super::Ending;
@@ -37,6 +41,12 @@ use crate::location::Location;
 const QUEUE: usize = 1024;
 
 pub(super) async fn run(arguments: &CopyArguments) -> Ending {
+    if let Some(list) = &arguments.from_file {
+        return match list::read(list) {
+            Ok(pairs) => run_list(arguments, pairs).await,
+            Err(error) => usage(&error.to_string()),
+        };
+    }
     let locations = arguments.locations.iter();
     let locations = locations.map(|text| Location::parse(text));
     if arguments.part().is_some() && arguments.locations.len() > 2 {
@@ -49,6 +59,27 @@ pub(super) async fn run(arguments: &CopyArguments) -> Ending {
     // clap demands two at least.
     let all = errand.into_iter().collect();
     errands(arguments, Errors::Own, all).await.0
+}
+
+/// Copies the files of a list. Its journal is that of a command line with all of them.
+async fn run_list(arguments: &CopyArguments, pairs: Vec<Pair>) -> Ending {
+    let words = pairs.iter().flat_map(|pair| pair.words().iter().cloned());
+    let arguments = CopyArguments {
+        locations: words.collect(),
+        ..arguments.clone()
+    };
+    let all = pairs.into_iter().map(Errand::from);
+    errands(&arguments, Errors::Own, all.collect()).await.0
+}
+
+/// What a list of globus-url-copy asks for.
+///
+/// # Errors
+///
+/// When it cannot be read, or a line is not two locations.
+pub(super) fn of_list(path: &Path) -> Result<Vec<Errand>, ListError> {
+    let pairs = list::read(path)?;
+    Ok(pairs.into_iter().map(Errand::from).collect())
 }
 
 fn usage(words: &str) -> Ending {

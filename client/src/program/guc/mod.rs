@@ -14,7 +14,7 @@ use clap::Parser as _;
 
 use super::Ending;
 use super::arguments::{Arguments, Command, CopyArguments};
-use super::copy::{self, Errand};
+use super::copy::{self, Errand, ListError};
 use super::report::Errors;
 use crate::location::{Location, LocationError};
 
@@ -29,14 +29,8 @@ enum GucError {
     Urls,
     #[error("-s, -ss and -ds must name the same subject")]
     Subjects,
-    #[error("{}: {error}", path.display())]
-    File { path: PathBuf, error: io::Error },
-    #[error("{}, line {line}: {reason}", path.display())]
-    Line {
-        path: PathBuf,
-        line: usize,
-        reason: String,
-    },
+    #[error(transparent)]
+    List(#[from] ListError),
     #[error(transparent)]
     Location(#[from] LocationError),
 }
@@ -259,7 +253,7 @@ impl Request {
             .as_ref()
             .filter(|path| fs::metadata(path).is_ok_and(|found| found.len() > 0));
         if let Some(path) = left.or(self.list_file.as_ref()) {
-            return read_list(path);
+            return Ok(copy::of_list(path)?);
         }
         match self.urls.as_slice() {
             [source, destination] => {
@@ -271,52 +265,6 @@ impl Request {
             _ => Err(GucError::Urls),
         }
     }
-}
-
-/// The pairs of URLs in a file: two words on a line, in quotes if they have spaces; `#` begins a comment.
-fn read_list(path: &Path) -> Result<Vec<Errand>, GucError> {
-    let text = fs::read_to_string(path).map_err(|error| GucError::File {
-        path: path.to_owned(),
-        error,
-    })?;
-    let mut errands = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let wrong = |reason: String| GucError::Line {
-            path: path.to_owned(),
-            line: index + 1,
-            reason,
-        };
-        let words = words_of(line);
-        match words.as_slice() {
-            [] => {}
-            [source, destination] => {
-                let parse =
-                    |url: &str| Location::parse(url).map_err(|error| wrong(error.to_string()));
-                errands.extend(Errand::of(vec![parse(source)?, parse(destination)?]));
-            }
-            _ => {
-                return Err(wrong(
-                    "a line is SOURCE DESTINATION; parts of files are not copied".to_owned(),
-                ));
-            }
-        }
-    }
-    Ok(errands)
-}
-
-/// The words of a line.
-fn words_of(line: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut rest = line.trim_start();
-    while !rest.is_empty() && !rest.starts_with('#') {
-        let (word, after) = match rest.strip_prefix('"') {
-            Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
-            None => rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len())),
-        };
-        words.push(word.to_owned());
-        rest = after.trim_start();
-    }
-    words
 }
 
 /// Writes the pairs that were not copied, for `-f` or another run with `-df`.
@@ -361,18 +309,6 @@ mod tests {
         ] {
             let asked = request(line).and_then(|request| request.errands());
             asked.expect_err(line);
-        }
-    }
-
-    #[test]
-    fn lines_have_two_words() {
-        for (line, words) in [
-            ("", &[][..]),
-            ("  # comment", &[]),
-            ("a b", &["a", "b"]),
-            ("\"a b\"  \"c\" # d", &["a b", "c"]),
-        ] {
-            assert_eq!(words_of(line), words);
         }
     }
 }

@@ -10,7 +10,7 @@ pub(super) fn rate(bytes: u64, took: Duration) -> u64 {
 }
 
 /// `1.5 MB`, in powers of 1000.
-pub(super) fn amount(bytes: u64) -> String {
+pub(in crate::program) fn amount(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
     if bytes < 1000 {
         return format!("{bytes} B");

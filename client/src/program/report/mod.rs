@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use self::amount::{amount, rate};
+pub(super) use self::amount::amount;
+use self::amount::rate;
 pub(super) use self::watch::Watch;
 use super::output::{self, warn};
 

@@ -1,0 +1,146 @@
+//! Lists of files to copy: a source and a destination on each line, as in the lists of globus-url-copy.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::path::Path;
+
+use super::find::Errand;
+use crate::location::{Location, LocationError};
+
+/// The most lines. All are in memory.
+const LINES: usize = 1_000_000;
+
+/// The longest line, in bytes: two encoded paths of Linux.
+const LINE_BYTES: u64 = 32 * 1024;
+
+/// Why a list cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::program) enum ListError {
+    #[error("{name}: {error}")]
+    Io { name: String, error: io::Error },
+    #[error("{name}, line {line}: {reason}")]
+    Line {
+        name: String,
+        line: usize,
+        reason: String,
+    },
+}
+
+/// A source and a destination.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Pair {
+    words: [String; 2],
+    source: Location,
+    destination: Location,
+}
+
+impl Pair {
+    fn parse(words: [String; 2]) -> Result<Self, LocationError> {
+        Ok(Self {
+            source: Location::parse(&words[0])?,
+            destination: Location::parse(&words[1])?,
+            words,
+        })
+    }
+
+    /// As the list has it.
+    pub(super) fn words(&self) -> &[String; 2] {
+        &self.words
+    }
+}
+
+impl From<Pair> for Errand {
+    fn from(pair: Pair) -> Self {
+        Self::new(vec![pair.source], pair.destination)
+    }
+}
+
+/// Reads the pairs of a file, or of standard input if its name is `-`.
+///
+/// # Errors
+///
+/// When it cannot be read, or a line is not two locations.
+pub(super) fn read(path: &Path) -> Result<Vec<Pair>, ListError> {
+    let name = path.display().to_string();
+    if name == "-" {
+        return pairs("standard input", io::stdin().lock());
+    }
+    match File::open(path) {
+        Ok(file) => pairs(&name, BufReader::new(file)),
+        Err(error) => Err(ListError::Io { name, error }),
+    }
+}
+
+/// The pairs: two words on a line, in quotes if they have spaces; `#` begins a comment.
+fn pairs(name: &str, mut lines: impl BufRead) -> Result<Vec<Pair>, ListError> {
+    let mut pairs = Vec::new();
+    for number in 1.. {
+        let wrong = |reason: &str| ListError::Line {
+            name: name.to_owned(),
+            line: number,
+            reason: reason.to_owned(),
+        };
+        let mut line = String::new();
+        let mut bounded = lines.by_ref().take(LINE_BYTES);
+        let read = bounded.read_line(&mut line);
+        let read = read.map_err(|error| ListError::Io {
+            name: name.to_owned(),
+            error,
+        })?;
+        if read == 0 {
+            break;
+        }
+        if !line.ends_with('\n') && line.len() as u64 >= LINE_BYTES {
+            return Err(wrong("the line is too long"));
+        }
+        if number > LINES {
+            return Err(wrong("the list is too long: divide it"));
+        }
+        match <[String; 2]>::try_from(words_of(&line)) {
+            Ok(words) => {
+                let pair = Pair::parse(words).map_err(|error| wrong(&error.to_string()))?;
+                pairs.push(pair);
+            }
+            Err(words) if words.is_empty() => {}
+            Err(_) => {
+                return Err(wrong(
+                    "a line is SOURCE DESTINATION, in quotes if they have spaces",
+                ));
+            }
+        }
+    }
+    Ok(pairs)
+}
+
+/// The words of a line.
+fn words_of(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start();
+    while !rest.is_empty() && !rest.starts_with('#') {
+        let (word, after) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
+            None => rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len())),
+        };
+        words.push(word.to_owned());
+        rest = after.trim_start();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_two_words() {
+        let text = "\n  # comment\na b\n\"a b\"  \"c\" # d\r\n";
+        let read = pairs("list", text.as_bytes()).expect("valid");
+        let words = read.iter().map(Pair::words);
+        assert!(words.eq([&["a", "b"], &["a b", "c"]]));
+        let error = pairs("list", "a b\na b c\n".as_bytes()).expect_err("three words");
+        assert!(error.to_string().starts_with("list, line 2: a line is"));
+        let long = vec![b'x'; 40_000];
+        let error = pairs("list", long.as_slice()).expect_err("too long");
+        assert!(error.to_string().contains("too long"), "{error}");
+    }
+}
