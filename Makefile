@@ -145,7 +145,7 @@ bench-crowds: test-programs release ## Time a client beside 1,000 hostile connec
 	$(INTEROP) bench-crowds
 
 .PHONY: bench-nodes
-bench-nodes: test-programs release ## Measure servers with 1 to 8 data nodes, and write docs/measurements; on a machine that does nothing else
+bench-nodes: test-programs release ## Measure servers with 1 to 64 data nodes, and write docs/measurements; on a machine that does nothing else
 	$(INTEROP) bench-nodes -- --record docs/measurements
 
 .PHONY: bench-rdma

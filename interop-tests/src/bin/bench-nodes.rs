@@ -8,7 +8,7 @@ use gridhaul_interop::bench::nodes;
 use gridhaul_interop::bench::record::section::Section;
 
 #[derive(Debug, Parser)]
-#[command(about = "Measure servers with 1 to 8 data nodes")]
+#[command(about = "Measure servers with 1 to 64 data nodes")]
 struct Arguments {
     /// Also write the page and its plot to this directory
     #[arg(long, value_name = "DIR")]

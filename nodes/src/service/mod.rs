@@ -196,7 +196,12 @@ impl Calls for Handler {
             stack: config.stack.clone(),
             drivers: config.drivers.clone(),
             load: Some(self.0.load(here)),
-            data_addresses: vec![wire::ip(self.0.data_address(here))],
+            data_addresses: self
+                .0
+                .data_addresses(here)
+                .into_iter()
+                .map(wire::ip)
+                .collect(),
         }))
     }
 

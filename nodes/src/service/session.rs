@@ -360,7 +360,7 @@ impl Session {
         }
         let request = ListenRequest {
             stack: self.stack(&sent.stack).map_err(wrong)?,
-            local: self.data_address(),
+            local: self.shared.data_address(self.here.ip()),
             stripes: Stripes::Many { at_most: count },
             sockets: wire::to_sockets(sent.sockets),
             session_drivers: self.drivers(&sent.drivers).map_err(wrong)?,
@@ -403,12 +403,6 @@ impl Session {
             return Ok(());
         }
         (self.shared.config.reach)(self.client, host).map_err(WireError)
-    }
-
-    /// Where data channels listen.
-    fn data_address(&self) -> IpAddr {
-        let configured = self.shared.config.data_address;
-        configured.unwrap_or_else(|| self.here.ip().to_canonical())
     }
 
     fn drivers(&self, sent: &[message::SessionDriver]) -> Result<Vec<Arc<dyn Driver>>, WireError> {

@@ -50,8 +50,9 @@ pub struct ServiceConfig {
     pub own_stack: Box<OwnStack>,
     /// Whether a session of this client may have the node connect to a host; the error is the reason.
     pub reach: Box<ReachRule>,
-    /// Where data channels listen; `None` is the address at which the control server has reached the node.
-    pub data_address: Option<IpAddr>,
+    /// Where data channels listen, each at one of these; without any, at the address at which the control server has reached the
+    /// node.
+    pub data_addresses: Vec<IpAddr>,
     /// The number of threads for work on files. The runtime must allow [`blocking_threads`] of it.
     pub file_threads: usize,
     /// A session ends whose control server takes no reply for this time.
@@ -85,6 +86,28 @@ pub struct Card {
     pub addresses: Vec<IpAddr>,
 }
 
+impl MachineSample {
+    /// How busy the card with an address is, in quarters of the speed of its link: traffic changes all the time, and small
+    /// differences should not decide. An unknown card is idle.
+    fn busy_quarters(&self, address: IpAddr) -> u64 {
+        let card = self.cards.iter().find(|card| card.has_any(&[address]));
+        let busy = card.and_then(|card| {
+            let traffic = card.load.traffic;
+            let most = traffic.received.max(traffic.sent);
+            most.saturating_mul(4).checked_div(card.load.link?)
+        });
+        busy.unwrap_or(0)
+    }
+}
+
+impl Card {
+    fn has_any(&self, addresses: &[IpAddr]) -> bool {
+        addresses
+            .iter()
+            .any(|address| self.addresses.contains(address))
+    }
+}
+
 impl fmt::Debug for ServiceConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServiceConfig")
@@ -106,6 +129,8 @@ pub(super) struct Shared {
     received: AtomicU64,
     sent: AtomicU64,
     machine: Mutex<MachineSample>,
+    /// The number of data ports that have been given an address.
+    turn: AtomicUsize,
     draining: watch::Receiver<bool>,
 }
 
@@ -121,6 +146,7 @@ impl Shared {
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             machine: Mutex::default(),
+            turn: AtomicUsize::new(0),
             draining,
         })
     }
@@ -154,16 +180,32 @@ impl Shared {
             draining: *self.draining.borrow(),
             ..load::message(&self.config.node.load())
         };
-        self.machine(self.data_address(here)).fill(&mut sent);
+        self.machine(&self.data_addresses(here)).fill(&mut sent);
         sent
     }
 
-    /// Where data channels of a control server listen that has reached the node at the address `here`.
+    /// Where data channels of a control server listen that has reached the node at the address `here`: one of
+    /// [`Self::data_addresses`]. Their network cards take turns, except one that has more traffic than another.
     pub(super) fn data_address(&self, here: IpAddr) -> IpAddr {
-        self.config.data_address.unwrap_or(here).to_canonical()
+        let mut addresses = self.data_addresses(here);
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % addresses.len().max(1);
+        addresses.rotate_left(turn);
+        let sample = lock(&self.machine);
+        let best = addresses
+            .iter()
+            .min_by_key(|address| sample.busy_quarters(**address));
+        best.copied().unwrap_or(here)
     }
 
-    fn machine(&self, data_address: IpAddr) -> MachineLoad {
+    /// All addresses where data channels of such a control server listen.
+    pub(super) fn data_addresses(&self, here: IpAddr) -> Vec<IpAddr> {
+        match self.config.data_addresses.as_slice() {
+            [] => vec![here.to_canonical()],
+            configured => configured.to_vec(),
+        }
+    }
+
+    fn machine(&self, data_addresses: &[IpAddr]) -> MachineLoad {
         let sample = lock(&self.machine);
         let cards = sample.cards.iter();
         MachineLoad {
@@ -174,7 +216,7 @@ impl Shared {
             ring_bytes: sample.ring_bytes,
             ring_bytes_limit: sample.ring_bytes_limit,
             cards: cards
-                .filter(|card| card.addresses.contains(&data_address))
+                .filter(|card| card.has_any(data_addresses))
                 .map(|card| card.load.clone())
                 .collect(),
             transferred: sample.transferred,

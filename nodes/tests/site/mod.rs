@@ -52,6 +52,11 @@ impl Remote {
     }
 
     pub(crate) fn with(node: LocalNode) -> Self {
+        Self::at(Vec::new(), node)
+    }
+
+    /// A node whose data channels listen at these addresses.
+    pub(crate) fn at(data_addresses: Vec<IpAddr>, node: LocalNode) -> Self {
         let runtime = Builder::new_multi_thread()
             .max_blocking_threads(blocking_threads(FILE_THREADS))
             .enable_all()
@@ -69,7 +74,7 @@ impl Remote {
             drivers: vec!["tcp".to_owned()],
             own_stack: Box::new(|stack| stack),
             reach: Box::new(|_, host| Err(format!("{host} is refused"))),
-            data_address: None,
+            data_addresses,
             file_threads: FILE_THREADS,
             reply_time: TIME_LIMIT,
         }));
@@ -214,7 +219,7 @@ fn registry() -> Registry {
     registry
 }
 
-fn local() -> LocalNode {
+pub(crate) fn local() -> LocalNode {
     local_with(|_, storage| storage)
 }
 

@@ -45,6 +45,32 @@ fn a_node_tells_what_it_is_and_how_busy_its_cards_are() {
 }
 
 #[test]
+fn the_cards_of_a_node_take_turns_except_one_that_has_more_traffic() {
+    let addresses = ["127.0.0.1", "127.0.0.2"].map(|text| text.parse().expect("an address"));
+    let remote = Remote::at(addresses.into(), site::local());
+    let session = remote.attach();
+    let next = || site::listen(&*session, 1)[0].ip();
+    let taken = [next(), next(), next()];
+    assert_eq!(taken, [addresses[0], addresses[1], addresses[0]]);
+    let mut busy = card("eth1", "127.0.0.2");
+    busy.load.link = Some(1000);
+    busy.load.traffic.sent = 500;
+    remote.service.set_machine(MachineSample {
+        ring_bytes: 0,
+        ring_bytes_limit: 0,
+        cards: vec![card("eth0", "127.0.0.1"), busy],
+        transferred: Traffic::default(),
+    });
+    assert_eq!([next(), next(), next()], [addresses[0]; 3]);
+    let cluster = Cluster::new(ClusterConfig::default());
+    let member = remote.under("dtn1", &cluster.instances());
+    cluster.set_members(vec![member]).expect("one name");
+    site::wait_until(|| cluster.members()[0].machine.cards.len() == 2);
+    let facts = cluster.members().remove(0).facts.expect("told");
+    assert_eq!(facts.addresses, addresses);
+}
+
+#[test]
 fn sessions_of_other_control_servers_count_in_the_choice() {
     let nodes = [Remote::new(), Remote::new()];
     let cluster = Cluster::new(ClusterConfig::default());

@@ -2,6 +2,7 @@
 //!
 //! Control servers log users in, and tell a node what to do. Settings about that have no effect in a node, and are refused.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -18,6 +19,9 @@ pub struct AsNode {
     pub control_servers: Option<Vec<Principal>>,
     /// The file with its identity, if it is enrolled; its control servers are those of its authority then.
     pub identity: Option<PathBuf>,
+    /// The local addresses of passive data connections, of one family; without any, that at which a control server reaches the
+    /// node.
+    pub data_addresses: Vec<IpAddr>,
 }
 
 /// A control server: its host, or the subject of its certificate.

@@ -84,6 +84,10 @@ pub(super) fn resolve(
             None
         })
     });
+    let addresses = settings.data_address.as_deref().unwrap_or_default();
+    if addresses.len() > 1 {
+        errors.push(ConfigError::SeveralDataAddresses);
+    }
     let allowed_drivers = settings.allowed_drivers.clone().unwrap_or_else(|| {
         ALLOWED_DRIVERS
             .iter()
@@ -92,7 +96,7 @@ pub(super) fn resolve(
     });
     DataConnections {
         port_range,
-        address: settings.data_address,
+        address: addresses.first().copied(),
         advertise: settings.advertise_address,
         hosts: settings.data_hosts.clone().unwrap_or_default(),
         stripes: between(

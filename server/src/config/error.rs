@@ -60,6 +60,15 @@ pub(super) enum ConfigError {
          that file", .0.display()
     )]
     ListedAndEnrolled(PathBuf),
+    /// A reply with an address of one family must not depend on the node's choice.
+    #[error("data-address has addresses of IPv4 and of IPv6: name those of one family")]
+    DataAddressesOfTwoFamilies,
+    /// A server without data nodes takes one address.
+    #[error(
+        "data-address has several addresses, which data nodes (`gridhaul-server node`) share their transfers among: name one, \
+         or none for that of the control connection"
+    )]
+    SeveralDataAddresses,
     /// A setting of data nodes, in a server.
     #[error(
         "{0} is a setting of `gridhaul-server node`, and of no effect in a server: delete it here"
@@ -208,6 +217,7 @@ impl ConfigError {
             Self::NoRoot | Self::NoGridmap => Some("gsi"),
             Self::NoNodeRoot => Some("root"),
             Self::ListedAndEnrolled(_) => Some("control-servers"),
+            Self::DataAddressesOfTwoFamilies | Self::SeveralDataAddresses => Some("data-address"),
             Self::NoVomsdir => Some("authorize"),
             Self::SshIsClear => Some("encrypt-data"),
             Self::AnonymousName => Some("anonymous-names"),

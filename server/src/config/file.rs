@@ -310,7 +310,7 @@ mod tests {
             (14, "log-format: '5' is not a log format"),
             (
                 15,
-                "data-address: \"here\" is not an address in quotes; write it like",
+                "data-address: \"here\" is not a list of addresses in quotes; write it like",
             ),
             (16, "root: this key is given twice"),
         ];

@@ -1,5 +1,7 @@
 //! From settings to the configuration of a data node.
 
+use std::net::IpAddr;
+
 use super::accounts;
 use super::admin::Administration;
 use super::as_node::{AsNode, ControlServer};
@@ -32,6 +34,12 @@ impl Config {
         if let (Some(identity), Some(_)) = (&identity, &listed) {
             errors.push(ConfigError::ListedAndEnrolled(identity.clone()));
         }
+        let data_addresses = settings.data_address.take();
+        let data_addresses = not_empty(errors, "data-address", data_addresses).unwrap_or_default();
+        if data_addresses.iter().any(IpAddr::is_ipv4) && data_addresses.iter().any(IpAddr::is_ipv6)
+        {
+            errors.push(ConfigError::DataAddressesOfTwoFamilies);
+        }
         // Without `gsi`, these would be mistakes.
         let (config, more) = Self::resolve(Settings {
             tls_versions: None,
@@ -53,6 +61,7 @@ impl Config {
             node: Some(AsNode {
                 control_servers,
                 identity,
+                data_addresses,
             }),
             ..config
         };
@@ -73,6 +82,40 @@ mod tests {
         for key in KEYS {
             assert!(all.iter().any(|known| known == key), "{key}");
         }
+    }
+
+    #[test]
+    fn a_node_may_have_several_data_addresses_of_one_family() {
+        let settings = |addresses: &[&str]| {
+            let addresses = addresses
+                .iter()
+                .map(|text| text.parse().expect("an address"));
+            Settings {
+                root: Some("/srv/data".into()),
+                data_address: Some(addresses.collect()),
+                ..Settings::default()
+            }
+        };
+        let of_two = ["192.0.2.1", "192.0.2.2"];
+        let (config, _) = Config::resolve_node(settings(&of_two));
+        let node = config.node.expect("a node");
+        assert_eq!(node.data_addresses.len(), 2);
+        for (addresses, words) in [
+            (
+                &["192.0.2.1", "2001:db8::1"][..],
+                "name those of one family",
+            ),
+            (&[], "data-address"),
+        ] {
+            let (_, found) = Config::resolve_node(settings(addresses));
+            let found = found.iter().map(ToString::to_string);
+            let found: Vec<_> = found.filter(|text| text.contains(words)).collect();
+            assert_eq!(found.len(), 1, "{addresses:?}");
+        }
+        let (_, found) = Config::resolve(settings(&of_two));
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        let is_told = found.iter().any(|text| text.contains("name one, or none"));
+        assert!(is_told, "{found:?}");
     }
 
     #[test]

@@ -297,9 +297,10 @@ settings! {
     #[arg(long, value_name = "FIRST-LAST")]
     port_range: PortRange => live,
 
-    /// The local address of passive data connections. Default: that of the control connection
-    #[arg(long, value_name = "ADDRESS")]
-    data_address: IpAddr => live,
+    /// The local address of passive data connections; a data node may have several. Default: that of the control connection
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
+    data_address: Vec<IpAddr> => live,
 
     /// The address in PASV replies, for servers behind address translation
     #[arg(long, value_name = "ADDRESS")]

@@ -49,7 +49,10 @@ impl Served {
                     .collect(),
                 own_stack: own_stack(config, registry),
                 reach: reach_rule(),
-                data_address: config.data.address,
+                data_addresses: config
+                    .node
+                    .as_ref()
+                    .map_or(Vec::new(), |node| node.data_addresses.clone()),
                 file_threads: config.limits.file_threads,
                 reply_time: REPLY_TIME,
             }),

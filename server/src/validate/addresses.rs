@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -11,11 +11,16 @@ use crate::admin::{AdminSocketError, examine_socket};
 use crate::config::{AdminSocket, Config};
 use crate::own_addresses::OwnAddresses;
 
-/// Passive data connections must be able to use their address.
-pub(super) fn check_data_address(validated: &mut Validated) {
-    let Some(address) = validated.config.data.address else {
-        return;
-    };
+/// Passive data connections must be able to use their addresses.
+pub(super) fn check_data_addresses(validated: &mut Validated) {
+    let node = validated.config.node.as_ref();
+    let of_node = node.map_or(Vec::new(), |node| node.data_addresses.clone());
+    for address in validated.config.data.address.into_iter().chain(of_node) {
+        check_data_address(validated, address);
+    }
+}
+
+fn check_data_address(validated: &mut Validated, address: IpAddr) {
     if let Err(error) = bind((address, 0).into()) {
         let text = format!(
             "data-address {address} cannot be used ({error}): name an address of this machine, {}; what clients behind \

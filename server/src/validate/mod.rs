@@ -90,7 +90,7 @@ impl Validated {
         };
         settings::check(&mut validated, &drivers::registry());
         nodes::check(&mut validated);
-        addresses::check_data_address(&mut validated);
+        addresses::check_data_addresses(&mut validated);
         addresses::check_port_range(&mut validated);
         addresses::check_repeated(&mut validated);
         validated

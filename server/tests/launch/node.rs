@@ -1,8 +1,8 @@
 //! A data node: who may connect, and how it starts and ends.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,6 +13,7 @@ use gridhaul_security::files::{TrustDirectory, read_credential};
 use gridhaul_security::tls::{HostSettings, PeerFault, PeerIdentity, TlsSettings};
 use gridhaul_server::mutual_tls::{MutualTlsError, connect};
 use rustix::process::Signal;
+use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -244,6 +245,38 @@ fn a_revoked_control_server_is_refused_without_a_restart() {
         |refusal| refusal.contains("revoked"),
     );
     node.log_until("was revoked by its issuer");
+}
+
+#[test]
+fn silent_connections_do_not_keep_a_control_server_out() {
+    /// More than may shake hands at a time.
+    const SILENT: usize = 300;
+    let site = Nodes::new();
+    let mut node = Running::of(&mut site.command(&["--control-servers", "ctl.example.org"]));
+    let from_elsewhere = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        let other = SocketAddr::from(([127, 0, 0, 2], 0));
+        socket.bind(&other.into()).expect("an address of loopback");
+        socket.connect(&node.address.into()).expect("connected");
+        socket
+    };
+    let silent: Vec<_> = (0..SILENT).map(|_| from_elsewhere()).collect();
+    for _ in 0..10 {
+        let met = site.meet(&node, "control", "localhost");
+        assert_eq!(met.refusal, None);
+        met.node.expect("accepted");
+    }
+    let log = node.log_until("a control server has connected");
+    assert!(log.contains("there are too many"), "{log}");
+    // Those that were kept end with the time for a handshake.
+    for mut socket in silent {
+        let end = Duration::from_secs(60);
+        socket.set_read_timeout(Some(end)).expect("set");
+        match socket.read(&mut [0]) {
+            Ok(read) => assert_eq!(read, 0),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+        }
+    }
 }
 
 #[test]

@@ -36,8 +36,8 @@ struct Trial {
     directory: Option<PathBuf>,
     /// The number of the node, for names of files.
     index: usize,
-    /// Where bytes of its data channel have come from, if this machine reaches it.
-    data_address: Option<IpAddr>,
+    /// Where bytes of its data channels have come from, if this machine reaches it. A node may have several addresses.
+    data_addresses: Vec<IpAddr>,
     /// The bytes.
     text: String,
     /// The stack from this machine: others may need an adapter, which it may not have.
@@ -75,7 +75,7 @@ pub(super) fn check(
             account,
             directory: directory.map(|shared| shared.path.clone()),
             index,
-            data_address: None,
+            data_addresses: Vec::new(),
             text: text.clone(),
             tcp: tcp.clone(),
             stack: stack.clone(),
@@ -89,12 +89,12 @@ pub(super) fn check(
 
 /// Connects to a data port of each node, which sends some bytes. Notes the addresses where that works.
 fn from_here(report: &mut Report, config: &Config, trials: &mut [Trial], patience: &Patience) {
-    let results = patience.each(LIMIT, trials.to_vec(), |trial| trial.fetch_text());
+    let results = patience.each(LIMIT, trials.to_vec(), |trial| trial.fetch_texts());
     let mut closed = Vec::new();
     for (trial, result) in trials.iter_mut().zip(results) {
         let name = &trial.node.node.name;
         match result {
-            Some(Ok(address)) => trial.data_address = Some(address.ip()),
+            Some(Ok(addresses)) => trial.data_addresses = addresses,
             Some(Err(reason)) => closed.push(of(name, &format!("{reason}{PORTS}"))),
             None => closed.push(of(name, "no data channel to it was tried in time")),
         }
@@ -107,9 +107,9 @@ fn from_here(report: &mut Report, config: &Config, trials: &mut [Trial], patienc
         report.ok(ABOUT, text);
     }
     report.problems(Verdict::Error, ABOUT, closed);
-    let addresses = trials.iter().filter_map(|trial| {
-        let address = trial.data_address?;
-        Some((trial.node.node.name.as_str(), address))
+    let addresses = trials.iter().flat_map(|trial| {
+        let addresses = trial.data_addresses.iter();
+        addresses.map(|address| (trial.node.node.name.as_str(), *address))
     });
     tell_private(report, config, &addresses.collect::<Vec<_>>());
 }
@@ -205,7 +205,21 @@ fn between(report: &mut Report, trials: &[Trial], patience: &Patience) {
 impl Trial {
     /// Whether it can store what comes over a data channel.
     fn receives(&self) -> bool {
-        self.directory.is_some() && self.data_address.is_some()
+        self.directory.is_some() && !self.data_addresses.is_empty()
+    }
+
+    /// Data channels from this machine, until one comes to an address again: the addresses of a node take turns.
+    fn fetch_texts(&self) -> Result<Vec<IpAddr>, String> {
+        const MOST: usize = 16;
+        let mut addresses = Vec::new();
+        while addresses.len() < MOST {
+            let address = self.fetch_text()?.ip();
+            if addresses.contains(&address) {
+                break;
+            }
+            addresses.push(address);
+        }
+        Ok(addresses)
     }
 
     /// A data channel from this machine, over which the node sends some lines. Returns the address of the data port.
@@ -265,9 +279,9 @@ impl Trial {
         let receiver = to.node.again(to.account.as_deref(), HERE)?;
         let address = listen(receiver.as_ref(), &to.stack)?;
         // The sender connects wherever this check says: a node must not name the address of another machine.
-        if to.data_address != Some(address.ip()) {
+        if !to.data_addresses.contains(&address.ip()) {
             return Err(format!(
-                "{address} is another address than that of its last data port"
+                "{address} is another address than those of its data ports before"
             ));
         }
         // As a client at the other node, so that this one lets it connect there.
