@@ -1,5 +1,6 @@
 //! The command line.
 
+mod hosts;
 mod trees;
 
 use std::ffi::OsString;
@@ -17,6 +18,8 @@ use crate::control::AddressFamily;
 use crate::listing::ListingSettings;
 use crate::session::{DataProtection, Session, TransferSettings};
 use crate::transfer::FilePart;
+
+pub(super) use hosts::{HostOptions, is_login};
 
 /// Copy files to, from and between GridFTP servers
 #[derive(Debug, Parser)]
@@ -59,6 +62,12 @@ pub(super) enum Command {
     Du(UsageArguments),
     /// Show a directory with all that it has
     Tree(TreeArguments),
+    /// Show what the configuration files set for a server, and where
+    Config {
+        /// The server, or a file of it. Default: what holds for all servers
+        #[arg(value_name = "URL")]
+        url: Option<String>,
+    },
     /// Copy with the options of globus-url-copy
     #[command(disable_help_flag = true)]
     Guc {
@@ -234,6 +243,9 @@ pub(super) struct LoginArguments {
     /// The longest wait for a connection or a reply
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(super) timeout: Duration,
+    /// What configuration files set for each server.
+    #[arg(skip)]
+    pub(super) hosts: Option<HostOptions>,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   arguments      the command line
+//!   config         configuration files, which add to it
+//!   profile        what they set
 //!   copy, sum      the commands
 //!   guc            the options of globus-url-copy
 //!   files          ls, stat, mkdir, rm, mv
@@ -15,11 +17,13 @@
 //! ```
 
 mod arguments;
+mod config;
 mod copy;
 mod files;
 mod guc;
 mod output;
 mod ping;
+mod profile;
 mod proxy;
 mod report;
 mod secret;
@@ -32,9 +36,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
-use arguments::{Arguments, Command};
+use arguments::Command;
 
 /// How the program ends. The numbers are documented in `docs/reference/client.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +71,10 @@ pub fn main() -> ExitCode {
         true => Command::Guc {
             words: env::args_os().skip(1).collect(),
         },
-        false => Arguments::parse().command,
+        false => match config::command() {
+            Some(command) => command,
+            None => return Ending::Usage.into(),
+        },
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -108,6 +113,7 @@ async fn run(command: &Command) -> Ending {
         Command::Chmod(arguments) => trees::chmod(arguments).await,
         Command::Du(arguments) => trees::du(arguments).await,
         Command::Tree(arguments) => trees::tree(arguments).await,
+        Command::Config { url } => config::run(url.as_deref()),
         Command::Guc { words } => guc::run(words).await,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gridhaul_protocol::command::{Password, Text};
@@ -21,11 +22,20 @@ use crate::session::{Session, SessionConfig, SessionError};
 /// Opens sessions, with one identity for all of them.
 pub(super) struct Servers {
     arguments: LoginArguments,
-    identity: Mutex<Option<Identity>>,
-    /// The authorities for ftps.
-    roots: Mutex<Option<Arc<TrustStore>>>,
-    /// Passwords that were read or typed. Locked while the user types.
-    passwords: AsyncMutex<HashMap<Server, Zeroizing<Vec<u8>>>>,
+    /// By the options for the credential and the authorities.
+    identities: Mutex<HashMap<Places, Identity>>,
+    /// The authorities for ftps, by the options for a directory and a file.
+    roots: Mutex<HashMap<Places, Arc<TrustStore>>>,
+    /// Passwords that were read, with the file, or typed. Locked while the user types.
+    passwords: AsyncMutex<HashMap<Server, Known>>,
+}
+
+/// Two options that name files.
+type Places = (Option<PathBuf>, Option<PathBuf>);
+
+struct Known {
+    password: Zeroizing<Vec<u8>>,
+    file: Option<PathBuf>,
 }
 
 /// Why there is no session.
@@ -67,80 +77,70 @@ impl Servers {
     pub(super) fn new(arguments: LoginArguments) -> Self {
         Self {
             arguments,
-            identity: Mutex::default(),
+            identities: Mutex::default(),
             roots: Mutex::default(),
             passwords: AsyncMutex::default(),
         }
     }
 
     pub(super) async fn open(&self, server: &Server) -> Result<Session, OpenError> {
-        let login = self.login(server).await?;
+        let arguments = self.arguments.for_host(&server.host);
+        let login = self.login(server, &arguments).await?;
         let config = SessionConfig {
-            family: self.arguments.family(),
-            patience: self.arguments.timeout,
+            family: arguments.family(),
+            patience: arguments.timeout,
         };
         let opened = Session::open(server, login, config).await;
         opened.map_err(|error| OpenError::Session(Box::new(error)))
     }
 
-    async fn login(&self, server: &Server) -> Result<Login, OpenError> {
+    async fn login(&self, server: &Server, arguments: &LoginArguments) -> Result<Login, OpenError> {
         Ok(match server.scheme {
             Scheme::GsiFtp => Login::Certificate {
-                identity: self.identity()?,
-                expected: match &self.arguments.subject {
+                identity: self.identity(arguments)?,
+                expected: match &arguments.subject {
                     Some(subject) => ExpectedServer::Subject(subject.clone()),
                     None => ExpectedServer::Host,
                 },
             },
             Scheme::Ftps => Login::Tls {
-                server: self.named(server)?,
-                account: self.account(server).await?,
+                server: self.named(server, arguments)?,
+                account: self.account(server, arguments).await?,
             },
-            Scheme::Ftp => Login::Clear(self.account(server).await?),
-            Scheme::SshFtp => Login::Ssh(self.ssh(server)?),
+            Scheme::Ftp => Login::Clear(self.account(server, arguments).await?),
+            Scheme::SshFtp => Login::Ssh(ssh(server, arguments)?),
         })
     }
 
-    async fn account(&self, server: &Server) -> Result<Account, OpenError> {
+    async fn account(
+        &self,
+        server: &Server,
+        arguments: &LoginArguments,
+    ) -> Result<Account, OpenError> {
         let Some(user) = &server.user else {
             return Ok(Account::Anonymous);
         };
         let unsendable = || OpenError::Unsendable(server.to_string());
-        let password = self.password(server).await?;
+        let password = self.password(server, arguments).await?;
         Ok(Account::User {
             name: Text::new(user.as_str()).ok_or_else(unsendable)?,
             password: Password::new(password.to_vec()).ok_or_else(unsendable)?,
         })
     }
 
-    fn ssh(&self, server: &Server) -> Result<SshSettings, OpenError> {
-        if server.user.as_deref().is_some_and(|user| !is_user(user)) {
-            return Err(OpenError::SshUser(server.to_string()));
-        }
-        // globus-url-copy takes the command from there, too.
-        let command = std::env::var("GLOBUS_REMOTE_SSHFTP").ok();
-        Ok(SshSettings {
-            program: self.arguments.ssh.clone(),
-            server: command
-                .filter(|command| !command.is_empty())
-                .unwrap_or_else(|| SshSettings::SERVER.to_owned()),
-            may_ask: std::io::stdin().is_terminal(),
-        })
-    }
-
     /// The server of an ftps URL.
-    fn named(&self, server: &Server) -> Result<NamedServer, OpenError> {
-        let principal = match &self.arguments.subject {
+    fn named(&self, server: &Server, arguments: &LoginArguments) -> Result<NamedServer, OpenError> {
+        let principal = match &arguments.subject {
             Some(subject) => Principal::Subject(subject.clone()),
             None => Principal::Host(server.host.parse()?),
         };
+        let places = (arguments.trust.clone(), arguments.ca.clone());
         let mut known = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
-        let trust = match &*known {
+        let trust = match known.get(&places) {
             Some(trust) => Arc::clone(trust),
             None => {
-                let (directory, file) = (&self.arguments.trust, &self.arguments.ca);
-                let found = login::roots(directory.as_deref(), file.as_deref())?;
-                Arc::clone(known.insert(found))
+                let found = login::roots(places.0.as_deref(), places.1.as_deref())?;
+                Arc::clone(known.entry(places).or_insert(found))
             }
         };
         Ok(NamedServer {
@@ -150,28 +150,37 @@ impl Servers {
         })
     }
 
-    fn identity(&self) -> Result<Identity, OpenError> {
-        let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(identity) = &*known {
+    fn identity(&self, arguments: &LoginArguments) -> Result<Identity, OpenError> {
+        let places = (arguments.proxy.clone(), arguments.trust.clone());
+        let known = self.identities.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        if let Some(identity) = known.get(&places) {
             return Ok(identity.clone());
         }
         let found = Identity::find(&IdentityPlaces {
-            proxy: self.arguments.proxy.clone(),
-            trust: self.arguments.trust.clone(),
+            proxy: places.0.clone(),
+            trust: places.1.clone(),
         })?;
-        Ok(known.insert(found).clone())
+        Ok(known.entry(places).or_insert(found).clone())
     }
 
     /// The password for a server: that of the file, which is for the first server only, or one that the user types.
-    async fn password(&self, server: &Server) -> Result<Zeroizing<Vec<u8>>, OpenError> {
+    async fn password(
+        &self,
+        server: &Server,
+        arguments: &LoginArguments,
+    ) -> Result<Zeroizing<Vec<u8>>, OpenError> {
         let mut known = self.passwords.lock().await;
-        if let Some(password) = known.get(server) {
-            return Ok(password.clone());
+        if let Some(known) = known.get(server) {
+            return Ok(known.password.clone());
         }
         let named = || server.to_string();
-        let password = match &self.arguments.password_file {
+        let password = match &arguments.password_file {
             Some(file) => {
-                if let Some(first) = known.keys().next() {
+                let mut same = known
+                    .iter()
+                    .filter(|(_, one)| one.file.as_ref() == Some(file));
+                if let Some((first, _)) = same.next() {
                     let (server, first) = (named(), first.to_string());
                     return Err(OpenError::SecondPassword { server, first });
                 }
@@ -186,7 +195,26 @@ impl Servers {
                 typed.ok_or_else(|| OpenError::NoPassword { server: named() })?
             }
         };
-        known.insert(server.clone(), password.clone());
+        let with_file = Known {
+            password: password.clone(),
+            file: arguments.password_file.clone(),
+        };
+        known.insert(server.clone(), with_file);
         Ok(password)
     }
+}
+
+fn ssh(server: &Server, arguments: &LoginArguments) -> Result<SshSettings, OpenError> {
+    if server.user.as_deref().is_some_and(|user| !is_user(user)) {
+        return Err(OpenError::SshUser(server.to_string()));
+    }
+    // globus-url-copy takes the command from there, too.
+    let command = std::env::var("GLOBUS_REMOTE_SSHFTP").ok();
+    Ok(SshSettings {
+        program: arguments.ssh.clone(),
+        server: command
+            .filter(|command| !command.is_empty())
+            .unwrap_or_else(|| SshSettings::SERVER.to_owned()),
+        may_ask: std::io::stdin().is_terminal(),
+    })
 }

@@ -1,6 +1,7 @@
 //! The program `gridhaul` with our server and the real one.
 
 mod blocks;
+mod config;
 mod copy;
 mod files;
 mod ftps;

@@ -1,0 +1,95 @@
+//! The command line, with what the configuration files add to it.
+
+use std::env;
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _};
+
+use super::read;
+use crate::location::Location;
+use crate::program::arguments::{Arguments, Command, HostOptions, is_login};
+use crate::program::output::warn;
+
+/// Commands that use no options of copies, or have those of another program.
+const WITHOUT: [&str; 3] = ["config", "guc", "proxy"];
+
+/// The command of this process. `None` after an error, which is printed.
+pub(in crate::program) fn command() -> Option<Command> {
+    let words: Vec<OsString> = env::args_os().collect();
+    let mut all = Arguments::command();
+    // As in Parser::parse, an error ends the process here.
+    let matches = all.try_get_matches_from_mut(&words);
+    let matches = matches.unwrap_or_else(|error| error.exit());
+    let parsed = |matches: &ArgMatches| match Arguments::from_arg_matches(matches) {
+        Ok(arguments) => Some(arguments.command),
+        Err(error) => {
+            warn(error);
+            None
+        }
+    };
+    let Some((name, matches_of)) = matches.subcommand() else {
+        return parsed(&matches);
+    };
+    if WITHOUT.contains(&name) {
+        return parsed(&matches);
+    }
+    let profile = match read() {
+        Ok(profile) if profile.sections.is_empty() => return parsed(&matches),
+        Ok(profile) => profile,
+        Err(error) => {
+            warn(error);
+            return None;
+        }
+    };
+    let of_name = all.find_subcommand(name)?;
+    let added = profile.words(of_name, matches_of, &hosts(of_name, matches_of), |key| {
+        !is_login(key)
+    });
+    let added = match added {
+        Ok(added) => added,
+        Err(error) => {
+            warn(error);
+            return None;
+        }
+    };
+    let options = HostOptions::new(Arc::new(profile), of_name, matches_of);
+    // The program and the name of the command come first.
+    let merged = words.iter().take(2).cloned().chain(added);
+    let merged: Vec<OsString> = merged.chain(words.iter().skip(2).cloned()).collect();
+    let mut command = parsed(&Arguments::command().get_matches_from(merged))?;
+    if let Some(login) = command.login_mut() {
+        login.hosts = Some(options);
+    }
+    Some(command)
+}
+
+/// The hosts of the URLs of a command.
+fn hosts(command: &clap::Command, matches: &ArgMatches) -> Vec<String> {
+    let mut hosts = Vec::new();
+    for argument in command.get_positionals() {
+        let id = argument.get_id().as_str();
+        let values = matches.try_get_raw(id).ok().flatten().into_iter().flatten();
+        for text in values.filter_map(|value| value.to_str()) {
+            if let Ok(Location::Remote(url)) = Location::parse(text)
+                && !hosts.contains(&url.server.host)
+            {
+                hosts.push(url.server.host);
+            }
+        }
+    }
+    hosts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_without_configuration_exist() {
+        let all = Arguments::command();
+        for name in WITHOUT {
+            assert!(all.find_subcommand(name).is_some(), "{name}");
+        }
+    }
+}
