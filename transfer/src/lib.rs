@@ -163,11 +163,12 @@ pub use error::{CancelReason, PeerError, SequenceError, ShareError, TransferErro
 pub use local::{AccountFiles, LocalNode, NodeConfig, OpenStorage};
 pub use look_ahead::LOOK_AHEAD_FILES;
 pub use node::{
-    Answer, AttachError, ChecksumRequest, Companions, ConnectRequest, Consent, ConsentSink,
-    DataNode, Demands, Event, EventSink, Handling, LineIterator, LineSource, ListenFailure,
-    ListenRequest, MAX_SENT_TEXT_BYTES, NodeAccount, NodeLoad, NodePart, NodeSession, OpenLines,
-    Outcome, Placement, Plan, Progress, Refusal, Relabel, Role, RunningTransfer, SentAttachError,
-    SentChannelError, SentListenFailure, SentPeerError, SentStorageError, SentSystemError,
-    SentTransferError, Share, Stripes, Survey, SyncPolicy, Task, UploadName, WorkerLoad,
+    Answer, AttachError, ByteSink, ChecksumRequest, Companions, ConnectRequest, Consent,
+    ConsentSink, DataNode, Demands, Event, EventSink, Handling, LineIterator, LineSource,
+    ListenFailure, ListenRequest, MAX_SENT_TEXT_BYTES, NodeAccount, NodeLoad, NodePart,
+    NodeSession, OpenLines, Outcome, Placement, Plan, Progress, Refusal, Relabel, Role,
+    RunningTransfer, SentAttachError, SentChannelError, SentListenFailure, SentPeerError,
+    SentStorageError, SentSystemError, SentTransferError, Share, Stripes, Survey, SyncPolicy,
+    TakeBytes, Task, UploadName, WorkerLoad,
 };
 pub use reach::{Reach, Unreachable, destinations};

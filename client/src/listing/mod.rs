@@ -117,6 +117,7 @@ impl Lister {
         let copy = FileCopy {
             direction: Direction::List,
             local: PathBuf::from(NAME),
+            stream: None,
             remote: path.clone(),
             part: None,
             size: None,

@@ -34,6 +34,8 @@ pub(super) enum Command {
     /// Copy files
     #[command(args_override_self = true)]
     Copy(CopyArguments),
+    /// Write files of servers to standard output
+    Cat(CatArguments),
     /// Print the checksum of a file of a server
     Sum(SumArguments),
     /// Log in at a server, and show what it is and how fast it answers
@@ -83,7 +85,8 @@ pub(super) enum Command {
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct CopyArguments {
-    /// The sources and, last, the destination: paths and URLs like gsiftp://HOST/PATH, ftp://HOST/PATH
+    /// The sources and, last, the destination: paths and URLs like gsiftp://HOST/PATH, ftp://HOST/PATH;
+    /// - is standard input or standard output
     #[arg(required_unless_present = "from_file", conflicts_with = "from_file", num_args = 2.., value_names = ["SRC", "DST"])]
     pub(super) locations: Vec<String>,
     /// Copy the files of a list: a source and a destination on each line, in double quotes if they have
@@ -145,6 +148,20 @@ pub(super) struct CopyArguments {
     /// Print errors only
     #[arg(long, short)]
     pub(super) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CatArguments {
+    /// The files
+    #[arg(required = true, value_name = "URL")]
+    pub(super) urls: Vec<String>,
+    #[command(flatten)]
+    login: LoginArguments,
+    #[command(flatten)]
+    data: DataArguments,
+    /// Verify what was written by this checksum: MD5, ADLER32, CRC32C, SHA256, ...
+    #[arg(long, value_name = "ALGORITHM")]
+    checksum: Option<ChecksumAlgorithm>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -321,6 +338,22 @@ impl CopyArguments {
         use SyncArgument::{Checksum, Size, Time};
 
         self.times || matches!(self.sync, Some(Size | Time | Checksum))
+    }
+}
+
+impl CatArguments {
+    /// The same for `gridhaul copy`.
+    pub(super) fn as_copy(&self) -> CopyArguments {
+        let Command::Copy(plain) = Arguments::parse_from(["gridhaul", "copy", "-", "-"]).command
+        else {
+            unreachable!("the words are those of copy");
+        };
+        CopyArguments {
+            login: self.login.clone(),
+            data: self.data.clone(),
+            checksum: self.checksum,
+            ..plain
+        }
     }
 }
 

@@ -49,6 +49,8 @@ enum Ending {
     Usage,
     /// Interrupted with SIGINT.
     Interrupted,
+    /// The reader of standard output has gone. The number is that of programs that SIGPIPE ends.
+    Closed,
 }
 
 impl From<Ending> for ExitCode {
@@ -58,6 +60,7 @@ impl From<Ending> for ExitCode {
             Ending::Failed => Self::from(1),
             Ending::Usage => Self::from(2),
             Ending::Interrupted => Self::from(130),
+            Ending::Closed => Self::from(141),
         }
     }
 }
@@ -102,6 +105,7 @@ pub fn main() -> ExitCode {
 async fn run(command: &Command) -> Ending {
     match command {
         Command::Copy(arguments) => copy::run(arguments).await,
+        Command::Cat(arguments) => copy::cat(arguments).await,
         Command::Sum(arguments) => sum::run(arguments).await,
         Command::Ping(arguments) => ping::run(arguments).await,
         Command::Proxy { command } => proxy::run(command).await,

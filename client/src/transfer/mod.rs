@@ -4,6 +4,7 @@
 //!   two_party     a server and this machine ──> local_end (channels and files of this machine)
 //!   third_party   two servers
 //!     both use: said (replies while a server transfers), stall (time limits), verify (checksums of both ends), part (parts of files)
+//!   stream        standard input and output as an end of two_party
 //! ```
 
 mod error;
@@ -11,6 +12,7 @@ mod local_end;
 mod part;
 mod said;
 mod stall;
+mod stream;
 mod third_party;
 mod two_party;
 mod verify;
@@ -22,6 +24,7 @@ use gridhaul_protocol::ranges::RangeSet;
 pub use error::TransferFailure;
 pub use part::FilePart;
 pub(crate) use said::MOST_RANGES;
+pub use stream::StandardStream;
 pub use third_party::{ThirdPartyCopy, third_party};
 pub use two_party::{Direction, FileCopy, two_party};
 pub use verify::{checksum_of_file, checksum_of_server};

@@ -182,3 +182,22 @@ fn options_that_it_does_not_have_are_refused() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("does not have the option -af"), "{stderr}");
 }
+
+#[test]
+fn a_hyphen_is_standard_input_or_output() {
+    let site = Site::anonymous(Kind::Globus, &[]);
+    let url = site.server.url("a");
+    let link = site.local("globus-url-copy");
+    symlink(env!("CARGO_BIN_EXE_gridhaul"), &link).unwrap();
+    let program = |arguments: &[&str]| {
+        let mut command = Command::new(&link);
+        command.args(arguments).current_dir(site.place());
+        command
+    };
+    let source = fs::File::open(site.local("source")).unwrap();
+    let put = program(&["-", &url]).stdin(source).output().unwrap();
+    assert!(put.status.success(), "{put:?}");
+    assert_same(&site.local("source"), &site.served("a"), &[]);
+    let got = program(&[&url, "-"]).output().unwrap();
+    assert!(got.stdout == fs::read(site.local("source")).unwrap());
+}

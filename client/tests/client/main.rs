@@ -18,6 +18,7 @@ mod resume;
 mod scripted;
 mod site;
 mod sshftp;
+mod streams;
 mod terminal;
 mod tree;
 mod trees;

@@ -24,7 +24,7 @@ pub(super) enum Way {
 impl Way {
     pub(super) fn of(plan: &Plan) -> Self {
         match plan.task {
-            Task::ReceiveFile { .. } => Self::In,
+            Task::ReceiveFile { .. } | Task::ReceiveBytes(_) => Self::In,
             Task::SendFile { .. } | Task::SendLines(_) => Self::Out,
         }
     }

@@ -71,7 +71,7 @@ impl Port {
 pub(super) fn may_share(plan: &Plan) -> bool {
     let has_places = match &plan.task {
         Task::SendFile { .. } => true,
-        Task::SendLines(_) => false,
+        Task::SendLines(_) | Task::ReceiveBytes(_) => false,
         Task::ReceiveFile { placement, .. } => {
             *placement != Placement::Append && !plan.handling.ordered
         }

@@ -40,22 +40,24 @@ pub(crate) fn transfer(plan: &Plan) -> (message::Transfer, KeptParts) {
             offset,
             length,
             restart,
-        } => transfer::Task::SendFile(message::SendFile {
+        } => Some(transfer::Task::SendFile(message::SendFile {
             path: values::path(path),
             offset: *offset,
             length: *length,
             restart: values::ranges(restart),
-        }),
+        })),
         Task::SendLines(source) => {
             kept.lines = Some(source.clone());
-            transfer::Task::SendLines(message::SendLines {})
+            Some(transfer::Task::SendLines(message::SendLines {}))
         }
+        // A function of this process. The node refuses a transfer without a task.
+        Task::ReceiveBytes(_) => None,
         Task::ReceiveFile {
             path,
             placement,
             restart,
             promised,
-        } => transfer::Task::ReceiveFile(message::ReceiveFile {
+        } => Some(transfer::Task::ReceiveFile(message::ReceiveFile {
             path: values::path(path),
             placement: Some(match placement {
                 Placement::Replace => receive_file::Placement::Replace(true),
@@ -64,7 +66,7 @@ pub(crate) fn transfer(plan: &Plan) -> (message::Transfer, KeptParts) {
             }),
             restart: values::ranges(restart),
             promised: *promised,
-        }),
+        })),
     };
     if let Some(Share {
         role: Role::Lead(companions),
@@ -74,7 +76,7 @@ pub(crate) fn transfer(plan: &Plan) -> (message::Transfer, KeptParts) {
         kept.companions = Some(companions.clone());
     }
     let message = message::Transfer {
-        task: Some(task),
+        task,
         extended: plan.mode == TransferMode::Extended,
         ascii: plan.representation == Representation::Ascii,
         parallelism: plan.parallelism.into(),

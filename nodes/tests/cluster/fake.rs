@@ -334,7 +334,7 @@ impl Work {
         events(Event::Queued { ahead: 1 });
         let result = match self.plan.task.clone() {
             Task::ReceiveFile { path, .. } => self.receive(&path, events),
-            Task::SendFile { .. } | Task::SendLines(_) => {
+            Task::SendFile { .. } | Task::SendLines(_) | Task::ReceiveBytes(_) => {
                 events(Event::Started { reused: false });
                 self.write(None, &[])
             }

@@ -46,7 +46,7 @@ impl Job {
                     && promised.is_some_and(|bytes| bytes <= READ_AHEAD_BYTES as u64)
                     && pace.is_quick()
             }
-            Task::SendLines(_) => false,
+            Task::SendLines(_) | Task::ReceiveBytes(_) => false,
         };
         is_small
             && plan.mode == TransferMode::Extended
@@ -104,7 +104,7 @@ impl Job {
     fn has_free_worker(&self) -> bool {
         let resources = &self.context.resources;
         let limit = match self.plan.task {
-            Task::ReceiveFile { .. } => &resources.receivers,
+            Task::ReceiveFile { .. } | Task::ReceiveBytes(_) => &resources.receivers,
             _ => &resources.senders,
         };
         limit.take_free(&self.context.account.source, 1).count() == 1

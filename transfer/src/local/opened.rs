@@ -4,7 +4,7 @@ use super::share_check;
 use crate::channels::DataChannels;
 use crate::context::Context;
 use crate::error::{SequenceError, TransferError};
-use crate::node::{LineSource, Plan, Task};
+use crate::node::{ByteSink, LineSource, Plan, Task};
 use crate::{receive, send};
 
 /// The open file of a transfer, or the source of its lines.
@@ -13,6 +13,7 @@ pub(super) enum Opened {
     /// Opened when the lines are sent.
     Lines(LineSource),
     Receive(receive::OpenedTarget),
+    Bytes(ByteSink),
 }
 
 impl Opened {
@@ -39,6 +40,7 @@ impl Opened {
                 Self::Send(send::open(context, plan, part, channels)?)
             }
             Task::SendLines(source) => Self::Lines(source.clone()),
+            Task::ReceiveBytes(sink) => Self::Bytes(sink.clone()),
             Task::ReceiveFile {
                 path,
                 placement,
@@ -66,6 +68,7 @@ impl Opened {
         match self {
             Self::Send(part) => send::file(context, plan, part, channels),
             Self::Lines(source) => send::lines(context, plan, &source, channels),
+            Self::Bytes(sink) => receive::bytes(context, plan, &sink, channels),
             Self::Receive(target) => receive::file(context, plan, target, channels),
         }
     }

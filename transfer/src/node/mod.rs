@@ -37,8 +37,8 @@ pub use consent::{Answer, Consent, ConsentSink};
 pub use events::{Event, EventSink, NodePart, Outcome, Progress, Refusal, Survey};
 pub use load::{NodeLoad, WorkerLoad};
 pub use plan::{
-    Demands, Handling, LineIterator, LineSource, OpenLines, Placement, Plan, SyncPolicy, Task,
-    UploadName,
+    ByteSink, Demands, Handling, LineIterator, LineSource, OpenLines, Placement, Plan, SyncPolicy,
+    TakeBytes, Task, UploadName,
 };
 pub use requests::{
     ChecksumRequest, ConnectRequest, ListenFailure, ListenRequest, Relabel, Stripes,

@@ -139,6 +139,24 @@ pub enum Task {
         /// The number of bytes that the peer announced, for the transfer or for the file (`ALLO`).
         promised: Option<u64>,
     },
+    /// Bytes that go to no file, in stream mode. Only of a client, on the node of its own process.
+    ReceiveBytes(ByteSink),
+}
+
+/// Takes the bytes of a stream, in their order. Runs on the node's threads and may block.
+#[derive(Clone)]
+pub struct ByteSink {
+    /// Takes the next bytes.
+    pub take: Arc<TakeBytes>,
+}
+
+/// Takes bytes.
+pub type TakeBytes = dyn Fn(&[u8]) -> Result<(), StorageError> + Send + Sync;
+
+impl fmt::Debug for ByteSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByteSink").finish_non_exhaustive()
+    }
 }
 
 /// Where received bytes go.

@@ -8,6 +8,7 @@
 //!   all of them write to part (the file), which reserves its blocks with reserve
 //!   upload: the temporary name of the file, if configured
 //!   others: further nodes that receive the same file
+//!   sink: bytes that go to no file
 //! ```
 
 mod blocks;
@@ -21,6 +22,7 @@ mod part;
 mod read_back;
 mod request;
 mod reserve;
+mod sink;
 mod stream;
 mod target;
 mod upload;
@@ -35,6 +37,7 @@ use self::completeness::check_complete;
 use self::gatherer::{Gatherer, Piece};
 use self::part::Part;
 pub(crate) use self::request::Target;
+pub(crate) use self::sink::bytes;
 pub(crate) use self::target::{OpenedTarget, open};
 use crate::channels::DataChannels;
 use crate::context::Context;

@@ -83,7 +83,7 @@ pub(super) fn receive_text(
     }
 }
 
-fn receive(
+pub(super) fn receive(
     channel: &mut dyn Channel,
     buffer: &mut [u8],
     context: &Context,
@@ -93,7 +93,7 @@ fn receive(
 
 /// Ends the other direction as well: senders over TLS may wait for it (observed from Python's ftplib). An
 /// error is irrelevant, because all data has arrived.
-fn answer_end(channel: &mut dyn Channel, context: &Context) {
+pub(super) fn answer_end(channel: &mut dyn Channel, context: &Context) {
     let _ = channel.finish(&context.running.operation());
 }
 

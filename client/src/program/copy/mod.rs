@@ -14,6 +14,7 @@ mod pattern;
 mod present;
 mod reach;
 mod shared;
+mod stream;
 mod version;
 mod walk;
 mod worker;
@@ -30,12 +31,13 @@ use self::journal::{Journal, JournalError};
 pub(super) use self::list::ListError;
 use self::list::Pair;
 use self::shared::Shared;
+use self::stream::StreamCopy;
 use self::worker::Worker;
 use super::Ending;
-use super::arguments::CopyArguments;
+use super::arguments::{CatArguments, CopyArguments};
 use super::report::{Errors, Form, Report};
 use crate::local::{LocalConfig, LocalMachine};
-use crate::location::Location;
+use crate::location::{Location, Url};
 
 /// Files that wait for a worker: enough that workers never wait for a listing, few enough for any memory.
 const QUEUE: usize = 1024;
@@ -52,13 +54,45 @@ pub(super) async fn run(arguments: &CopyArguments) -> Ending {
     if arguments.part().is_some() && arguments.locations.len() > 2 {
         return usage("--offset and --length are for one file: name one source");
     }
-    let errand = match locations.collect::<Result<Vec<_>, _>>() {
-        Ok(locations) => Errand::of(locations),
+    let locations = match locations.collect::<Result<Vec<_>, _>>() {
+        Ok(locations) => locations,
         Err(error) => return usage(&error.to_string()),
     };
+    if let Some(ending) = standard_stream(arguments, Errors::Own, &locations).await {
+        return ending;
+    }
+    let errand = Errand::of(locations);
     // clap demands two at least.
     let all = errand.into_iter().collect();
     errands(arguments, Errors::Own, all).await.0
+}
+
+/// Copies standard input, or to standard output, if one of the locations is `-`.
+pub(super) async fn standard_stream(
+    arguments: &CopyArguments,
+    errors: Errors,
+    locations: &[Location],
+) -> Option<Ending> {
+    match StreamCopy::of(locations, arguments) {
+        Ok(None) => None,
+        Ok(Some(copy)) => Some(stream::run(arguments, errors, copy).await),
+        Err(error) => Some(usage(&error)),
+    }
+}
+
+/// `gridhaul cat`.
+pub(super) async fn cat(arguments: &CatArguments) -> Ending {
+    let urls = arguments.urls.iter().map(|text| Url::parse(text));
+    let urls = match urls.collect::<Result<Vec<_>, _>>() {
+        Ok(urls) => urls,
+        Err(error) => return usage(&error.to_string()),
+    };
+    let copy = StreamCopy::Get(urls);
+    let arguments = arguments.as_copy();
+    match copy.check(&arguments) {
+        Ok(()) => stream::run(&arguments, Errors::Own, copy).await,
+        Err(error) => usage(&error),
+    }
 }
 
 /// Copies the files of a list. Its journal is that of a command line with all of them.

@@ -172,7 +172,7 @@ impl Shared {
         }
     }
 
-    fn settings_in(&self, mode: TransferMode, servers: &[&Session]) -> TransferSettings {
+    pub(super) fn settings_in(&self, mode: TransferMode, servers: &[&Session]) -> TransferSettings {
         let data = &self.arguments.data;
         TransferSettings {
             mode,

@@ -80,6 +80,11 @@ pub(super) async fn run(words: &[OsString]) -> Ending {
     if let Some(listed) = &request.listed {
         return list::run(listed, &arguments).await;
     }
+    let locations = request.urls.iter().flat_map(|url| Location::parse(url));
+    let locations: Vec<_> = locations.collect();
+    if let Some(ending) = copy::standard_stream(&arguments, Errors::Globus, &locations).await {
+        return ending;
+    }
     let (ending, failed) = copy::errands(&arguments, Errors::Globus, errands).await;
     if let Some(path) = &request.dump_file
         && let Err(error) = dump(path, &failed)

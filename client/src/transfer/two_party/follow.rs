@@ -9,7 +9,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use super::super::local_end::{LocalTransfer, Sums};
 use super::super::said::{Said, Told};
 use super::super::stall::{FAREWELL, StallWatch};
-use super::super::{Observer, TransferFailure, verify};
+use super::super::{Observer, StandardStream, TransferFailure, verify};
 use super::{Direction, FileCopy, LONGEST_LISTING};
 use crate::control::ControlError;
 use crate::session::Session;
@@ -138,7 +138,7 @@ impl<'a> Following<'a> {
                 match reply.is_completion() {
                     true => self.watch.progressed(),
                     false => {
-                        local.running.cancel(CancelReason::Abort);
+                        self.cancel(local, CancelReason::Abort);
                         self.watch.shorten();
                     }
                 }
@@ -158,7 +158,8 @@ impl<'a> Following<'a> {
         }
         self.look_for_connection(local)?;
         self.note_received(local);
-        if local.running.is_settling() {
+        let stream = self.copy.stream.as_ref();
+        if local.running.is_settling() || stream.is_some_and(StandardStream::waits) {
             self.watch.works();
         }
         if !self.watch.is_overdue() {
@@ -297,9 +298,16 @@ impl<'a> Following<'a> {
         self.copy.of_server(ControlError::Refused { verb, reply })
     }
 
+    fn cancel(&self, local: &LocalTransfer, reason: CancelReason) {
+        local.running.cancel(reason);
+        if let Some(stream) = &self.copy.stream {
+            stream.end();
+        }
+    }
+
     /// Ends the transfer here, and notes what has arrived.
     pub(super) async fn give_up(&mut self, local: &mut LocalTransfer) {
-        local.running.cancel(CancelReason::ControlChannelLost);
+        self.cancel(local, CancelReason::ControlChannelLost);
         if !self.has_ended {
             // What a file system does not end in time, it ends later; a restart of the file waits for that.
             let _ = timeout(FAREWELL, &mut local.finished).await;

@@ -16,7 +16,7 @@ use gridhaul_transfer::{Handling, NodeSession, Plan, Task, UploadName};
 use self::follow::{Complete, Following};
 use super::local_end::{Channels, LocalTransfer};
 use super::part::{self, FilePart};
-use super::{Observer, TransferFailure, Transferred, verify};
+use super::{Observer, StandardStream, TransferFailure, Transferred, verify};
 use crate::control::ControlError;
 use crate::session::{Addresses, Kept, OtherEnd, Session, TransferSettings};
 
@@ -41,6 +41,8 @@ pub struct FileCopy {
     pub direction: Direction,
     /// The file beneath the root of the local files.
     pub local: PathBuf,
+    /// Standard input or output, in place of the file; in stream mode, and without `verify`.
+    pub stream: Option<StandardStream>,
     /// The file of the server.
     pub remote: PathArgument,
     /// The part that is copied; `None` is the whole file.
@@ -170,14 +172,15 @@ impl FileCopy {
             handling.checksums.extend(self.verify);
         }
         Plan {
-            task: match self.direction {
-                Direction::Get | Direction::List => Task::ReceiveFile {
+            task: match (&self.stream, self.direction) {
+                (Some(stream), _) => stream.task(),
+                (None, Direction::Get | Direction::List) => Task::ReceiveFile {
                     path,
                     placement: part::placement(self.part),
                     restart: self.present.clone(),
                     promised: self.size,
                 },
-                Direction::Put => Task::SendFile {
+                (None, Direction::Put) => Task::SendFile {
                     path,
                     offset: self.part.map_or(0, |part| part.offset),
                     length: self.part.and_then(|part| part.length),

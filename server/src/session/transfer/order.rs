@@ -122,7 +122,7 @@ impl Order {
     pub(super) fn direction(&self) -> TransferDirection {
         match self.plan.task {
             Task::SendFile { .. } => TransferDirection::Send,
-            Task::ReceiveFile { .. } => TransferDirection::Receive,
+            Task::ReceiveFile { .. } | Task::ReceiveBytes(_) => TransferDirection::Receive,
             Task::SendLines(_) => TransferDirection::List,
         }
     }

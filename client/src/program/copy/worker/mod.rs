@@ -23,10 +23,10 @@ use crate::session::Session;
 use crate::transfer::{Transferred, checksum_of_file, checksum_of_server};
 
 /// The pause before the first retry; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+pub(in crate::program::copy) const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+pub(in crate::program::copy) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A smaller file is begun again by a resumed copy.
 const WORTHWHILE: u64 = 4 << 20;

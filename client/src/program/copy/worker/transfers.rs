@@ -153,6 +153,7 @@ impl Worker {
         let copy = FileCopy {
             direction: Direction::Get,
             local: to.beneath.to_owned(),
+            stream: None,
             remote: remote.clone(),
             part: shared.arguments.part(),
             size: shared.bytes_of(version),
@@ -205,6 +206,7 @@ impl Worker {
         let copy = FileCopy {
             direction: Direction::Put,
             local: from.beneath.to_owned(),
+            stream: None,
             remote: remote.clone(),
             part: shared.arguments.part(),
             size: shared.bytes_of(version),

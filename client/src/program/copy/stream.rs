@@ -1,0 +1,250 @@
+//! `-`: standard input as the source, standard output as the destination; `gridhaul cat`.
+
+use std::time::Duration;
+
+use gridhaul_protocol::command::TransferMode;
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_transfer::Handling;
+use tokio::time::sleep;
+
+use super::super::Ending;
+use super::super::arguments::{CopyArguments, ModeArgument};
+use super::super::report::{Copied, Errors, Form, Report};
+use super::error::CopyError;
+use super::journal::Journal;
+use super::shared::Shared;
+use super::version::Version;
+use super::worker::{FIRST_PAUSE, LONGEST_PAUSE};
+use crate::local::{LocalConfig, LocalMachine};
+use crate::location::{Location, Url};
+use crate::session::Session;
+use crate::transfer::{
+    Direction, FileCopy, StandardStream, TransferFailure, Transferred, checksum_of_server,
+    two_party,
+};
+
+/// A copy with a standard stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum StreamCopy {
+    /// Standard input to a file of a server.
+    Put(Url),
+    /// Files of servers to standard output, one after the other.
+    Get(Vec<Url>),
+}
+
+impl StreamCopy {
+    /// What these locations, the destination last, ask for. `None` if none of them is `-`.
+    ///
+    /// # Errors
+    ///
+    /// When the others are no files of servers, or the options are for files.
+    pub(super) fn of(
+        locations: &[Location],
+        arguments: &CopyArguments,
+    ) -> Result<Option<Self>, String> {
+        let is_stream =
+            |one: &Location| matches!(one, Location::Local(path) if path.as_os_str() == "-");
+        if !locations.iter().any(is_stream) {
+            return Ok(None);
+        }
+        let copy = match locations {
+            [source, Location::Remote(url)] if is_stream(source) => Self::Put(url.clone()),
+            [Location::Remote(url), destination] if is_stream(destination) => {
+                Self::Get(vec![url.clone()])
+            }
+            _ => {
+                return Err(
+                    "- is standard input as the only source, or standard output as the destination of one file, and the other end a URL of a server; ./- is a file"
+                        .to_owned(),
+                );
+            }
+        };
+        copy.check(arguments).map(|()| Some(copy))
+    }
+
+    pub(super) fn check(&self, arguments: &CopyArguments) -> Result<(), String> {
+        let is_put = matches!(self, Self::Put(_));
+        let wrong = [
+            (arguments.recursive, "--recursive"),
+            (arguments.sync.is_some(), "--sync"),
+            (arguments.resume, "--resume"),
+            (arguments.times, "--times"),
+            (arguments.dry_run, "--dry-run"),
+            (arguments.create_dirs && !is_put, "--create-dirs"),
+            (arguments.json && !is_put, "--json"),
+            (arguments.part().is_some() && is_put, "--offset or --length"),
+            (arguments.data.parallel > 1, "--parallel"),
+            (
+                arguments.data.mode == ModeArgument::Extended,
+                "--mode extended",
+            ),
+        ];
+        match wrong.iter().find(|(is_given, _)| *is_given) {
+            None => Ok(()),
+            Some((_, option)) if is_put => Err(format!(
+                "{option} is not possible with standard input, which is one stream without a name, a size or a time"
+            )),
+            Some((_, option)) => Err(format!(
+                "{option} is not possible with standard output, which gets the bytes of files in their order and nothing else"
+            )),
+        }
+    }
+}
+
+/// Runs the copy; one file after the other.
+pub(super) async fn run(arguments: &CopyArguments, errors: Errors, copy: StreamCopy) -> Ending {
+    let form = match (&copy, arguments.json, arguments.quiet) {
+        (StreamCopy::Put(_), true, _) => Form::Json,
+        (StreamCopy::Put(_), false, false) => Form::Lines,
+        _ => Form::Quiet,
+    };
+    let machine = LocalMachine::new(LocalConfig::default());
+    let report = Report::start(form, errors, 1);
+    let shared = Shared::new(arguments.clone(), machine, report, Journal::none());
+    let mut is_closed = false;
+    match copy {
+        StreamCopy::Put(url) => {
+            let stream = || StandardStream::input(arguments.checksum);
+            one(&shared, &url, stream, ("-", &url.to_string())).await;
+        }
+        StreamCopy::Get(urls) => {
+            for url in urls {
+                let stream = || StandardStream::output(arguments.checksum);
+                is_closed = one(&shared, &url, stream, (&url.to_string(), "-")).await;
+                if is_closed {
+                    break;
+                }
+            }
+        }
+    }
+    shared.close().await;
+    match (is_closed, shared.report.done()) {
+        (true, _) => Ending::Closed,
+        (false, true) => Ending::Complete,
+        (false, false) => Ending::Failed,
+    }
+}
+
+/// Copies one file, and reports it; whether the reader of standard output has gone.
+async fn one(
+    shared: &Shared,
+    url: &Url,
+    stream: impl Fn() -> StandardStream,
+    names: (&str, &str),
+) -> bool {
+    let (mut left, mut pause) = (shared.arguments.retry, FIRST_PAUSE);
+    loop {
+        let stream = stream();
+        let error = match attempt(shared, url, &stream, names).await {
+            Ok(done) => {
+                shared.report.copied(&Copied {
+                    source: names.0,
+                    destination: names.1,
+                    bytes: done.bytes,
+                    took: done.took,
+                    channels: done.channels,
+                    checksum: done.checksum.as_deref(),
+                });
+                return false;
+            }
+            Err(_) if stream.is_closed() => return true,
+            Err(error) => error,
+        };
+        if stream.is_used() || left == 0 || !error.is_transient(false) {
+            let once = match (stream.is_used(), names.0) {
+                (true, "-") => ": standard input cannot be read again",
+                _ => "",
+            };
+            let words = format!("{error}{once}");
+            shared.report.failed(Some(names), &words);
+            return false;
+        }
+        left -= 1;
+        shared.report.retries(names, &error.to_string(), pause);
+        sleep(pause).await;
+        pause = Duration::min(LONGEST_PAUSE, pause * 2);
+    }
+}
+
+async fn attempt(
+    shared: &Shared,
+    url: &Url,
+    stream: &StandardStream,
+    names: (&str, &str),
+) -> Result<Transferred, CopyError> {
+    let is_put = names.0 == "-";
+    let mut session = shared.session(&url.server).await?;
+    let copied = transfer(shared, (url, is_put), &mut session, stream, names).await;
+    shared.give_back(session);
+    copied
+}
+
+async fn transfer(
+    shared: &Shared,
+    (url, is_put): (&Url, bool),
+    session: &mut Session,
+    stream: &StandardStream,
+    names: (&str, &str),
+) -> Result<Transferred, CopyError> {
+    let path = url.argument()?;
+    let settings = shared.settings_in(TransferMode::Stream, &[&*session]);
+    let size = match is_put {
+        true => None,
+        false => {
+            let version = Version::of_source(session, &path, Version::default()).await?;
+            shared.bytes_of(version)
+        }
+    };
+    let files = shared.files("/".as_ref(), session.admits(settings.protection))?;
+    let copy = FileCopy {
+        direction: match is_put {
+            true => Direction::Put,
+            false => Direction::Get,
+        },
+        local: std::path::PathBuf::new(),
+        stream: Some(stream.clone()),
+        remote: path.clone(),
+        part: shared.arguments.part(),
+        size,
+        present: RangeSet::new(),
+        settings,
+        stack: shared.arguments.data.stack_here(),
+        handling: Handling::default(),
+        verify: None,
+        first_connection: None,
+        stall: shared.arguments.data.stall_timeout,
+    };
+    let mut watch = shared.report.watch(names.0, names.1);
+    let mut done = two_party(session, &files, &copy, &mut watch).await?;
+    if is_put {
+        let size = session.size(&path).await.map_err(CopyError::Destination)?;
+        let (expected, copied) = (done.bytes, size.unwrap_or(done.bytes));
+        if expected != copied {
+            return Err(TransferFailure::Length { expected, copied }.into());
+        }
+    }
+    if let (Some(algorithm), Some(here)) = (shared.arguments.checksum, stream.take_sum()) {
+        let there = checksum_of_server(session, algorithm, &path, copy.part).await;
+        let there = there.map_err(|error| match is_put {
+            true => CopyError::Destination(error),
+            false => CopyError::Source(error),
+        })?;
+        done.checksum = Some(compared(here, there, is_put)?);
+    }
+    Ok(done)
+}
+
+fn compared(here: String, there: String, is_put: bool) -> Result<String, TransferFailure> {
+    if here.eq_ignore_ascii_case(&there) {
+        return Ok(here);
+    }
+    let (source_sum, destination_sum) = match is_put {
+        true => (here, there),
+        false => (there, here),
+    };
+    Err(TransferFailure::Checksum {
+        source_sum,
+        destination_sum,
+        replaced: true,
+    })
+}

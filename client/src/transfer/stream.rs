@@ -1,0 +1,188 @@
+//! Standard input and standard output as an end of a transfer.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gridhaul_storage::{Checksum, ChecksumAlgorithm, StorageError};
+use gridhaul_transfer::{ByteSink, LineSource, Task};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// The bytes that are read at a time.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// How often a wait for input looks whether the transfer goes on.
+const TICK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// Standard input or standard output, for one transfer.
+#[derive(Debug, Clone)]
+pub struct StandardStream {
+    way: Way,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Input,
+    Output,
+}
+
+#[derive(Default)]
+struct State {
+    /// The transfer has ended.
+    is_over: AtomicBool,
+    /// The program at the other end sends or reads no bytes now.
+    waits: AtomicBool,
+    /// Bytes were taken, which cannot be taken again.
+    is_used: AtomicBool,
+    /// The reader of standard output has gone.
+    is_closed: AtomicBool,
+    sum: Mutex<Option<Checksum>>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+impl StandardStream {
+    /// Standard input. Its checksum is computed, if one is wanted.
+    pub fn input(sum: Option<ChecksumAlgorithm>) -> Self {
+        Self::new(Way::Input, sum)
+    }
+
+    /// Standard output. Its checksum is computed, if one is wanted.
+    pub fn output(sum: Option<ChecksumAlgorithm>) -> Self {
+        Self::new(Way::Output, sum)
+    }
+
+    fn new(way: Way, sum: Option<ChecksumAlgorithm>) -> Self {
+        let state = State {
+            sum: Mutex::new(sum.map(Checksum::new)),
+            ..State::default()
+        };
+        Self {
+            way,
+            state: Arc::new(state),
+        }
+    }
+
+    /// Whether bytes were read or written, so that the transfer cannot begin again.
+    pub fn is_used(&self) -> bool {
+        self.state.is_used.load(Ordering::Relaxed)
+    }
+
+    /// Whether the reader of standard output has gone.
+    pub fn is_closed(&self) -> bool {
+        self.state.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// The checksum of all bytes, once.
+    pub fn take_sum(&self) -> Option<String> {
+        let mut sum = self
+            .state
+            .sum
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        sum.take().map(Checksum::finish)
+    }
+
+    /// What the transfer does on this machine.
+    pub(super) fn task(&self) -> Task {
+        let state = Arc::clone(&self.state);
+        match self.way {
+            Way::Input => Task::SendLines(LineSource {
+                open: Arc::new(move |_| {
+                    let state = Arc::clone(&state);
+                    Ok(Box::new(std::iter::from_fn(move || {
+                        state.read().transpose()
+                    })))
+                }),
+            }),
+            Way::Output => Task::ReceiveBytes(ByteSink {
+                take: Arc::new(move |bytes| state.write(bytes)),
+            }),
+        }
+    }
+
+    /// Whether the program at the other end is what the transfer waits for.
+    pub(super) fn waits(&self) -> bool {
+        self.state.waits.load(Ordering::Relaxed)
+    }
+
+    /// Ends a wait for input.
+    pub(super) fn end(&self) {
+        self.state.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl State {
+    /// The next piece; `None` at the end.
+    fn read(&self) -> Result<Option<Vec<u8>>, StorageError> {
+        let failed = |errno| StorageError::new("read", errno);
+        let stdin = io::stdin();
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            if self.is_over.load(Ordering::Relaxed) {
+                return Err(failed(Errno::CANCELED));
+            }
+            let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
+            match poll(&mut ready, Some(&TICK)) {
+                Ok(0) => {
+                    self.waits.store(true, Ordering::Relaxed);
+                    continue;
+                }
+                Err(Errno::INTR) => continue,
+                polled => polled.map_err(failed)?,
+            };
+            self.waits.store(false, Ordering::Relaxed);
+            match rustix::io::read(stdin.as_fd(), &mut piece) {
+                Ok(0) => return Ok(None),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                read => {
+                    piece.truncate(read.map_err(failed)?);
+                    self.count(&piece);
+                    return Ok(Some(piece));
+                }
+            }
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<(), StorageError> {
+        let stdout = io::stdout();
+        let mut left = bytes;
+        while !left.is_empty() {
+            self.waits.store(true, Ordering::Relaxed);
+            let mut ready = [PollFd::new(&stdout, PollFlags::OUT)];
+            let written =
+                poll(&mut ready, None).and_then(|_| rustix::io::write(stdout.as_fd(), left));
+            self.waits.store(false, Ordering::Relaxed);
+            match written {
+                Ok(count) => left = &left[count..],
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(errno) => {
+                    if errno == Errno::PIPE {
+                        self.is_closed.store(true, Ordering::Relaxed);
+                    }
+                    return Err(StorageError::new("write", errno));
+                }
+            }
+        }
+        self.count(bytes);
+        Ok(())
+    }
+
+    fn count(&self, bytes: &[u8]) {
+        self.is_used.store(true, Ordering::Relaxed);
+        let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sum) = &mut *sum {
+            sum.update(bytes);
+        }
+    }
+}
