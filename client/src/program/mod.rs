@@ -36,6 +36,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::CommandFactory as _;
+
 use arguments::Command;
 
 /// How the program ends. The numbers are documented in `docs/reference/client.md`.
@@ -63,6 +65,11 @@ impl From<Ending> for ExitCode {
             Ending::Closed => Self::from(141),
         }
     }
+}
+
+/// The commands and options of the program, for manual pages and completions.
+pub fn command_line() -> clap::Command {
+    arguments::Arguments::command()
 }
 
 /// Runs the program with the arguments of the process.

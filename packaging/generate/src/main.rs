@@ -1,8 +1,8 @@
 //! Makes the files of the packages that follow from the sources, so that the server itself needs no code for them.
 //!
 //! ```text
-//! gridhaul-packaging manual DIR        a page for the program and for each command
-//! gridhaul-packaging completions DIR   for bash, fish and zsh
+//! gridhaul-packaging manual DIR        a page for the program and for each command; with --client those of `gridhaul`
+//! gridhaul-packaging completions DIR   for bash, fish and zsh; also with --client
 //! gridhaul-packaging configuration     /etc/gridhaul/gridhaul.toml
 //! gridhaul-packaging components        the SBOM: the crates that the server is built of, as CycloneDX
 //! gridhaul-packaging notices           the copyright notices of these crates
@@ -13,16 +13,17 @@ mod configuration;
 mod manual;
 mod metadata;
 mod notices;
+mod program;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use clap_complete::Shell;
-use gridhaul_server::config::CommandLine;
 
 use metadata::{Metadata, MetadataError};
+use program::Program;
 
 /// Makes the files of the packages that follow from the sources.
 #[derive(Debug, Parser)]
@@ -35,11 +36,17 @@ struct Arguments {
 enum What {
     /// Write the manual pages to a directory
     Manual {
+        /// Those of the client
+        #[arg(long)]
+        client: bool,
         /// The directory
         directory: PathBuf,
     },
     /// Write the completions for bash, fish and zsh to a directory
     Completions {
+        /// Those of the client
+        #[arg(long)]
+        client: bool,
         /// The directory
         directory: PathBuf,
     },
@@ -74,11 +81,14 @@ fn main() -> ExitCode {
 
 fn generate(what: &What) -> Result<(), GenerateError> {
     let text = match what {
-        What::Manual { directory } => return Ok(manual::write(directory)?),
-        What::Completions { directory } => {
-            let mut command = CommandLine::command();
+        What::Manual { client, directory } => {
+            return Ok(Program::of(*client).manual().write(directory)?);
+        }
+        What::Completions { client, directory } => {
+            let mut command = Program::of(*client).command();
+            let name = command.get_name().to_owned();
             for shell in [Shell::Bash, Shell::Fish, Shell::Zsh] {
-                clap_complete::generate_to(shell, &mut command, "gridhaul-server", directory)?;
+                clap_complete::generate_to(shell, &mut command, &name, directory)?;
             }
             return Ok(());
         }
