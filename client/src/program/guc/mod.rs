@@ -25,6 +25,10 @@ enum GucError {
     Value(String),
     #[error("this program does not have the option {0} of globus-url-copy")]
     Option(String),
+    #[error(
+        "this program does not have UDT: leave -udt out, or use -dcstack rdma between servers that have it"
+    )]
+    Udt,
     #[error("give a source and a destination, or -f FILE")]
     Urls,
     #[error("-s, -ss and -ds must name the same subject")]
@@ -53,6 +57,8 @@ struct Request {
     checksum: Option<String>,
     verifies: bool,
     subject: Option<String>,
+    wants_udt: bool,
+    are_paths_relative: bool,
     is_quiet: bool,
     is_verbose: bool,
 }
@@ -111,7 +117,18 @@ impl Request {
                 }
             }
         }
-        Ok(request)
+        if request.are_paths_relative {
+            for url in request.urls.iter_mut().chain(&mut request.listed) {
+                *url = relative(url);
+            }
+        }
+        // globus-url-copy names UDT to servers only where data channels are authenticated.
+        let has_gsi = request.urls.iter().any(|url| url.starts_with("gsiftp:"));
+        let is_protected = !request.options.iter().any(|one| one == "none");
+        match request.wants_udt && has_gsi && is_protected {
+            true => Err(GucError::Udt),
+            false => Ok(request),
+        }
     }
 
     /// Reads an option without a value; whether it is one.
@@ -136,6 +153,8 @@ impl Request {
             | "dbg"
             | "debugftp"
             | "no-third-party-transfers-fallback" => {}
+            "udt" => self.wants_udt = true,
+            "rp" | "relative-paths" => self.are_paths_relative = true,
             "cd" | "create-dest" => self.add(&["--create-dirs"]),
             "fast" => self.add(&["--mode", "extended"]),
             "q" | "quiet" => self.is_quiet = true,
@@ -272,6 +291,22 @@ impl Request {
     }
 }
 
+/// A URL whose path begins at the home directory of the user, unless it begins with an encoded slash.
+fn relative(url: &str) -> String {
+    let place = url.find("://").map(|scheme| scheme + 3);
+    let slash = place.and_then(|place| url[place..].find('/').map(|slash| place + slash));
+    match slash
+        .filter(|_| !url.starts_with("file:"))
+        .map(|slash| url.split_at(slash))
+    {
+        Some((server, path)) if path.to_ascii_uppercase().starts_with("/%2F") => {
+            format!("{server}/{}", &path[4..])
+        }
+        Some((server, path)) if !path.starts_with("/~") => format!("{server}/~{path}"),
+        _ => url.to_owned(),
+    }
+}
+
 /// Writes the pairs that were not copied, for `-f` or another run with `-df`.
 fn dump(path: &Path, failed: &[(String, String)]) -> io::Result<()> {
     let mut file = fs::File::create(path)?;
@@ -303,9 +338,24 @@ mod tests {
     }
 
     #[test]
+    fn relative_paths_begin_at_the_home_directory() {
+        for (url, expected) in [
+            ("ftp://h/a/b", "ftp://h/~/a/b"),
+            ("ftp://h/%2Fa/b", "ftp://h/a/b"),
+            ("ftp://h/~/a", "ftp://h/~/a"),
+            ("file:///a", "file:///a"),
+            ("a", "a"),
+        ] {
+            assert_eq!(relative(url), expected);
+        }
+        let request = request("-rp -udt ftp://h/a file:///b").expect("valid");
+        assert_eq!(request.urls, ["ftp://h/~/a", "file:///b"]);
+    }
+
+    #[test]
     fn what_it_cannot_do_is_refused() {
         for line in [
-            "-udt a b",
+            "-udt gsiftp://h/a b",
             "-nosuch a b",
             "-p",
             "a",
