@@ -40,6 +40,8 @@ pub struct Control {
     decoder: ReplyDecoder,
     /// Bytes that were read and are not decoded.
     input: Vec<u8>,
+    /// Commands that were not sent.
+    output: Vec<u8>,
     /// The text of the first reply.
     greeting: String,
     /// Who the server is, where its certificate says it.
@@ -50,6 +52,8 @@ pub struct Control {
     patience: Duration,
     /// Last replies that the server owes.
     awaited: usize,
+    /// Replies have come that answer no command.
+    is_out_of_step: bool,
 }
 
 impl Control {
@@ -120,12 +124,14 @@ impl Control {
             local,
             decoder: ReplyDecoder::new(),
             input: Vec::new(),
+            output: Vec::new(),
             greeting: String::new(),
             server: None,
             context: None,
             patience,
             // The greeting.
             awaited: 1,
+            is_out_of_step: false,
         };
         let greeting = control.final_reply("the greeting", within).await?;
         let greeting = accepted("the connection", greeting)?;
@@ -191,6 +197,12 @@ impl Control {
     ///
     /// When the connection is broken.
     pub async fn send(&mut self, command: &Command) -> Result<(), ControlError> {
+        self.prepare(command)?;
+        self.send_prepared(command.verb()).await
+    }
+
+    /// Adds a command to those that [`Self::send_prepared`] sends at once; returns its bytes.
+    pub(crate) fn prepare(&mut self, command: &Command) -> Result<usize, ControlError> {
         let line = encode_command_line(&command.encode());
         let line = match &mut self.context {
             None => line,
@@ -201,13 +213,20 @@ impl Control {
             }
         };
         self.awaited += 1;
+        self.output.extend(&line);
+        Ok(line.len())
+    }
+
+    /// Sends the commands that were prepared; `verb` is that of the last one.
+    pub(crate) async fn send_prepared(&mut self, verb: &'static str) -> Result<(), ControlError> {
+        let output = std::mem::take(&mut self.output);
         let sent = async {
-            self.stream.write_all(&line).await?;
+            self.stream.write_all(&output).await?;
             self.stream.flush().await
         };
         let sent = timeout(self.patience, sent).await;
         let silent = ControlError::Silent {
-            verb: command.verb(),
+            verb,
             within: self.patience,
         };
         sent.map_err(|_| silent)?.map_err(ControlError::Connection)
@@ -247,7 +266,17 @@ impl Control {
 
     /// Whether every command has its last reply. Otherwise a later reply would be taken for that of another command.
     pub(crate) fn is_idle(&self) -> bool {
-        self.awaited == 0
+        self.awaited == 0 && !self.is_out_of_step
+    }
+
+    /// Whether bytes of the server wait that no command has asked for, when every command has its reply.
+    pub(crate) fn has_unread(&self) -> bool {
+        !self.input.is_empty()
+    }
+
+    /// Replies have come that answer no command: none of the further ones can be trusted.
+    pub(crate) fn note_out_of_step(&mut self) {
+        self.is_out_of_step = true;
     }
 
     /// Protects all further commands. Bytes that have come before count for nothing, because another host may have sent them.

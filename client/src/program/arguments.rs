@@ -109,6 +109,9 @@ pub(super) struct CopyArguments {
     /// Files that are copied at a time, 1 to 64
     #[arg(long, short, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(super) concurrency: u8,
+    /// Small files that commands are sent ahead for on each session, 1 to 100; 1 waits for each file
+    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(super) pipeline: u8,
     /// How often a file is tried again after a connection or a server has failed
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub(super) retry: u32,

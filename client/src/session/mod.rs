@@ -235,15 +235,11 @@ impl Session {
         path: &PathArgument,
         modified: SystemTime,
     ) -> Result<bool, ControlError> {
-        let time = Timestamp::try_from(modified).ok();
-        let Some(time) = time.filter(|_| self.has(SimpleFeature::Mfmt)) else {
-            return Ok(false);
-        };
-        let command = Command::Mfmt {
-            modified: time,
-            path: path.clone(),
-        };
-        self.control.must(&command).await.map(|_| true)
+        let command = mfmt(path, modified).filter(|_| self.has(SimpleFeature::Mfmt));
+        match command {
+            Some(command) => self.control.must(&command).await.map(|_| true),
+            None => Ok(false),
+        }
     }
 
     /// The checksum of a file from an offset on, in the digits of the server. Without a length, to the end.
@@ -294,6 +290,13 @@ fn checksum_time(size: Option<u64>) -> Duration {
 
     size.map_or(UNKNOWN, |size| Duration::from_secs(size / BYTES_A_SECOND))
         .min(LONGEST)
+}
+
+/// The command that sets the time of the last change of a file; `None` if it has no place for this time.
+pub(crate) fn mfmt(path: &PathArgument, modified: SystemTime) -> Option<Command> {
+    let modified = Timestamp::try_from(modified).ok()?;
+    let path = path.clone();
+    Some(Command::Mfmt { modified, path })
 }
 
 /// The facts of an `MLST` reply: its only inner line (RFC 3659 7.2).

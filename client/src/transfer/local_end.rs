@@ -9,7 +9,7 @@ use gridhaul_security::tls::TlsVersions;
 use gridhaul_stack::{Driver, SocketOptions};
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{
-    Answer, ConnectRequest, Consent, Event, ListenRequest, NodeSession, Outcome, Plan,
+    Answer, ConnectRequest, Consent, Event, EventSink, ListenRequest, NodeSession, Outcome, Plan,
     RunningTransfer, Stripes,
 };
 use tokio::sync::oneshot;
@@ -137,6 +137,29 @@ impl Arrival {
 }
 
 impl LocalTransfer {
+    /// As [`Self::start`], on this thread as far as it need not wait for the peer. The server has confirmed a received file: it is
+    /// complete if it has so many `bytes`.
+    pub(super) fn start_here(files: &dyn NodeSession, mut plan: Plan, bytes: Option<u64>) -> Self {
+        if let Some(bytes) = bytes {
+            let consent = Consent::new(Box::new(|_| {}));
+            consent.answer(Answer::CompleteWith(bytes));
+            plan.handling.demands.consent = Some(Arc::new(consent));
+        }
+        if !files.may_be_quick(&plan) {
+            return Self::start(files, plan, false);
+        }
+        let (finished, events) = outcome();
+        let running = files.transfer_here(plan, events);
+        // The peer of a client sends without a reply.
+        running.resume_here();
+        Self {
+            running,
+            finished,
+            arrival: Arrival(None),
+            consent: None,
+        }
+    }
+
     /// Starts a transfer. If it `asks`, a received file waits for an answer before it gets its name.
     pub(super) fn start(files: &dyn NodeSession, mut plan: Plan, asks: bool) -> Self {
         let (mut consent, mut asked) = (None, None);
@@ -147,16 +170,8 @@ impl LocalTransfer {
             asked = Some(question);
             plan.handling.demands.consent.clone_from(&consent);
         }
-        let (tell, finished) = oneshot::channel();
-        let tell = once(tell);
-        let running = files.transfer(
-            plan,
-            Box::new(move |event| {
-                if let Event::Finished(outcome) = event {
-                    tell(*outcome);
-                }
-            }),
-        );
+        let (finished, events) = outcome();
+        let running = files.transfer(plan, events);
         Self {
             running,
             finished,
@@ -178,6 +193,18 @@ impl LocalTransfer {
             consent.answer(answer);
         }
     }
+}
+
+/// The end of a transfer, and the events that tell it.
+fn outcome() -> (oneshot::Receiver<Outcome>, EventSink) {
+    let (tell, finished) = oneshot::channel();
+    let tell = once(tell);
+    let events = move |event| {
+        if let Event::Finished(outcome) = event {
+            tell(*outcome);
+        }
+    };
+    (finished, Box::new(events))
 }
 
 /// A function that sends one value, for callers that could call it again.

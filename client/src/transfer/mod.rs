@@ -26,7 +26,7 @@ pub use part::FilePart;
 pub(crate) use said::MOST_RANGES;
 pub use stream::StandardStream;
 pub use third_party::{ThirdPartyCopy, third_party};
-pub use two_party::{Direction, FileCopy, two_party};
+pub use two_party::{Direction, FileCopy, Piped, Supply, is_out_of_step, pipeline, two_party};
 pub use verify::{checksum_of_file, checksum_of_server};
 
 /// What a complete transfer has moved.

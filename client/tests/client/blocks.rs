@@ -86,6 +86,15 @@ pub(crate) fn send(content: &[u8]) -> io::Result<()> {
     })
 }
 
+/// Sends the beginning of a file.
+pub(crate) fn send_beginning(content: &[u8]) -> io::Result<()> {
+    DATA.with_borrow_mut(|data| {
+        let Some(data) = data else { unreachable!() };
+        data.write_all(&block(0, content.len() as u64, 0))?;
+        data.write_all(content)
+    })
+}
+
 /// Sends a file as another host of this machine would.
 pub(crate) fn send_from_other_host(content: &[u8]) -> io::Result<()> {
     let port = PORT.with_borrow(|port| port.ok_or(io::ErrorKind::NotConnected))?;

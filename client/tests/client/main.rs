@@ -12,6 +12,7 @@ mod lists;
 mod parts;
 mod passwords;
 mod ping;
+mod pipeline;
 mod proxy;
 mod reach;
 mod resume;

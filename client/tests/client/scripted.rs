@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -10,6 +11,7 @@ use std::thread;
 pub(crate) struct Scripted {
     pub(crate) address: SocketAddr,
     commands: Arc<Mutex<Vec<String>>>,
+    read_ahead: Arc<AtomicBool>,
 }
 
 /// What the server does after a command: `true` if it has replied.
@@ -21,19 +23,31 @@ impl Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let commands = Arc::<Mutex<Vec<String>>>::default();
+        let read_ahead = Arc::<AtomicBool>::default();
+        let ahead = Arc::clone(&read_ahead);
         let (said, script) = (Arc::clone(&commands), Arc::<Script>::from(script));
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let (said, script) = (Arc::clone(&said), Arc::clone(&script));
+                let ahead = Arc::clone(&ahead);
                 // Clients go when they have seen enough.
-                thread::spawn(move || serve(stream.unwrap(), &*script, &said));
+                thread::spawn(move || serve(stream.unwrap(), &*script, &said, &ahead));
             }
         });
-        Self { address, commands }
+        Self {
+            address,
+            commands,
+            read_ahead,
+        }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("ftp://{}/{path}", self.address)
+    }
+
+    /// Whether a command came together with the one before.
+    pub(crate) fn has_read_ahead(&self) -> bool {
+        self.read_ahead.load(Ordering::Relaxed)
     }
 
     /// All commands so far.
@@ -46,6 +60,7 @@ fn serve(
     mut stream: TcpStream,
     script: &Script,
     commands: &Mutex<Vec<String>>,
+    read_ahead: &AtomicBool,
 ) -> std::io::Result<()> {
     stream.write_all(b"220 ready\r\n")?;
     let mut lines = BufReader::new(stream.try_clone()?);
@@ -53,6 +68,9 @@ fn serve(
         let mut line = String::new();
         if lines.read_line(&mut line)? == 0 {
             return Ok(());
+        }
+        if !lines.buffer().is_empty() {
+            read_ahead.store(true, Ordering::Relaxed);
         }
         let line = line.trim_end();
         commands.lock().unwrap().push(line.to_owned());

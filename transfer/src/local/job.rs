@@ -55,8 +55,8 @@ impl Job {
             && plan.handling.sync == SyncPolicy::None
             // The thread of a session does not wait for bandwidth.
             && plan.handling.bandwidth.is_empty()
-            // Such an upload may have to wait for another one of the same name.
-            && (plan.handling.upload == UploadName::Final || is_sent(plan))
+            // Such an upload may have to wait for another one of the same name, or for consent.
+            && (plan.handling.upload == UploadName::Final || is_sent(plan) || is_consented(plan))
             && !plan.handling.ordered
             && !Arrival::needs_thread(&plan.handling.checksums)
             && channels.only_kept().is_some()
@@ -141,6 +141,12 @@ impl Job {
 
 fn is_sent(plan: &Plan) -> bool {
     matches!(plan.task, Task::SendFile { .. })
+}
+
+/// Whether the session has agreed to a received file already, as only a client does.
+fn is_consented(plan: &Plan) -> bool {
+    let consent = plan.handling.demands.consent.as_ref();
+    consent.is_some_and(|consent| consent.is_answered())
 }
 
 /// Turns a panic into an error of the transfer.

@@ -31,6 +31,9 @@ pub struct Consent {
 pub enum Answer {
     /// It is complete.
     Complete,
+    /// It is complete if so many bytes have arrived. More would have been counted for the file that follows, or be those of another
+    /// version.
+    CompleteWith(u64),
     /// Its content is wrong. It is removed: a restart must not continue it.
     WrongChecksum {
         /// The checksum of the file.
@@ -54,6 +57,11 @@ impl Consent {
     pub fn answer(&self, answer: Answer) {
         lock(&self.answer).get_or_insert(answer);
         self.answered.notify_all();
+    }
+
+    /// Whether the answer is there before the question, so that a transfer does not wait.
+    pub(crate) fn is_answered(&self) -> bool {
+        lock(&self.answer).is_some()
     }
 
     /// Asks, and waits. `None` if the transfer is cancelled.

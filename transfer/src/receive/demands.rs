@@ -8,7 +8,7 @@ use gridhaul_storage::{ChecksumAlgorithm, StoredFile};
 use super::read_back;
 use crate::context::Context;
 use crate::error::{CancelReason, PeerError, TransferError};
-use crate::node::{Answer, Handling};
+use crate::node::{Answer, Handling, RunningTransfer as _};
 
 /// Checks the file at `path`, which has arrived, and sets its modification time. `sums` were computed while it arrived.
 pub(super) fn check(
@@ -43,6 +43,13 @@ pub(super) fn check(
     let all = all.collect::<Result<_, TransferError>>()?;
     match consent.wait(all, || context.running.cancel.is_cancelled()) {
         Some(Answer::Complete) => Ok(()),
+        Some(Answer::CompleteWith(bytes)) => {
+            let moved = context.running.progress().stripes.into_iter();
+            match moved.fold(0, u64::saturating_add) == bytes {
+                true => Ok(()),
+                false => Err(TransferError::Cancelled(CancelReason::Abort)),
+            }
+        }
         Some(Answer::WrongChecksum { computed, expected }) => {
             Err(PeerError::WrongChecksum { computed, expected }.into())
         }

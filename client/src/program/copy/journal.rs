@@ -138,6 +138,11 @@ impl Journal {
         Ok(state.join("gridhaul").join(name))
     }
 
+    /// Whether an earlier run has copied any file.
+    pub(super) fn has_complete(&self) -> bool {
+        !self.complete.is_empty()
+    }
+
     /// Whether an earlier run has copied this file.
     pub(super) fn has(&self, key: Key) -> bool {
         self.complete.contains(&key)

@@ -47,6 +47,12 @@ impl Reach {
         }
     }
 
+    /// Whether it is known that the server reaches this machine.
+    pub(super) fn reaches(&self, server: &Server) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(server) == Some(&Found::Reaches)
+    }
+
     /// Notes whether the server reaches this machine.
     pub(super) fn note(&self, server: &Server, reaches: bool) {
         let found = match reaches {

@@ -31,6 +31,8 @@ pub(super) struct Shared {
     pub(super) journal: Journal,
     /// Which servers reach this machine.
     pub(super) reach: Reach,
+    /// Servers that did not answer commands in their order.
+    unordered: Mutex<Vec<Server>>,
     /// Sessions that are not in use.
     idle: Mutex<Vec<Session>>,
     /// Files in a row that failed because of their servers.
@@ -52,6 +54,7 @@ impl Shared {
             report,
             journal,
             reach: Reach::default(),
+            unordered: Mutex::default(),
             idle: Mutex::default(),
             failures: AtomicUsize::new(0),
         }
@@ -64,6 +67,29 @@ impl Shared {
         hosts: Admission,
     ) -> Result<Arc<dyn NodeSession>, CopyError> {
         Ok(self.machine.files(root, hosts)?)
+    }
+
+    /// Files that commands are sent ahead for at this server.
+    pub(super) fn pipeline(&self, server: &Server) -> usize {
+        let unordered = self
+            .unordered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match unordered.contains(server) {
+            true => 1,
+            false => usize::from(self.arguments.pipeline),
+        }
+    }
+
+    /// The server does not answer commands that are sent ahead, or not in their order.
+    pub(super) fn is_unordered(&self, server: &Server) {
+        let mut unordered = self
+            .unordered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !unordered.contains(server) {
+            unordered.push(server.clone());
+        }
     }
 
     /// A session with a server: an idle one, or a new one.
@@ -160,6 +186,16 @@ impl Shared {
             },
         };
         (self.settings_in(mode, &[server]), tries)
+    }
+
+    /// The settings of gets in MODE E, if that is what files of this server are got in.
+    pub(super) fn settings_of_blocks(&self, server: &Session) -> Option<TransferSettings> {
+        let mode = self.wanted_mode().or_else(|| {
+            let reaches = self.reach.reaches(server.server());
+            reaches.then_some(TransferMode::Extended)
+        });
+        mode.filter(|mode| *mode == TransferMode::Extended)
+            .map(|mode| self.settings_in(mode, &[server]))
     }
 
     /// The mode that the user wants.

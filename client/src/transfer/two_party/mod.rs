@@ -1,6 +1,7 @@
 //! Transfers between this machine and a server.
 
 mod follow;
+mod pipeline;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{Handling, NodeSession, Plan, Task, UploadName};
 
 use self::follow::{Complete, Following};
+pub use self::pipeline::{Piped, Supply, is_out_of_step, pipeline};
 use super::local_end::{Channels, LocalTransfer};
 use super::part::{self, FilePart};
 use super::{Observer, StandardStream, TransferFailure, Transferred, verify};

@@ -1,7 +1,9 @@
 //! Copies one file after the other, with sessions that are kept.
 
+mod pipelined;
 mod transfers;
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +43,26 @@ pub(super) struct Worker {
     destination: Option<Session>,
     /// The files beneath a root, the hosts that may open data channels, and the data channels of this worker.
     files: Option<(Arc<Path>, Admission, Arc<dyn NodeSession>)>,
+    /// Files of a pipeline that has ended before they were complete.
+    taken: VecDeque<Taken>,
+    /// Pipelines in a row without a complete file.
+    fruitless: usize,
+}
+
+/// A file that was taken from the queue.
+struct Taken {
+    job: Job,
+    /// It is copied by itself.
+    is_alone: bool,
+}
+
+impl Taken {
+    fn new(job: Job) -> Self {
+        Self {
+            job,
+            is_alone: false,
+        }
+    }
 }
 
 impl Worker {
@@ -50,17 +72,24 @@ impl Worker {
             source: None,
             destination: None,
             files: None,
+            taken: VecDeque::new(),
+            fruitless: 0,
         }
     }
 
     /// Copies files until there are no more.
     pub(super) async fn run(mut self, queue: Queue) {
         loop {
-            let job = queue.lock().await.recv().await;
-            let Some(job) = job else {
+            let next = match self.taken.pop_front() {
+                Some(taken) => Some(taken),
+                None => queue.lock().await.recv().await.map(Taken::new),
+            };
+            let Some(next) = next else {
                 break;
             };
-            self.copy(&job).await;
+            if let Some(next) = self.pipelined(next, &queue).await {
+                self.copy(&next.job).await;
+            }
         }
         let sessions = [self.source.take(), self.destination.take()];
         for session in sessions.into_iter().flatten() {
@@ -76,11 +105,7 @@ impl Worker {
             shared.report.would_copy(&names.0, &names.1);
             return;
         }
-        let key = Key::of(job);
-        if let Some(key) = key
-            && shared.journal.has(key)
-            && job.destination.may_have(job.known)
-        {
+        if is_known(&shared, job) {
             shared.report.unchanged();
             return;
         }
@@ -95,20 +120,7 @@ impl Worker {
             Some(failures) => Err(CopyError::GivenUp(failures)),
         };
         match copied {
-            Ok(done) => {
-                shared.note(true);
-                if let Some(key) = key {
-                    shared.journal.record_complete(key);
-                }
-                shared.report.copied(&Copied {
-                    source: &names.0,
-                    destination: &names.1,
-                    bytes: done.bytes,
-                    took: done.took,
-                    channels: done.channels,
-                    checksum: done.checksum.as_deref(),
-                });
-            }
+            Ok(done) => succeeded(&shared, job, (&names.0, &names.1), &done),
             Err(error) => {
                 if error.is_transient(true) {
                     shared.note(false);
@@ -239,4 +251,26 @@ async fn open<'a>(
         }
     };
     Ok(place.insert(session))
+}
+
+/// Whether an earlier run has copied this version of the file.
+fn is_known(shared: &Shared, job: &Job) -> bool {
+    let is_recorded = || Key::of(job).is_some_and(|key| shared.journal.has(key));
+    shared.journal.has_complete() && is_recorded() && job.destination.may_have(job.known)
+}
+
+/// Notes and reports a copied file.
+fn succeeded(shared: &Shared, job: &Job, names: (&str, &str), done: &Transferred) {
+    shared.note(true);
+    if let Some(key) = Key::of(job) {
+        shared.journal.record_complete(key);
+    }
+    shared.report.copied(&Copied {
+        source: names.0,
+        destination: names.1,
+        bytes: done.bytes,
+        took: done.took,
+        channels: done.channels,
+        checksum: done.checksum.as_deref(),
+    });
 }
