@@ -148,6 +148,9 @@ pub(super) struct CopyArguments {
     /// Print one JSON object a line
     #[arg(long)]
     pub(super) json: bool,
+    /// Print a line for each file, also at a terminal, which gets progress bars otherwise
+    #[arg(long)]
+    pub(super) no_progress: bool,
     /// Print errors only
     #[arg(long, short)]
     pub(super) quiet: bool,

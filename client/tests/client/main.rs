@@ -13,6 +13,7 @@ mod parts;
 mod passwords;
 mod ping;
 mod pipeline;
+mod progress;
 mod proxy;
 mod reach;
 mod resume;

@@ -37,6 +37,11 @@ impl Terminal {
         }
         let mut keyboard = self.script.stdin.take().unwrap();
         keyboard.write_all(keys.as_bytes()).unwrap();
+        self.read()
+    }
+
+    /// What the terminal has shown in the end.
+    pub(crate) fn read(mut self) -> String {
         self.screen.read_to_string(&mut self.shown).unwrap();
         self.script.wait().unwrap();
         self.shown

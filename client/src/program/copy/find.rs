@@ -170,6 +170,7 @@ impl Finder<'_> {
             is_only: self.is_only && !self.are_many,
         };
         // The workers have gone only when the program ends.
+        self.shared.report.finds(job.known.size);
         let _ = self.jobs.send(job).await;
         Ok(())
     }

@@ -138,7 +138,8 @@ pub(super) async fn errands(
     {
         return (usage(&format!("--stack {stack}: {error}")), Vec::new());
     }
-    let report = Report::start(form, errors, errands.iter().map(Errand::len).sum());
+    let files = errands.iter().map(Errand::len).sum();
+    let report = Report::start(form, errors, wants_bars(arguments, errors), files);
     let journal = match journal(arguments) {
         Ok(journal) => journal,
         Err(error) => {
@@ -159,6 +160,11 @@ pub(super) async fn errands(
         false => Ending::Failed,
     };
     (ending, shared.report.failures())
+}
+
+/// globus-url-copy shows no bars, and what scripts make of its output must stay.
+fn wants_bars(arguments: &CopyArguments, errors: Errors) -> bool {
+    errors == Errors::Own && !arguments.no_progress && !arguments.dry_run
 }
 
 /// The journal: that of an earlier copy, or a new one. A copy that is not resumed also goes on without one.
@@ -184,6 +190,7 @@ async fn copy(shared: &Arc<Shared>, errands: Vec<Errand>) {
         workers.spawn(Worker::new(Arc::clone(shared)).run(Arc::clone(&queue)));
     }
     find(shared, errands, jobs).await;
+    shared.report.found_all();
     while let Some(ended) = workers.join_next().await {
         if ended.is_err() {
             let words = "a worker ended early, which is a defect of this program";

@@ -14,6 +14,7 @@ use super::error::CopyError;
 use super::journal::Journal;
 use super::shared::Shared;
 use super::version::Version;
+use super::wants_bars;
 use super::worker::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::local::{LocalConfig, LocalMachine};
 use crate::location::{Location, Url};
@@ -99,11 +100,13 @@ pub(super) async fn run(arguments: &CopyArguments, errors: Errors, copy: StreamC
         _ => Form::Quiet,
     };
     let machine = LocalMachine::new(LocalConfig::default());
-    let report = Report::start(form, errors, 1);
+    let report = Report::start(form, errors, wants_bars(arguments, errors), 1);
     let shared = Shared::new(arguments.clone(), machine, report, Journal::none());
     let mut is_closed = false;
     match copy {
         StreamCopy::Put(url) => {
+            shared.report.finds(None);
+            shared.report.found_all();
             let stream = || StandardStream::input(arguments.checksum);
             one(&shared, &url, stream, ("-", &url.to_string())).await;
         }
@@ -214,7 +217,7 @@ async fn transfer(
         first_connection: None,
         stall: shared.arguments.data.stall_timeout,
     };
-    let mut watch = shared.report.watch(names.0, names.1);
+    let mut watch = shared.report.watch(names.0, names.1, size);
     let mut done = two_party(session, &files, &copy, &mut watch).await?;
     if is_put {
         let size = session.size(&path).await.map_err(CopyError::Destination)?;

@@ -274,6 +274,7 @@ impl<'a> Walker<'a> {
                     known,
                     is_only: false,
                 };
+                self.shared.report.finds(job.known.size);
                 Ok(match self.jobs.send(job).await {
                     Ok(()) => Next::Into,
                     // The workers have gone: the program ends.

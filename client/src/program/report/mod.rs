@@ -1,16 +1,18 @@
 //! What a copy prints: lines for people, or JSON for programs.
 
 mod amount;
+mod bars;
 mod watch;
 
 use std::io::{self, Write as _};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 pub(super) use self::amount::amount;
 use self::amount::rate;
+use self::bars::Bars;
 pub(super) use self::watch::Watch;
 use super::output::{self, warn};
 
@@ -94,6 +96,7 @@ enum Event<'a> {
 pub(in crate::program) struct Report {
     form: Form,
     errors: Errors,
+    bars: Option<Bars>,
     started: Instant,
     totals: Mutex<Totals>,
     /// The first files that were not copied.
@@ -124,10 +127,19 @@ pub(in crate::program) struct Copied<'a> {
 }
 
 impl Report {
-    pub(in crate::program) fn start(form: Form, errors: Errors, files: usize) -> Self {
+    /// Bars are for a terminal, and need lines as the form.
+    pub(in crate::program) fn start(
+        form: Form,
+        errors: Errors,
+        has_bars: bool,
+        files: usize,
+    ) -> Self {
         let report = Self {
             form,
             errors,
+            bars: (has_bars && form == Form::Lines)
+                .then(Bars::at_terminal)
+                .flatten(),
             started: Instant::now(),
             totals: Mutex::default(),
             failures: Mutex::default(),
@@ -150,7 +162,8 @@ impl Report {
             channels: file.channels,
             checksum: file.checksum,
         });
-        if self.form == Form::Lines {
+        // Bars show the files instead.
+        if self.form == Form::Lines && self.bars.is_none() {
             print(&format!(
                 "{} -> {}: {} in {seconds:.1} s, {}/s",
                 file.source,
@@ -158,6 +171,20 @@ impl Report {
                 amount(file.bytes),
                 amount(rate(file.bytes, file.took))
             ));
+        }
+    }
+
+    /// A file that is to be copied.
+    pub(in crate::program) fn finds(&self, size: Option<u64>) {
+        if let Some(bars) = &self.bars {
+            bars.finds(size);
+        }
+    }
+
+    /// All files are found.
+    pub(in crate::program) fn found_all(&self) {
+        if let Some(bars) = &self.bars {
+            bars.found_all();
         }
     }
 
@@ -230,7 +257,7 @@ impl Report {
         });
         match files {
             Some((source, destination)) => {
-                let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut failures = output::locked(&self.failures);
                 if failures.len() < FAILURES {
                     failures.push((source.to_owned(), destination.to_owned()));
                 }
@@ -256,12 +283,15 @@ impl Report {
 
     /// Sources and destinations of the first files that were not copied.
     pub(in crate::program) fn failures(&self) -> Vec<(String, String)> {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = output::locked(&self.failures);
         std::mem::take(&mut *failures)
     }
 
     /// Prints the end; whether everything is complete.
     pub(in crate::program) fn done(&self) -> bool {
+        if let Some(bars) = &self.bars {
+            bars.end();
+        }
         let took = self.started.elapsed();
         let Totals {
             files,
@@ -270,7 +300,7 @@ impl Report {
             unchanged,
             removed,
             bytes,
-        } = self.count(|_| {});
+        } = *output::locked(&self.totals);
         self.json(&Event::Done {
             files,
             failed,
@@ -280,7 +310,8 @@ impl Report {
             bytes,
             seconds: took.as_secs_f64(),
         });
-        if self.form == Form::Lines && files + failed + skipped + unchanged + removed > 1 {
+        let has_several = files + failed + skipped + unchanged + removed > 1;
+        if self.form == Form::Lines && (has_several || self.bars.is_some()) {
             let others = [
                 (unchanged, "unchanged"),
                 (removed, "removed"),
@@ -299,28 +330,36 @@ impl Report {
         failed == 0
     }
 
-    /// Tells the progress of a file.
-    pub(in crate::program) fn watch<'a>(&self, source: &'a str, destination: &'a str) -> Watch<'a> {
-        Watch::new(self.form, source, destination)
+    /// Tells the progress of a file, of this size if it is known.
+    pub(in crate::program) fn watch<'a>(
+        &'a self,
+        source: &'a str,
+        destination: &'a str,
+        size: Option<u64>,
+    ) -> Watch<'a> {
+        let bar = self.bars.as_ref().map(|bars| bars.file(source, size));
+        Watch::new(self, bar, source, destination)
     }
 
-    /// Changes the totals, and returns them.
-    fn count(&self, change: impl FnOnce(&mut Totals)) -> Totals {
-        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut totals);
-        *totals
+    /// Changes the totals.
+    fn count(&self, change: impl FnOnce(&mut Totals)) {
+        change(&mut output::locked(&self.totals));
+        self.show();
+    }
+
+    /// Shows the totals in the bar for all files.
+    fn show(&self) {
+        if let Some(bars) = &self.bars {
+            bars.show(&output::locked(&self.totals));
+        }
     }
 
     fn json(&self, event: &Event<'_>) {
-        print_json(self.form, event);
-    }
-}
-
-fn print_json(form: Form, event: &Event<'_>) {
-    if form == Form::Json
-        && let Ok(line) = serde_json::to_string(event)
-    {
-        print(&line);
+        if self.form == Form::Json
+            && let Ok(line) = serde_json::to_string(event)
+        {
+            print(&line);
+        }
     }
 }
 

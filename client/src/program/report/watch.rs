@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use gridhaul_protocol::ranges::RangeSet;
 
-use super::{Event, Form, print_json};
+use super::bars::FileBar;
+use super::{Event, Report};
 use crate::transfer::{MOST_RANGES, Observer};
 
 /// How often progress is told.
@@ -12,7 +13,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The progress of a file.
 pub(in crate::program) struct Watch<'a> {
-    form: Form,
+    report: &'a Report,
+    bar: Option<FileBar<'a>>,
     source: &'a str,
     destination: &'a str,
     told: Instant,
@@ -30,10 +32,16 @@ pub(in crate::program) type TellStored<'a> = Box<dyn Fn(&RangeSet) + Send + 'a>;
 const STORED_INTERVAL: Duration = Duration::from_millis(200);
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(form: Form, source: &'a str, destination: &'a str) -> Self {
+    pub(super) fn new(
+        report: &'a Report,
+        bar: Option<FileBar<'a>>,
+        source: &'a str,
+        destination: &'a str,
+    ) -> Self {
         let now = Instant::now();
         Self {
-            form,
+            report,
+            bar,
             source,
             destination,
             told: now,
@@ -74,18 +82,19 @@ impl<'a> Watch<'a> {
 impl Observer for Watch<'_> {
     fn moved(&mut self, bytes: u64) {
         self.moved = self.moved.max(bytes);
+        if let Some(bar) = &mut self.bar {
+            bar.moved(self.moved);
+            self.report.show();
+        }
         if self.told.elapsed() < INTERVAL {
             return;
         }
         self.told = Instant::now();
-        print_json(
-            self.form,
-            &Event::Progress {
-                source: self.source,
-                destination: self.destination,
-                bytes,
-            },
-        );
+        self.report.json(&Event::Progress {
+            source: self.source,
+            destination: self.destination,
+            bytes,
+        });
     }
 
     fn connected(&mut self) {

@@ -181,7 +181,7 @@ impl Worker {
         let mut left = shared.arguments.retry;
         let mut pause = FIRST_PAUSE;
         loop {
-            let mut watch = shared.report.watch(names.0, names.1);
+            let mut watch = shared.report.watch(names.0, names.1, job.known.size);
             if let Some(key) = key {
                 let recorder = Recorder::new(&shared.journal, key, present.ranges(), job.known);
                 watch.tell_stored(Box::new(move |stored| recorder.record(stored)));
