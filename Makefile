@@ -140,6 +140,10 @@ bench: test-programs release ## Measure this server beside globus-gridftp-server
 bench-record: test-programs release ## The same, and write docs/measurements; on a machine that does nothing else
 	$(INTEROP) bench -- --record docs/measurements
 
+.PHONY: bench-clients
+bench-clients: test-programs release ## Measure gridhaul beside other clients, and write docs/measurements; on a machine that does nothing else
+	$(INTEROP) bench-clients -- --record docs/measurements
+
 .PHONY: bench-crowds
 bench-crowds: test-programs release ## Time a client beside 1,000 hostile connections from other addresses
 	$(INTEROP) bench-crowds

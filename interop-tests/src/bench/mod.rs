@@ -1,6 +1,7 @@
-//! Measurements: the modules of the programs `bench`, `bench-rdma`, `bench-devices`, `bench-crowds`, `bench-nodes` and `soak`.
+//! Measurements: the modules of the programs `bench`, `bench-rdma`, `bench-devices`, `bench-clients`, `bench-crowds`, `bench-nodes` and `soak`.
 
 pub mod awake;
+pub mod clients;
 pub mod cpus;
 pub mod crowd;
 pub mod devices;
