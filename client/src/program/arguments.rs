@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gridhaul_protocol::command::TransferMode;
+use gridhaul_protocol::command::{SiteCommand, TransferMode};
 use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 use gridhaul_storage::ChecksumAlgorithm;
 
@@ -266,6 +266,9 @@ pub(super) struct LoginArguments {
     /// The longest wait for a connection or a reply
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(super) timeout: Duration,
+    /// What servers are sent after the login, for options of globus-url-copy.
+    #[arg(skip)]
+    pub(super) site: Vec<SiteCommand>,
     /// What configuration files set for each server.
     #[arg(skip)]
     pub(super) hosts: Option<HostOptions>,
