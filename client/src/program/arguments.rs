@@ -1,6 +1,7 @@
 //! The command line.
 
 mod hosts;
+mod rate;
 mod trees;
 
 use std::ffi::OsString;
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gridhaul_protocol::command::TransferMode;
+use gridhaul_protocol::command::{SiteCommand, TransferMode};
 use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 use gridhaul_storage::ChecksumAlgorithm;
 
@@ -135,6 +136,9 @@ pub(super) struct CopyArguments {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(..=FilePart::LARGEST),
         conflicts_with_all = ["recursive", "sync", "resume", "times", "from_file"])]
     pub(super) offset: Option<u64>,
+    /// The highest rate of all files together, in bytes per second: 500k, 20M, 1.5G, in powers of 1000
+    #[arg(long, value_name = "RATE", value_parser = rate::parse)]
+    pub(super) rate: Option<u64>,
     /// Copy only so much of a file, or what there is, from --offset or the beginning on
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(..=FilePart::LARGEST),
         conflicts_with_all = ["recursive", "sync", "resume", "times", "from_file"])]
@@ -266,6 +270,9 @@ pub(super) struct LoginArguments {
     /// The longest wait for a connection or a reply
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(super) timeout: Duration,
+    /// What servers are sent after the login, for options of globus-url-copy.
+    #[arg(skip)]
+    pub(super) site: Vec<SiteCommand>,
     /// What configuration files set for each server.
     #[arg(skip)]
     pub(super) hosts: Option<HostOptions>,

@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gridhaul_protocol::command::{Password, Text};
+use gridhaul_protocol::command::{Command, Password, Text};
 use gridhaul_security::host_name::HostNameError;
 use gridhaul_security::tls::{NamedServer, Principal, TlsVersions};
 use gridhaul_security::trust::TrustStore;
@@ -91,7 +91,16 @@ impl Servers {
             patience: arguments.timeout,
         };
         let opened = Session::open(server, login, config).await;
-        opened.map_err(|error| OpenError::Session(Box::new(error)))
+        let mut session = opened.map_err(|error| OpenError::Session(Box::new(error)))?;
+        for command in &arguments.site {
+            let command = Command::Site(command.clone());
+            let taken = session.control().must(&command).await;
+            taken.map_err(|error| {
+                let server = server.clone();
+                OpenError::Session(Box::new(SessionError { server, error }))
+            })?;
+        }
+        Ok(session)
     }
 
     async fn login(&self, server: &Server, arguments: &LoginArguments) -> Result<Login, OpenError> {

@@ -1,8 +1,9 @@
 //! Single files with our server and the real one: in both modes, with each protection, over the drivers.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
-use gridhaul_interop::Kind;
+use gridhaul_interop::{Kind, content};
 
 use crate::site::{Site, assert_same, texts};
 
@@ -108,4 +109,28 @@ fn both_ends_use_the_stack_that_is_named() {
     let (_, stderr) = texts(&output);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("--stack tpc"), "{stderr}");
+}
+
+#[test]
+fn a_rate_limits_all_files_together() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let url = |name: &str| site.server.url(name);
+    fs::create_dir(site.local("tree")).unwrap();
+    for name in ["tree/a", "tree/b"] {
+        content::write(&site.local(name), 3_000_000).unwrap();
+    }
+    let tree = site.local("tree");
+    let limited = ["copy", "-r", "--rate", "2M"];
+    for (from, to) in [
+        (tree.to_str().unwrap(), &*url("put")),
+        (&*url("put"), "got"),
+    ] {
+        let began = Instant::now();
+        site.must(&[&limited[..], &[from, to]].concat());
+        let took = began.elapsed();
+        // 6 MB take 3 s; the first bytes of a limit are free.
+        assert!(took > Duration::from_millis(2000), "{took:?}");
+    }
+    let error = site.fails(&["copy", "--rate", "2M", &url("put/a"), &url("third")]);
+    assert!(error.contains("--stack tcp:rate="), "{error}");
 }

@@ -201,3 +201,28 @@ fn a_hyphen_is_standard_input_or_output() {
     let got = program(&[&url, "-"]).output().unwrap();
     assert!(got.stdout == fs::read(site.local("source")).unwrap());
 }
+
+#[test]
+fn site_commands_of_options_are_sent_after_the_login() {
+    for kind in [Kind::Gridhaul, Kind::Globus] {
+        let site = Site::anonymous(kind, &[]);
+        fs::write(site.local("assertion"), "some assertion\n").unwrap();
+        let (source, url) = (file_url(&site, "source"), site.server.url("a"));
+        for options in [["-fsstack", "file"], ["-aa", "assertion"]] {
+            let output = guc(&site, &[&options[..], &[&source, &url]].concat());
+            assert!(output.status.success(), "{kind:?} {options:?}: {output:?}");
+        }
+        for options in [
+            ["-fsstack", "nosuchdriver"],
+            ["-src-pipe", "#cat#/etc/passwd"],
+        ] {
+            let back = file_url(&site, "back");
+            let output = guc(&site, &[&options[..], &[&url, &back]].concat());
+            assert_eq!(output.status.code(), Some(1), "{options:?}: {output:?}");
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            let words = "the server responded with an error";
+            assert!(stderr.contains(words), "{kind:?} {options:?}: {stderr}");
+            assert!(!site.local("back").exists());
+        }
+    }
+}

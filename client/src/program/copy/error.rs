@@ -26,6 +26,10 @@ pub(super) enum CopyError {
     Local,
     #[error("the source and the destination are the same file")]
     Same,
+    #[error(
+        "--rate limits the bytes of this machine, and these go from server to server: leave it out, or give --stack tcp:rate=8g (bits per second)"
+    )]
+    RateOfServers,
     #[error("the destination is within the source")]
     Within,
     #[error("another source of this command was copied there: name the destinations one by one")]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::feature::SimpleFeature;
-use gridhaul_transfer::{Admission, NodeSession};
+use gridhaul_transfer::{Admission, BandwidthLimit, Handling, NodeSession};
 
 use super::super::arguments::{CopyArguments, ModeArgument};
 use super::super::report::Report;
@@ -37,6 +37,8 @@ pub(super) struct Shared {
     idle: Mutex<Vec<Session>>,
     /// Files in a row that failed because of their servers.
     failures: AtomicUsize,
+    /// Of the bytes of all files.
+    rate: Option<Arc<BandwidthLimit>>,
 }
 
 impl Shared {
@@ -47,6 +49,7 @@ impl Shared {
         journal: Journal,
     ) -> Self {
         let servers = Servers::new(arguments.login.clone());
+        let rate = arguments.rate.map(|rate| BandwidthLimit::new(Some(rate)));
         Self {
             arguments,
             machine,
@@ -57,6 +60,15 @@ impl Shared {
             unordered: Mutex::default(),
             idle: Mutex::default(),
             failures: AtomicUsize::new(0),
+            rate,
+        }
+    }
+
+    /// How the files of this machine are written and read.
+    pub(super) fn handling(&self) -> Handling {
+        Handling {
+            bandwidth: self.rate.iter().cloned().collect(),
+            ..Handling::default()
         }
     }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_transfer::Handling;
 use tokio::time::sleep;
 
 use super::super::Ending;
@@ -212,7 +211,7 @@ async fn transfer(
         present: RangeSet::new(),
         settings,
         stack: shared.arguments.data.stack_here(),
-        handling: Handling::default(),
+        handling: shared.handling(),
         verify: None,
         first_connection: None,
         stall: shared.arguments.data.stall_timeout,

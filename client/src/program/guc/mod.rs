@@ -4,6 +4,7 @@
 //! script relies on what they cause.
 
 mod list;
+mod site;
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,7 +12,9 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
+use gridhaul_protocol::command::SiteCommand;
 
+use self::site::{AfterLogin, SiteError};
 use super::Ending;
 use super::arguments::{Arguments, Command, CopyArguments};
 use super::copy::{self, Errand, ListError};
@@ -33,6 +36,8 @@ enum GucError {
     Urls,
     #[error("-s, -ss and -ds must name the same subject")]
     Subjects,
+    #[error(transparent)]
+    Site(#[from] SiteError),
     #[error(transparent)]
     List(#[from] ListError),
     #[error(transparent)]
@@ -57,6 +62,7 @@ struct Request {
     checksum: Option<String>,
     verifies: bool,
     subject: Option<String>,
+    after_login: Vec<AfterLogin>,
     wants_udt: bool,
     are_paths_relative: bool,
     is_quiet: bool,
@@ -65,10 +71,10 @@ struct Request {
 
 pub(super) async fn run(words: &[OsString]) -> Ending {
     let asked = Request::parse(words).and_then(|request| {
-        let errands = request.errands()?;
-        Ok((request, errands))
+        let (errands, commands) = (request.errands()?, request.commands()?);
+        Ok((request, errands, commands))
     });
-    let (request, errands) = match asked {
+    let (request, errands, commands) = match asked {
         Ok(asked) => asked,
         Err(error) => {
             eprintln!("error: {error}");
@@ -76,13 +82,14 @@ pub(super) async fn run(words: &[OsString]) -> Ending {
             return Ending::Failed;
         }
     };
-    let arguments = match request.arguments() {
+    let mut arguments = match request.arguments() {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
             return Ending::Failed;
         }
     };
+    arguments.login.site = commands;
     if let Some(listed) = &request.listed {
         return list::run(listed, &arguments).await;
     }
@@ -211,7 +218,17 @@ impl Request {
                 self.sync_level = Some(value()?);
             }
             "checksum-alg" => self.checksum = Some(value()?),
-            _ => return Ok(false),
+            _ => {
+                let mut missing = None;
+                let read = site::read(name, &mut || {
+                    value().map_err(|error| missing = Some(error)).ok()
+                });
+                match (read, missing) {
+                    (_, Some(error)) => return Err(error),
+                    (Some(after_login), None) => self.after_login.push(after_login?),
+                    (None, None) => return Ok(false),
+                }
+            }
         }
         Ok(true)
     }
@@ -265,6 +282,18 @@ impl Request {
         };
         arguments.locations.clone_from(&self.urls);
         Ok(arguments)
+    }
+
+    /// The commands that servers get after the login.
+    fn commands(&self) -> Result<Vec<SiteCommand>, SiteError> {
+        let is_server = |url: &str| matches!(Location::parse(url), Ok(Location::Remote(_)));
+        let servers = match (&self.listed, self.urls.as_slice()) {
+            (Some(_), _) => [true, false],
+            (None, [source, destination]) => [is_server(source), is_server(destination)],
+            // A list may have copies of all kinds.
+            _ => [true, true],
+        };
+        site::commands(&self.after_login, servers)
     }
 
     fn errands(&self) -> Result<Vec<Errand>, GucError> {

@@ -220,7 +220,7 @@ impl Batch<'_> {
                     Some(modified) => Some(mfmt(&remote, modified)?),
                     None => None,
                 };
-                let copy = self.copy(beneath, remote, version, Handling::default())?;
+                let copy = self.copy(beneath, remote, version, self.shared.handling())?;
                 Some((Piped { copy, modified }, version))
             }
             (_, Place::Local { path, beneath, .. }) => {
@@ -234,7 +234,7 @@ impl Batch<'_> {
                         modified: modified.filter(|_| self.shared.arguments.keeps_times()),
                         ..Demands::default()
                     },
-                    ..Handling::default()
+                    ..self.shared.handling()
                 };
                 let copy = self.copy(beneath, remote, version, handling);
                 let copy = copy.filter(|_| is_file)?;

@@ -170,7 +170,7 @@ impl Worker {
                     modified: version.modified.filter(|_| shared.arguments.keeps_times()),
                     ..Demands::default()
                 },
-                ..Handling::default()
+                ..shared.handling()
             },
             verify: shared.arguments.checksum,
             first_connection,
@@ -213,7 +213,7 @@ impl Worker {
             present: present.of(version, settings.mode),
             settings,
             stack: shared.arguments.data.stack_here(),
-            handling: Handling::default(),
+            handling: shared.handling(),
             verify: shared.arguments.checksum,
             first_connection: None,
             stall: shared.arguments.data.stall_timeout,
@@ -236,6 +236,9 @@ impl Worker {
     ) -> Result<Transferred, CopyError> {
         if from == to {
             return Err(CopyError::Same);
+        }
+        if self.shared.arguments.rate.is_some() {
+            return Err(CopyError::RateOfServers);
         }
         let shared = Arc::clone(&self.shared);
         let (source_path, destination_path) = (from.argument()?, to.argument()?);
