@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep};
 /// The time between two checks.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// A peer whose certificate has only ended keeps its connection for so long while it has transfers: they are worth more than the
-/// date, and the peer is the same one as before.
+/// A peer whose certificate has only ended keeps its connection for so long while it has transfers: the peer
+/// was authenticated before, and a late renewal should not end transfers.
 const AFTER_END: Duration = Duration::from_secs(3600);
 
 /// Waits until a peer is not accepted any more. One whose certificate has ended is accepted while it is not idle, for an hour.

@@ -9,7 +9,7 @@ use super::{DEPTH, Entry, Lister, Listing, ListingError, ListingSettings};
 use crate::location::{LocationError, Url};
 use crate::session::Session;
 
-/// Why a directory is not walked through, or not to its end. The walk goes on behind it.
+/// Why a directory is not walked through, or not to its end. The walk continues with the next entry.
 #[derive(Debug, thiserror::Error)]
 #[error("{directory}: {reason}")]
 pub struct WalkError {

@@ -110,7 +110,8 @@ pub(super) struct CopyArguments {
     /// Files that are copied at a time, 1 to 64
     #[arg(long, short, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(super) concurrency: u8,
-    /// Small files that commands are sent ahead for on each session, 1 to 100; 1 waits for each file
+    /// Files of less than 4 MiB whose commands are sent before earlier ones are complete, on each session in
+    /// MODE E, 1 to 100; 1 sends none ahead. Not with --checksum or between servers
     #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(super) pipeline: u8,
     /// How often a file is tried again after a connection or a server has failed
@@ -132,16 +133,16 @@ pub(super) struct CopyArguments {
     /// destination in $XDG_STATE_HOME/gridhaul or ~/.local/state/gridhaul
     #[arg(long, value_name = "FILE")]
     pub(super) journal: Option<PathBuf>,
-    /// Copy only the part of a file that begins there. It goes to the same place in DST, whose other bytes stay
+    /// Copy the file from this byte on, to the same place in DST, whose other bytes stay
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(..=FilePart::LARGEST),
-        conflicts_with_all = ["recursive", "sync", "resume", "times", "from_file"])]
+        conflicts_with_all = ["recursive", "sync", "resume", "journal", "times", "from_file"])]
     pub(super) offset: Option<u64>,
     /// The highest rate of all files together, in bytes per second: 500k, 20M, 1.5G, in powers of 1000
     #[arg(long, value_name = "RATE", value_parser = rate::parse)]
     pub(super) rate: Option<u64>,
-    /// Copy only so much of a file, or what there is, from --offset or the beginning on
+    /// Copy at most this many bytes, from --offset or else from the beginning of the file
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(..=FilePart::LARGEST),
-        conflicts_with_all = ["recursive", "sync", "resume", "times", "from_file"])]
+        conflicts_with_all = ["recursive", "sync", "resume", "journal", "times", "from_file"])]
     pub(super) length: Option<u64>,
     /// Copy and remove nothing; say what would be done
     #[arg(long, short = 'n')]
@@ -152,7 +153,7 @@ pub(super) struct CopyArguments {
     /// Print one JSON object a line
     #[arg(long)]
     pub(super) json: bool,
-    /// Print a line for each file, also at a terminal, which gets progress bars otherwise
+    /// Print a line for each file in place of progress bars
     #[arg(long)]
     pub(super) no_progress: bool,
     /// Print errors only

@@ -40,7 +40,7 @@ use clap::CommandFactory as _;
 
 use arguments::Command;
 
-/// How the program ends. The numbers are documented in `docs/reference/client.md`.
+/// How the program ends. The numbers are documented in `docs/client.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     /// Everything is complete.

@@ -62,7 +62,7 @@ impl Named {
         })
     }
 
-    /// Calls `see` with each entry beneath a directory; says what cannot be listed, and whether that is nothing.
+    /// Calls `see` with each entry beneath a directory. Prints which directories cannot be listed; returns whether all were listed.
     async fn walk(
         &mut self,
         data: &DataArguments,
@@ -202,9 +202,9 @@ pub(super) async fn tree(arguments: &TreeArguments) -> Ending {
 
 async fn draw(arguments: &TreeArguments) -> Result<bool, String> {
     let mut named = Named::open(&arguments.url, &arguments.login).await?;
-    let unread = |error| format!("standard output: {error}");
+    let unwritten = |error| format!("standard output: {error}");
     if !arguments.json {
-        print(&named.url).map_err(unread)?;
+        print(&named.url).map_err(unwritten)?;
     }
     let mut totals = Totals::default();
     // Whether the directories above an entry are the last ones of theirs.
@@ -217,7 +217,7 @@ async fn draw(arguments: &TreeArguments) -> Result<bool, String> {
                 line,
                 depth: step.depth,
             };
-            return print(serde_json::json!(line)).map_err(unread);
+            return print(serde_json::json!(line)).map_err(unwritten);
         }
         above.truncate(step.depth - 1);
         let bars = above.iter().map(|is_last| match is_last {
@@ -235,14 +235,14 @@ async fn draw(arguments: &TreeArguments) -> Result<bool, String> {
         };
         above.push(step.is_last);
         let name = shown(&step.entry.name);
-        print(format!("{bars}{branch}{name}{slash}")).map_err(unread)
+        print(format!("{bars}{branch}{name}{slash}")).map_err(unwritten)
     };
     let is_complete = named.walk(&arguments.data, SORTED, &mut see).await?;
     named.session.close().await;
     if !arguments.json {
         let (directories, files) = (totals.directories, totals.files);
         let line = format!("\n{directories} directories, {files} files");
-        print(line).map_err(unread)?;
+        print(line).map_err(unwritten)?;
     }
     Ok(is_complete)
 }

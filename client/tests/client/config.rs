@@ -229,3 +229,16 @@ fn a_named_file_must_exist() {
     assert_eq!(output.status.code(), Some(2));
     assert!(texts(&output).1.contains("/nonexistent/config.toml"));
 }
+
+#[test]
+fn standard_streams_leave_out_the_options_of_files() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let config = Config::new("[defaults]\nmode = \"extended\"\nparallel = 3\ntimes = true\n");
+    let url = site.server.url("source");
+    fs::write(site.served("source"), "text").unwrap();
+    for arguments in [&["cat", &url][..], &["copy", &url, "-"]] {
+        let output = config.gridhaul(arguments);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(output.stdout, b"text");
+    }
+}

@@ -1,6 +1,8 @@
 //! `gridhaul copy --offset --length`, and `-off` and `-len` of globus-url-copy, with our server and the real one.
 
 use std::fs;
+use std::io::Write as _;
+use std::net::TcpListener;
 
 use gridhaul_interop::Kind;
 
@@ -78,10 +80,23 @@ fn a_part_past_the_end_is_empty() {
 
 #[test]
 fn a_server_that_has_no_parts_is_told_apart() {
-    let server = Scripted::start(Box::new(|_, _| false));
-    let output = gridhaul(&["copy", "--length", "5", &server.url("a"), "/dev/null"]);
+    let data = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = data.local_addr().unwrap().port();
+    let server = Scripted::start(Box::new(move |line, stream| {
+        let reply = match line.split(' ').next() {
+            Some("SIZE") => "213 10".to_owned(),
+            Some("PASV") => format!("227 (127,0,0,1,{},{})", port / 256, port % 256),
+            _ => return false,
+        };
+        stream.write_all(format!("{reply}\r\n").as_bytes()).is_ok()
+    }));
+    let place = tempfile::tempdir().unwrap();
+    let copy = place.path().join("a");
+    let copy = copy.to_str().unwrap();
+    let output = gridhaul(&["copy", "--length", "5", &server.url("a"), copy]);
     let (_, stderr) = texts(&output);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("refused ERET"), "{stderr}");
     for options in [
         &["--offset", "1", "--resume"][..],
         &["--length", "1", "--sync"],

@@ -185,7 +185,8 @@ impl Shared {
     }
 
     /// Where data channels of a control server listen that has reached the node at the address `here`: one of
-    /// [`Self::data_addresses`]. Their network cards take turns, except one that has more traffic than another.
+    /// [`Self::data_addresses`]. They take turns, except one whose card has more
+    /// traffic than another, in quarters of the speed of its link.
     pub(super) fn data_address(&self, here: IpAddr) -> IpAddr {
         let mut addresses = self.data_addresses(here);
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % addresses.len().max(1);

@@ -1,4 +1,4 @@
-//! Members that lie about what they have stored: others answer for the size and the checksum of an upload.
+//! Members that report uploads that they have not stored where the others see them: others answer for size and checksum.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::site::{
 
 /// A cluster of which the first member stores uploads where nothing else sees them, and a session that has uploaded a file to
 /// that member.
-struct Lie {
+struct FalseReport {
     site: Site,
     session: Arc<dyn NodeSession>,
     _private: TempDir,
 }
 
-impl Lie {
+impl FalseReport {
     fn new() -> Self {
         let private = TempDir::new().expect("a temporary directory");
         let root = private.path().to_owned();
@@ -73,36 +73,37 @@ fn upload(session: &Arc<dyn NodeSession>, name: &str, bytes: &[u8]) {
 
 #[test]
 fn a_member_does_not_answer_for_what_it_has_stored_if_there_is_another_one() {
-    let lie = Lie::new();
+    let report = FalseReport::new();
     // Without another member it must.
-    assert_eq!(lie.size("a").expect("its answer"), 300_000);
-    let own = lie.checksum("a").expect("its answer");
-    lie.site.members[1].state.set(MemberState::Up);
-    let error = lie.size("a").expect_err("nothing is there");
+    assert_eq!(report.size("a").expect("its answer"), 300_000);
+    let own = report.checksum("a").expect("its answer");
+    report.site.members[1].state.set(MemberState::Up);
+    let error = report.size("a").expect_err("nothing is there");
     assert_eq!(error.kind(), StorageErrorKind::NotFound);
-    lie.checksum("a").expect_err("nothing is there");
+    report.checksum("a").expect_err("nothing is there");
     // Something else is there.
-    lie.site.write("a", &content(2, 299_999));
-    assert_eq!(lie.size("a").expect("that of the other one"), 299_999);
-    assert_ne!(lie.checksum("a").expect("that of the other one"), own);
+    report.site.write("a", &content(2, 299_999));
+    assert_eq!(report.size("a").expect("that of the other one"), 299_999);
+    assert_ne!(report.checksum("a").expect("that of the other one"), own);
     // What the session has not uploaded is not asked elsewhere.
-    lie.size("b")
+    report
+        .size("b")
         .expect_err("the first member has no such file");
 }
 
 #[test]
 fn an_upload_that_gets_its_name_afterwards_is_verified_under_that_name() {
-    let lie = Lie::new();
+    let report = FalseReport::new();
     let (a, b) = (Path::new("a"), Path::new("b"));
-    let session = &lie.session;
+    let session = &report.session;
     session.relabel(a, Relabel::Name(b)).expect("renamed");
     session
         .storage()
         .rename(b, Path::new("c"))
         .expect("renamed");
-    assert_eq!(lie.size("c").expect("its answer"), 300_000);
-    lie.site.members[1].state.set(MemberState::Up);
-    let error = lie.size("c").expect_err("nothing is there");
+    assert_eq!(report.size("c").expect("its answer"), 300_000);
+    report.site.members[1].state.set(MemberState::Up);
+    let error = report.size("c").expect_err("nothing is there");
     assert_eq!(error.kind(), StorageErrorKind::NotFound);
 }
 

@@ -36,7 +36,7 @@ struct Arguments {
 enum What {
     /// Write the manual pages to a directory
     Manual {
-        /// Those of the client
+        /// Make those of the client, gridhaul
         #[arg(long)]
         client: bool,
         /// The directory
@@ -44,7 +44,7 @@ enum What {
     },
     /// Write the completions for bash, fish and zsh to a directory
     Completions {
-        /// Those of the client
+        /// Make those of the client, gridhaul
         #[arg(long)]
         client: bool,
         /// The directory

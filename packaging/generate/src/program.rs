@@ -43,7 +43,8 @@ The logs that the configuration names. Other messages are in the journal.
 /// What the page of the client has after its options, as roff.
 const OF_CLIENT: &str = r"
 .SH EXIT STATUS
-0 if everything is complete, 1 after an error, 2 for wrong arguments or a wrong configuration file, 130 after an interrupt.
+0 if everything is complete, 1 after an error, 2 for wrong arguments or a wrong configuration file, 130 after an interrupt, 141 if the reader of standard output
+has ended.
 .SH ENVIRONMENT
 .TP
 \fBX509_USER_PROXY\fR, \fBX509_USER_CERT\fR, \fBX509_USER_KEY\fR

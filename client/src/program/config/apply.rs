@@ -14,6 +14,9 @@ use crate::program::output::warn;
 /// Commands that use no options of copies, or have those of another program.
 const WITHOUT: [&str; 3] = ["config", "guc", "proxy"];
 
+/// Options that copies of standard input and output do not have.
+const OF_FILES: [&str; 4] = ["create-dirs", "mode", "parallel", "times"];
+
 /// The command of this process. `None` after an error, which is printed.
 pub(in crate::program) fn command() -> Option<Command> {
     let words: Vec<OsString> = env::args_os().collect();
@@ -43,9 +46,11 @@ pub(in crate::program) fn command() -> Option<Command> {
         }
     };
     let of_name = all.find_subcommand(name)?;
-    let added = profile.words(of_name, matches_of, &hosts(of_name, matches_of), |key| {
-        !is_login(key)
-    });
+    let has_stream = has_stream(name, matches_of);
+    let has = |key: &str| !has_stream || !OF_FILES.contains(&key);
+    let is_wanted = |key: &str| !is_login(key) && has(key);
+    let hosts = hosts(of_name, matches_of);
+    let added = profile.words(of_name, matches_of, &hosts, is_wanted);
     let added = match added {
         Ok(added) => added,
         Err(error) => {
@@ -62,6 +67,12 @@ pub(in crate::program) fn command() -> Option<Command> {
         login.hosts = Some(options);
     }
     Some(command)
+}
+
+/// Whether a command copies standard input or to standard output.
+fn has_stream(name: &str, matches: &ArgMatches) -> bool {
+    let locations = matches.try_get_raw("locations").ok().flatten();
+    name == "cat" || locations.into_iter().flatten().any(|word| word == "-")
 }
 
 /// The hosts of the URLs of a command.

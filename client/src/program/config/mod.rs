@@ -21,7 +21,7 @@ pub(super) use apply::command;
 pub(super) use show::run;
 
 /// The options that files may set, beside [`FILES`]: those that hold for many copies.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "checksum",
     "concurrency",
     "create-dirs",
@@ -30,6 +30,7 @@ const KEYS: [&str; 16] = [
     "ipv6",
     "mode",
     "parallel",
+    "pipeline",
     "protect",
     "retry",
     "ssh",

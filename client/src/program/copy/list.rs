@@ -55,24 +55,31 @@ impl From<Pair> for Errand {
     }
 }
 
-/// Reads the pairs of a file, or of standard input if its name is `-`.
+/// Reads the pairs of a file, or of standard input if its name is `-`. `rewrite` may change each location.
 ///
 /// # Errors
 ///
 /// When it cannot be read, or a line is not two locations.
-pub(super) fn read(path: &Path) -> Result<Vec<Pair>, ListError> {
+pub(super) fn read(
+    path: &Path,
+    rewrite: &dyn Fn(String) -> String,
+) -> Result<Vec<Pair>, ListError> {
     let name = path.display().to_string();
     if name == "-" {
-        return pairs("standard input", io::stdin().lock());
+        return pairs("standard input", io::stdin().lock(), rewrite);
     }
     match File::open(path) {
-        Ok(file) => pairs(&name, BufReader::new(file)),
+        Ok(file) => pairs(&name, BufReader::new(file), rewrite),
         Err(error) => Err(ListError::Io { name, error }),
     }
 }
 
 /// The pairs: two words on a line, in quotes if they have spaces; `#` begins a comment.
-fn pairs(name: &str, mut lines: impl BufRead) -> Result<Vec<Pair>, ListError> {
+fn pairs(
+    name: &str,
+    mut lines: impl BufRead,
+    rewrite: &dyn Fn(String) -> String,
+) -> Result<Vec<Pair>, ListError> {
     let mut pairs = Vec::new();
     for number in 1.. {
         let wrong = |reason: &str| ListError::Line {
@@ -98,6 +105,7 @@ fn pairs(name: &str, mut lines: impl BufRead) -> Result<Vec<Pair>, ListError> {
         }
         match <[String; 2]>::try_from(words_of(&line)) {
             Ok(words) => {
+                let words = words.map(rewrite);
                 let pair = Pair::parse(words).map_err(|error| wrong(&error.to_string()))?;
                 pairs.push(pair);
             }
@@ -134,13 +142,14 @@ mod tests {
     #[test]
     fn lines_have_two_words() {
         let text = "\n  # comment\na b\n\"a b\"  \"c\" # d\r\n";
-        let read = pairs("list", text.as_bytes()).expect("valid");
+        let read = pairs("list", text.as_bytes(), &|word| word).expect("valid");
         let words = read.iter().map(Pair::words);
         assert!(words.eq([&["a", "b"], &["a b", "c"]]));
-        let error = pairs("list", "a b\na b c\n".as_bytes()).expect_err("three words");
+        let error =
+            pairs("list", "a b\na b c\n".as_bytes(), &|word| word).expect_err("three words");
         assert!(error.to_string().starts_with("list, line 2: a line is"));
         let long = vec![b'x'; 40_000];
-        let error = pairs("list", long.as_slice()).expect_err("too long");
+        let error = pairs("list", long.as_slice(), &|word| word).expect_err("too long");
         assert!(error.to_string().contains("too long"), "{error}");
     }
 }

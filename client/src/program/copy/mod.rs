@@ -44,7 +44,7 @@ const QUEUE: usize = 1024;
 
 pub(super) async fn run(arguments: &CopyArguments) -> Ending {
     if let Some(list) = &arguments.from_file {
-        return match list::read(list) {
+        return match list::read(list, &|location| location) {
             Ok(pairs) => run_list(arguments, pairs).await,
             Err(error) => usage(&error.to_string()),
         };
@@ -106,13 +106,16 @@ async fn run_list(arguments: &CopyArguments, pairs: Vec<Pair>) -> Ending {
     errands(&arguments, Errors::Own, all.collect()).await.0
 }
 
-/// What a list of globus-url-copy asks for.
+/// What a list of globus-url-copy asks for. `rewrite` may change each location.
 ///
 /// # Errors
 ///
 /// When it cannot be read, or a line is not two locations.
-pub(super) fn of_list(path: &Path) -> Result<Vec<Errand>, ListError> {
-    let pairs = list::read(path)?;
+pub(super) fn of_list(
+    path: &Path,
+    rewrite: &dyn Fn(String) -> String,
+) -> Result<Vec<Errand>, ListError> {
+    let pairs = list::read(path, rewrite)?;
     Ok(pairs.into_iter().map(Errand::from).collect())
 }
 

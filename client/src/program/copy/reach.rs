@@ -63,8 +63,8 @@ impl Reach {
         known.insert(server.clone(), found);
     }
 
-    /// The file that tried it failed for another reason: another file tries it.
-    pub(super) fn is_open(&self, server: &Server) {
+    /// The trial failed for another reason: the next file tries again.
+    pub(super) fn forget_trial(&self, server: &Server) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.get(server) == Some(&Found::Tried) {
             known.remove(server);
@@ -102,10 +102,10 @@ mod tests {
         let reach = Reach::default();
         assert_eq!(reach.way(&server), Way::Try);
         assert_eq!(reach.way(&server), Way::Stream);
-        reach.is_open(&server);
+        reach.forget_trial(&server);
         assert_eq!(reach.way(&server), Way::Try);
         reach.note(&server, true);
-        reach.is_open(&server);
+        reach.forget_trial(&server);
         assert_eq!(reach.way(&server), Way::Blocks);
         reach.note(&server, false);
         assert_eq!(reach.way(&server), Way::Stream);

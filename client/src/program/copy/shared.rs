@@ -94,7 +94,7 @@ impl Shared {
     }
 
     /// The server does not answer commands that are sent ahead, or not in their order.
-    pub(super) fn is_unordered(&self, server: &Server) {
+    pub(super) fn note_unordered(&self, server: &Server) {
         let mut unordered = self
             .unordered
             .lock()

@@ -9,7 +9,9 @@ use tokio::time::sleep;
 use super::super::Ending;
 use super::super::arguments::{CopyArguments, ModeArgument};
 use super::super::report::{Copied, Errors, Form, Report};
+use super::destination::Destination;
 use super::error::CopyError;
+use super::job::Place;
 use super::journal::Journal;
 use super::shared::Shared;
 use super::version::Version;
@@ -68,6 +70,7 @@ impl StreamCopy {
             (arguments.recursive, "--recursive"),
             (arguments.sync.is_some(), "--sync"),
             (arguments.resume, "--resume"),
+            (arguments.journal.is_some(), "--journal"),
             (arguments.times, "--times"),
             (arguments.dry_run, "--dry-run"),
             (arguments.create_dirs && !is_put, "--create-dirs"),
@@ -175,6 +178,14 @@ async fn attempt(
     names: (&str, &str),
 ) -> Result<Transferred, CopyError> {
     let is_put = names.0 == "-";
+    if is_put && shared.arguments.create_dirs {
+        let mut destination = Destination::new(shared);
+        let made = destination
+            .make_all(&Place::Remote(url.clone()).parent())
+            .await;
+        destination.finish().await?;
+        made?;
+    }
     let mut session = shared.session(&url.server).await?;
     let copied = transfer(shared, (url, is_put), &mut session, stream, names).await;
     shared.give_back(session);

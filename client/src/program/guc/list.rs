@@ -44,8 +44,8 @@ async fn listed(text: &str, arguments: &CopyArguments) -> Result<(), String> {
     let pattern = pattern(&mut url)?;
     let path = url.argument().map_err(|error| error.to_string())?;
     let listing = files::list(&mut session, &path, &arguments.data).await?;
-    let unread = |error| format!("standard output: {error}");
-    print(&url).map_err(unread)?;
+    let unwritten = |error| format!("standard output: {error}");
+    print(shown(text.as_bytes())).map_err(unwritten)?;
     for entry in listing {
         let entry = entry.map_err(|error| error.to_string())?;
         let name = Path::new(OsStr::from_bytes(&entry.name));
@@ -57,7 +57,7 @@ async fn listed(text: &str, arguments: &CopyArguments) -> Result<(), String> {
             Some(Kind::Directory) => "/",
             _ => " ",
         };
-        print(format!("    {}{end}", shown(&entry.name))).map_err(unread)?;
+        print(format!("    {}{end}", shown(&entry.name))).map_err(unwritten)?;
     }
     session.close().await;
     Ok(())

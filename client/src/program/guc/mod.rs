@@ -64,6 +64,7 @@ struct Request {
     subject: Option<String>,
     after_login: Vec<AfterLogin>,
     wants_udt: bool,
+    is_unprotected: bool,
     are_paths_relative: bool,
     is_quiet: bool,
     is_verbose: bool,
@@ -129,10 +130,10 @@ impl Request {
                 *url = relative(url);
             }
         }
-        // globus-url-copy names UDT to servers only where data channels are authenticated.
+        // Observed from globus-url-copy 10.12: without data channel authentication it does not request UDT, so -udt changes nothing.
         let has_gsi = request.urls.iter().any(|url| url.starts_with("gsiftp:"));
-        let is_protected = !request.options.iter().any(|one| one == "none");
-        match request.wants_udt && has_gsi && is_protected {
+        let may_have_gsi = has_gsi || request.list_file.is_some();
+        match request.wants_udt && may_have_gsi && !request.is_unprotected {
             true => Err(GucError::Udt),
             false => Ok(request),
         }
@@ -142,24 +143,9 @@ impl Request {
     fn flag(&mut self, name: &str) -> bool {
         match name {
             // Without effect there, too, or always on here.
-            "a"
-            | "ascii"
-            | "b"
-            | "binary"
-            | "c"
-            | "continue-on-error"
-            | "no-g2"
-            | "g2"
-            | "pp"
-            | "pipeline"
-            | "stripe"
-            | "striped"
-            | "ipv6"
-            | "dp"
-            | "delayed-pasv"
-            | "dbg"
-            | "debugftp"
-            | "no-third-party-transfers-fallback" => {}
+            "a" | "ascii" | "b" | "binary" | "c" | "continue-on-error" | "no-g2" | "nogridftp2"
+            | "gridftp2" | "pp" | "pipeline" | "stripe" | "striped" | "ipv6" | "dp"
+            | "delayed-pasv" | "dbg" | "debugftp" => {}
             "udt" => self.wants_udt = true,
             "rp" | "relative-paths" => self.are_paths_relative = true,
             "cd" | "create-dest" => self.add(&["--create-dirs"]),
@@ -168,7 +154,10 @@ impl Request {
             "v" | "verbose" | "vb" | "verbose-perf" => self.is_verbose = true,
             "r" | "recurse" => self.add(&["--recursive"]),
             "rst" | "restart" => self.restarts = true,
-            "nodcau" | "no-data-channel-authentication" => self.add(&["--dcau", "none"]),
+            "nodcau" | "no-data-channel-authentication" => {
+                self.is_unprotected = true;
+                self.add(&["--dcau", "none"]);
+            }
             "dcsafe" | "data-channel-safe" | "dcpriv" | "data-channel-private" => {
                 self.add(&["--protect"]);
             }
@@ -300,13 +289,20 @@ impl Request {
         if self.listed.is_some() {
             return Ok(Vec::new());
         }
-        // What an earlier run has left.
+        // What an earlier run has left, with the locations that it has used.
         let left = self
             .dump_file
             .as_ref()
             .filter(|path| fs::metadata(path).is_ok_and(|found| found.len() > 0));
-        if let Some(path) = left.or(self.list_file.as_ref()) {
-            return Ok(copy::of_list(path)?);
+        if let Some(path) = left {
+            return Ok(copy::of_list(path, &|location| location)?);
+        }
+        if let Some(path) = &self.list_file {
+            let rewrite = |location: String| match self.are_paths_relative {
+                true => relative(&location),
+                false => location,
+            };
+            return Ok(copy::of_list(path, &rewrite)?);
         }
         match self.urls.as_slice() {
             [source, destination] => {

@@ -15,13 +15,11 @@ const MOST_FILES: u64 = 8;
 /// A file of unknown size: its bytes, and no share.
 const UNSIZED: &str = "{wide_msg} {decimal_bytes:>10} {decimal_bytes_per_sec:>12}";
 
+/// A file of known size, or all files when all of them are found.
 const SIZED: &str = "{wide_msg} {percent:>3}% {bar:20} {decimal_bytes_per_sec:>12} {eta:>4} left";
 
 /// All files, while more are found.
 const GROWING: &str = "{wide_msg} {decimal_bytes:>10} {decimal_bytes_per_sec:>12} {elapsed:>4}";
-
-/// All files.
-const ALL: &str = "{wide_msg} {percent:>3}% {bar:20} {decimal_bytes_per_sec:>12} {eta:>4} left";
 
 /// The bars of a copy.
 pub(super) struct Bars {
@@ -86,7 +84,7 @@ impl Bars {
     pub(super) fn found_all(&self) {
         self.is_complete.store(true, Ordering::Relaxed);
         if !self.is_unsized.load(Ordering::Relaxed) {
-            self.all.set_style(style(ALL));
+            self.all.set_style(style(SIZED));
         }
     }
 
@@ -172,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_templates_are_sound() {
-        for template in [UNSIZED, SIZED, GROWING, ALL] {
+        for template in [UNSIZED, SIZED, GROWING] {
             ProgressStyle::with_template(template).expect(template);
         }
     }

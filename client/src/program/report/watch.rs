@@ -58,7 +58,7 @@ impl<'a> Watch<'a> {
         self.tell_stored = Some(tell);
     }
 
-    /// Ends that.
+    /// Stores no further ranges in the journal.
     pub(in crate::program) fn tell_nothing(&mut self) {
         self.tell_stored = None;
     }

@@ -132,7 +132,7 @@ impl Worker {
         if let Err(failure) = ended
             && (is_out_of_step(&failure) || matches!(failure, TransferFailure::Stalled(_)))
         {
-            shared.is_unordered(session.server());
+            shared.note_unordered(session.server());
         }
         None
     }

@@ -111,7 +111,7 @@ impl Worker {
                 failure.to_string()
             }
             _ => {
-                shared.reach.is_open(server);
+                shared.reach.forget_trial(server);
                 return tried;
             }
         };

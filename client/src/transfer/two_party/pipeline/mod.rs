@@ -6,8 +6,8 @@
 //!   replies                       200 125 226 | 200 125 226 | ...
 //! ```
 //!
-//! Replies have no names, so they are matched by their order. A file is complete when its own transfer has begun and ended by the
-//! words of the server, and all bytes have moved here. Anything else ends the pipeline: data channels do not say which file
+//! Replies have no names, so they are matched by their order. A file is complete when the replies of the server show that
+//! its own transfer has begun and ended, and all bytes have moved here. Anything else ends the pipeline: data channels do not say which file
 //! a block belongs to, so after an error of one file they cannot be used for the next one. The files that are not complete are
 //! copied by themselves, and that attempt has the error of the file.
 
@@ -40,7 +40,7 @@ const MOST_BYTES: u64 = 8 << 20;
 /// wait for it without serving the transfer.
 const MOST_COMMAND_BYTES: usize = 8 << 10;
 
-/// A server that has not begun a file after so long may have thrown the command away.
+/// A server that has not begun a file after so long may have discarded the command.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 
 /// How long the replies to commands that were sent ahead may take after an error.
