@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use indicatif::MultiProgress;
+use indicatif::{MultiProgress, ProgressDrawTarget};
 
 /// The progress bars at the end of the screen, of which the process has one set.
 static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
@@ -14,13 +14,28 @@ pub(super) fn write_above(bars: Option<MultiProgress>) {
     *locked(&BARS) = bars;
 }
 
-/// Runs something that writes to the terminal, or reads from it, without bars on the screen.
-pub(super) fn without_bars<T>(work: impl FnOnce() -> T) -> T {
+/// Writes without bars on the screen.
+fn without_bars<T>(work: impl FnOnce() -> T) -> T {
     let bars = locked(&BARS).clone();
     match bars {
         Some(bars) => bars.suspend(work),
         None => work(),
     }
+}
+
+/// Runs something that the user answers. Bars are not drawn meanwhile; a lock on them would stop the copies that move.
+pub(super) fn asking<T>(work: impl FnOnce() -> T) -> T {
+    let bars = locked(&BARS).clone();
+    if let Some(bars) = &bars {
+        // A screen that cannot be cleared has other troubles.
+        let _ = bars.clear();
+        bars.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let done = work();
+    if let Some(bars) = &bars {
+        bars.set_draw_target(ProgressDrawTarget::stderr());
+    }
+    done
 }
 
 /// The values behind these locks are whole at any time.
@@ -39,8 +54,15 @@ pub(super) fn print(line: impl Display) -> io::Result<()> {
 
 /// A line on standard error.
 pub(super) fn warn(words: impl Display) {
+    let words = shown_lines(&words.to_string());
     // Errors have no other place.
     let _ = without_bars(|| writeln!(io::stderr().lock(), "gridhaul: {words}"));
+}
+
+/// Lines with names that a server chose, such as its replies, without characters that control a terminal.
+pub(super) fn shown_lines(lines: &str) -> String {
+    let lines = lines.split('\n').map(|line| shown(line.as_bytes()));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// A name that a server chose, without characters that control a terminal.

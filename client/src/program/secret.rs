@@ -10,7 +10,7 @@ use rustix::process::getpgrp;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use zeroize::Zeroizing;
 
-use super::output::without_bars;
+use super::output::asking;
 
 /// The maximum length in bytes.
 const MAX_BYTES: usize = 4096;
@@ -53,7 +53,7 @@ pub(super) fn ask_here(prompt: &str) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
     let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
     // Before the prompt, after which keys are pressed.
     hush(terminal.try_clone()?)?;
-    let typed = without_bars(|| {
+    let typed = asking(|| {
         write!(terminal, "{prompt}")?;
         first_line(&terminal)
     });

@@ -79,6 +79,11 @@ pub enum TransferFailure {
     /// No byte has moved for this long.
     #[error("no byte has moved for {} s", .0.as_secs())]
     Stalled(Duration),
+    /// A pipeline of uploads ended, and the server has not answered all commands.
+    #[error(
+        "{0}; the server has not answered all commands that were sent ahead, and may still store these files: copy them again later"
+    )]
+    Unsettled(#[source] Box<Self>),
 }
 
 impl TransferFailure {
@@ -108,6 +113,7 @@ impl TransferFailure {
             | Self::BetweenTls
             | Self::Checksumming(_)
             | Self::LongListing
+            | Self::Unsettled(_)
             | Self::Lost => false,
         }
     }

@@ -13,6 +13,9 @@ use rustix::io::Errno;
 /// The bytes that are read at a time.
 const PIECE_BYTES: usize = 256 * 1024;
 
+/// `PIPE_BUF` of Linux.
+const PIPE_BYTES: usize = 4096;
+
 /// How often a wait for input looks whether the transfer goes on.
 const TICK: Timespec = Timespec {
     tv_sec: 0,
@@ -116,7 +119,7 @@ impl StandardStream {
         self.state.waits.load(Ordering::Relaxed)
     }
 
-    /// Ends a wait for input.
+    /// Ends a wait for input or for the reader of the output.
     pub(super) fn end(&self) {
         self.state.is_over.store(true, Ordering::Relaxed);
     }
@@ -155,26 +158,41 @@ impl State {
     }
 
     fn write(&self, bytes: &[u8]) -> Result<(), StorageError> {
+        let failed = |errno| StorageError::new("write", errno);
         let stdout = io::stdout();
         let mut left = bytes;
+        // Before the first byte: a transfer that ends while a part of a piece is written must not be repeated.
+        self.is_used.store(true, Ordering::Relaxed);
         while !left.is_empty() {
-            self.waits.store(true, Ordering::Relaxed);
+            if self.is_over.load(Ordering::Relaxed) {
+                return Err(failed(Errno::CANCELED));
+            }
             let mut ready = [PollFd::new(&stdout, PollFlags::OUT)];
-            let written =
-                poll(&mut ready, None).and_then(|_| rustix::io::write(stdout.as_fd(), left));
+            match poll(&mut ready, Some(&TICK)) {
+                Ok(0) => {
+                    self.waits.store(true, Ordering::Relaxed);
+                    continue;
+                }
+                Err(Errno::INTR) => continue,
+                polled => polled.map_err(failed)?,
+            };
             self.waits.store(false, Ordering::Relaxed);
-            match written {
-                Ok(count) => left = &left[count..],
+            // pipe(7): a pipe that is ready takes so many bytes at once. More would wait for the reader, and see no end.
+            let piece = &left[..left.len().min(PIPE_BYTES)];
+            match rustix::io::write(stdout.as_fd(), piece) {
+                Ok(count) => {
+                    self.count(&left[..count]);
+                    left = &left[count..];
+                }
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(errno) => {
                     if errno == Errno::PIPE {
                         self.is_closed.store(true, Ordering::Relaxed);
                     }
-                    return Err(StorageError::new("write", errno));
+                    return Err(failed(errno));
                 }
             }
         }
-        self.count(bytes);
         Ok(())
     }
 

@@ -193,6 +193,10 @@ fn errors_name_the_line_and_the_remedy() {
         ("[[host]]\nmatch = \"[\"\n", "FILE:2: match: "),
         ("[host]\nmatch = \"a\"\n", "tables [[host]]"),
         ("[defaults\n", "FILE:1: "),
+        (
+            "[defaults]\npassword-file = \"/p\"\n",
+            "FILE:2: password-file: a password is for one server",
+        ),
     ] {
         let error = Config::refused(content);
         assert!(error.contains(expected), "{content}: {error}");

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -244,4 +244,68 @@ fn one_file_at_a_time_can_be_chosen() {
         assert_eq!(retrieved(&server), 9);
         assert_eq!(server.has_read_ahead(), sends_ahead, "{pipeline}");
     }
+}
+
+#[test]
+fn uploads_that_the_server_may_still_carry_out_are_not_copied_again() {
+    let tree = tempfile::tempdir().unwrap();
+    for number in 0..10 {
+        fs::write(tree.path().join(number.to_string()), "content").unwrap();
+    }
+    // A server that takes commands, and answers no STOR.
+    let data = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = data.local_addr().unwrap().port();
+    let server = Scripted::start(Box::new(move |line, control| {
+        let reply = match line.split(' ').next() {
+            Some("FEAT") => blocks::FEATURES.to_owned(),
+            Some("MKD") => "257 made\r\n".to_owned(),
+            Some("PASV") => format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256),
+            Some("STOR") => return true,
+            _ => return false,
+        };
+        control.write_all(reply.as_bytes()).is_ok()
+    }));
+    let tree = tree.path();
+    let options = [
+        "copy",
+        "-r",
+        "-c",
+        "1",
+        "--mode",
+        "extended",
+        "--stall-timeout",
+        "3",
+        "--retry",
+        "2",
+    ];
+    let output = gridhaul(&[&options[..], &[tree.to_str().unwrap(), &server.url("put")]].concat());
+    let (_, error) = texts(&output);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    let commands = server.commands();
+    let mut stored: Vec<_> = commands
+        .iter()
+        .filter(|line| line.starts_with("STOR"))
+        .collect();
+    let count = stored.len();
+    stored.sort();
+    stored.dedup();
+    assert!(count > 0 && stored.len() == count, "{commands:?}");
+    assert!(error.contains("may still store these files"), "{error}");
+}
+
+#[test]
+fn times_are_not_set_before_their_files_are_confirmed() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    fill(&site.local("tree"));
+    let url = site.server.url("put");
+    site.must(&["copy", "-r", "-c", "1", "--times", "tree", &url]);
+    let log = site.server.log();
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("transfer finished"));
+    assert_eq!(lines.count(), FILES, "{log}");
+    assert_filled(&site.served("put"), None);
+    // Nothing is copied that is there.
+    let again = site.must(&["copy", "-r", "--sync", "tree", &url]);
+    assert!(again.contains("150 unchanged"), "{again}");
 }

@@ -331,6 +331,34 @@ fn the_exit_status_says_whether_a_proxy_can_be_used() {
 }
 
 #[test]
+fn a_key_is_not_destroyed_as_a_proxy() {
+    let user = User::new();
+    let both = [&user.certificate, &user.key].map(|file| fs::read_to_string(file).unwrap());
+    let both = user.write("both", both.concat());
+    let error = fails(&["proxy", "destroy", &both]);
+    assert!(error.contains("no proxy"), "{error}");
+    let error = fails(&["proxy", "destroy", &user.key]);
+    assert!(error.contains("only proxies are overwritten"), "{error}");
+    assert!(fs::read_to_string(&both).unwrap().contains("PRIVATE KEY"));
+    assert!(
+        fs::read_to_string(&user.key)
+            .unwrap()
+            .contains("PRIVATE KEY")
+    );
+    // A pipe is not waited for.
+    let pipe = user.file("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let error = fails(&["proxy", "show", &pipe]);
+    assert!(error.contains("no regular file"), "{error}");
+}
+
+#[test]
 fn files_of_others_and_links_are_kept() {
     let user = User::new();
     let create = |out: &str| fails(&user.arguments(&user.key, out));

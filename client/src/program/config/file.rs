@@ -47,10 +47,7 @@ impl Parser<'_> {
             let (name, value) = entry;
             let at = name.span().start;
             match (name.get_ref().as_ref(), value.get_ref()) {
-                ("defaults", DeValue::Table(table)) => defaults.push(Section {
-                    hosts: None,
-                    settings: self.settings(table)?,
-                }),
+                ("defaults", DeValue::Table(table)) => defaults.push(self.defaults(table)?),
                 ("host", DeValue::Array(tables)) if tables.len() <= MOST_SECTIONS => {
                     for table in tables {
                         hosts.push(self.host(table)?);
@@ -69,6 +66,18 @@ impl Parser<'_> {
             }
         }
         Ok(defaults.into_iter().chain(hosts).collect())
+    }
+
+    fn defaults(&self, table: &DeTable<'_>) -> Result<Section, ConfigError> {
+        let mut names = table.iter().map(|(name, _)| name);
+        if let Some(name) = names.find(|name| name.get_ref() == "password-file") {
+            let words = "password-file: a password is for one server: name its file in a [[host]]";
+            return Err(self.error(name.span().start, words.to_owned()));
+        }
+        Ok(Section {
+            hosts: None,
+            settings: self.settings(table)?,
+        })
     }
 
     fn host(&self, table: &Spanned<DeValue<'_>>) -> Result<Section, ConfigError> {

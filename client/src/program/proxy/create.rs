@@ -1,6 +1,5 @@
 //! `gridhaul proxy create`.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -13,7 +12,7 @@ use gridhaul_security::proxy::ProxyPolicy;
 use zeroize::Zeroizing;
 
 use super::arguments::{ProxyBits, ProxyCreateArguments};
-use super::place::{PlaceError, replace};
+use super::place::{PlaceError, open, replace};
 use super::{span, utc};
 use crate::login::{Environment, IdentityError};
 use crate::program::output::{print, warn};
@@ -64,8 +63,7 @@ fn make(arguments: &ProxyCreateArguments) -> Result<(), CreateError> {
         return Err(CreateError::Itself(out.display().to_string()));
     }
     let passphrase = || passphrase(arguments, &key);
-    let issuer =
-        read_encrypted_credential(&certificate, &key, |path| File::open(path), passphrase)?;
+    let issuer = read_encrypted_credential(&certificate, &key, open, passphrase)?;
     let now = SystemTime::now();
     check_validity(&issuer, &certificate.display().to_string(), now)?;
 

@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 const MAX_BYTES: u64 = 1 << 20;
 
 const STICKY: u32 = 0o1000;
-const WRITABLE_BY_OTHERS: u32 = 0o002;
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Why a file is neither written nor removed.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +60,33 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), PlaceError> {
     Ok(())
 }
 
+/// Opens a regular file; a pipe, which another user may have made, would be waited for.
+///
+/// # Errors
+///
+/// When it cannot be opened, or is no regular file.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is no regular file")),
+    }
+}
+
+/// Whether a file is a regular one of the user.
+///
+/// # Errors
+///
+/// When it is missing, a link, no file, or that of another user.
+pub(super) fn check_own(path: &Path) -> Result<(), PlaceError> {
+    let about = fs::symlink_metadata(path).map_err(|error| PlaceError::Io {
+        path: path.to_owned(),
+        error,
+    })?;
+    refused(path, reason(&about, rustix::process::geteuid().as_raw()))
+}
+
 /// Overwrites and removes a file of the user.
 ///
 /// # Errors
@@ -72,8 +99,7 @@ pub(super) fn destroy(path: &Path) -> Result<(), PlaceError> {
     };
     let own = rustix::process::geteuid().as_raw();
     // What opening a device or a pipe does, depends on its kind.
-    let about = fs::symlink_metadata(path).map_err(failed)?;
-    refused(path, reason(&about, own))?;
+    check_own(path)?;
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty());
     let mut file = File::from(opened.map_err(|error| failed(error.into()))?);
@@ -123,7 +149,11 @@ fn reason_to_keep(about: &Metadata) -> Option<&'static str> {
 fn reason_of_directory(about: &Metadata) -> Option<&'static str> {
     let mode = about.mode();
     let is_open = mode & WRITABLE_BY_OTHERS != 0 && mode & STICKY == 0;
-    is_open.then_some("all users can replace files of its directory: name a file of another one")
+    let owners = [0, rustix::process::geteuid().as_raw()];
+    let is_foreign = !owners.contains(&about.uid());
+    (is_open || is_foreign).then_some(
+        "other users can replace files of its directory: name a file in a directory of your own",
+    )
 }
 
 #[cfg(test)]
@@ -190,6 +220,6 @@ mod tests {
         replace(&file, b"x").expect("as in /tmp");
         set(0o777);
         let error = replace(&file, b"x").expect_err("open").to_string();
-        assert!(error.contains("all users can replace"), "{error}");
+        assert!(error.contains("other users can replace"), "{error}");
     }
 }

@@ -276,6 +276,7 @@ impl Report {
                     true => "globus_ftp_client: the server responded with an error\n",
                     false => "",
                 };
+                let words = output::shown_lines(words);
                 let _ = writeln!(io::stderr().lock(), "error: {kind}{words}");
             }
         }
@@ -363,7 +364,7 @@ impl Report {
     }
 }
 
-/// A line on standard output. A reader that has gone does not end a copy.
+/// A line on standard output, in which names that a server chose control no terminal. A reader that has gone does not end a copy.
 fn print(line: &str) {
-    let _ = output::print(line);
+    let _ = output::print(output::shown(line.as_bytes()));
 }

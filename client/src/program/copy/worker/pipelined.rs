@@ -19,7 +19,7 @@ use super::super::shared::Shared;
 use super::super::version::Version;
 use super::{Queue, Taken, WORTHWHILE, Worker, is_known, nobody, open, succeeded};
 use crate::location::{Server, Url};
-use crate::session::{Session, TransferSettings, mfmt};
+use crate::session::{Session, TransferSettings};
 use crate::transfer::{
     Direction, FileCopy, Piped, Supply, TransferFailure, Transferred, is_out_of_step, pipeline,
 };
@@ -33,8 +33,6 @@ struct Common {
     server: Server,
     root: Arc<Path>,
     settings: TransferSettings,
-    /// Uploaded files get the times of their sources.
-    sets_times: bool,
 }
 
 /// A file whose copy has begun.
@@ -123,7 +121,10 @@ impl Worker {
         };
         let ended = pipeline(session, &files, first, most, &mut batch).await;
         let complete = batch.complete;
-        batch.leave(ended.is_err());
+        match &ended {
+            Err(failure @ TransferFailure::Unsettled(_)) => batch.abandon(failure),
+            ended => batch.leave(ended.is_err()),
+        }
         match &ended {
             Ok(()) => self.fruitless = 0,
             Err(_) if complete > 0 => self.fruitless = 0,
@@ -172,6 +173,12 @@ impl Common {
         direction: Direction,
         root: Arc<Path>,
     ) -> Option<Self> {
+        // An uploaded file gets its time after it was confirmed: a time that is set ahead would be that of the file before, if the
+        // upload fails.
+        let sets_times = shared.arguments.keeps_times() && session.has(SimpleFeature::Mfmt);
+        if sets_times && direction == Direction::Put {
+            return None;
+        }
         let settings = match direction {
             Direction::Put => {
                 let settings = shared.settings(&[session]);
@@ -184,7 +191,6 @@ impl Common {
             server: session.server().clone(),
             root,
             settings: settings?,
-            sets_times: shared.arguments.keeps_times() && session.has(SimpleFeature::Mfmt),
         })
     }
 }
@@ -215,13 +221,8 @@ impl Batch<'_> {
         match (&job.source, &job.destination) {
             (Place::Local { path, beneath, .. }, _) => {
                 let version = Version::of_file(path).ok()?;
-                let modified = version.modified.filter(|_| common.sets_times);
-                let modified = match modified {
-                    Some(modified) => Some(mfmt(&remote, modified)?),
-                    None => None,
-                };
                 let copy = self.copy(beneath, remote, version, self.shared.handling())?;
-                Some((Piped { copy, modified }, version))
+                Some((Piped { copy }, version))
             }
             (_, Place::Local { path, beneath, .. }) => {
                 // A device or a pipe cannot be replaced.
@@ -238,8 +239,7 @@ impl Batch<'_> {
                 };
                 let copy = self.copy(beneath, remote, version, handling);
                 let copy = copy.filter(|_| is_file)?;
-                let modified = None;
-                Some((Piped { copy, modified }, version))
+                Some((Piped { copy }, version))
             }
             _ => None,
         }
@@ -270,6 +270,19 @@ impl Batch<'_> {
             stream: None,
             stall: arguments.data.stall_timeout,
         })
+    }
+
+    /// What is not complete has failed: the server may still carry out its commands, and would replace what is copied there meanwhile.
+    fn abandon(mut self, failure: &TransferFailure) {
+        let begun = std::mem::take(&mut self.begun);
+        for Begun { job, .. } in begun {
+            let names = (job.source.words(), job.destination.words());
+            let words = failure.to_string();
+            self.shared
+                .report
+                .failed(Some((&names.0, &names.1)), &words);
+        }
+        self.leave(false);
     }
 
     /// Gives back what is not complete. After an error, the oldest file is the one that has failed.

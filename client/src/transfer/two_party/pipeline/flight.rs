@@ -16,8 +16,6 @@ use crate::session::Session;
 pub struct Piped {
     /// The file.
     pub copy: FileCopy,
-    /// The modification time that an uploaded file gets.
-    pub modified: Option<Command>,
 }
 
 /// A command whose last reply is awaited.
@@ -27,8 +25,6 @@ pub(super) enum Step {
     Announce,
     /// `STOR`, `RETR`.
     Move,
-    /// `MFMT`.
-    Time,
 }
 
 /// A file whose commands were sent.
@@ -78,14 +74,6 @@ impl Flight {
             }
             // A server may refuse what it does not need.
             (Step::Announce, 200 | 202 | 400..) => {}
-            (Step::Time, 400..) => {
-                return Err(ControlError::Refused {
-                    verb: "MFMT",
-                    reply,
-                });
-            }
-            // draft-somers-ftp-mfxx-04 3.1; others say 250.
-            (Step::Time, 200 | 213 | 250 | 253) => {}
             _ => return Err(ControlError::Unexpected { verb, reply }),
         }
         self.owed.pop_front();
@@ -100,8 +88,8 @@ impl Flight {
 
 /// Prepares the commands of a file.
 pub(super) fn prepare(session: &mut Session, piped: Piped) -> Result<Flight, ControlError> {
-    let Piped { copy, modified } = piped;
-    let mut commands = Vec::with_capacity(3);
+    let Piped { copy } = piped;
+    let mut commands = Vec::with_capacity(2);
     if let (Direction::Put, Some(bytes)) = (copy.direction, copy.size) {
         let announce = Command::Allo {
             bytes,
@@ -110,7 +98,6 @@ pub(super) fn prepare(session: &mut Session, piped: Piped) -> Result<Flight, Con
         commands.push((Step::Announce, announce));
     }
     commands.push((Step::Move, copy.command()));
-    commands.extend(modified.map(|command| (Step::Time, command)));
     let mut command_bytes = 0;
     for (_, command) in &commands {
         command_bytes += session.control().prepare(command)?;

@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gridhaul_protocol::command::Command;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_transfer::{Answer, CancelReason, NodeSession, Outcome};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
@@ -43,7 +44,7 @@ const MOST_COMMAND_BYTES: usize = 8 << 10;
 /// A server that has not begun a file after so long may have discarded the command.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 
-/// How long the replies to commands that were sent ahead may take after an error.
+/// How long the replies to commands that were sent ahead for files from the server may take after an error.
 const DRAIN: Duration = Duration::from_secs(2);
 
 const TICK: Duration = Duration::from_millis(100);
@@ -87,8 +88,11 @@ pub async fn pipeline(
     if let Err(failure) = ended {
         pipeline.give_up().await;
         files.release();
-        drain(session, &failure).await;
-        return Err(failure);
+        let is_settled = settle(session, &failure, &copy).await;
+        return Err(match is_settled || copy.direction == Direction::Get {
+            true => failure,
+            false => TransferFailure::Unsettled(Box::new(failure)),
+        });
     }
     if session.control().has_unread() {
         session.control().note_out_of_step();
@@ -97,16 +101,33 @@ pub async fn pipeline(
     Ok(())
 }
 
-/// Reads the replies to commands that were sent ahead, so that the session can be used again.
-async fn drain(session: &mut Session, failure: &TransferFailure) {
-    if is_out_of_step(failure) {
+/// Waits until the server has carried out the commands that were sent ahead. A `STOR` that it carries out later would replace the file
+/// that was copied there in the meantime. Returns whether it has.
+async fn settle(session: &mut Session, failure: &TransferFailure, copy: &FileCopy) -> bool {
+    let limit = match copy.direction {
+        // Late commands change nothing.
+        Direction::Get | Direction::List => DRAIN,
+        Direction::Put => copy.stall,
+    };
+    let is_matched = !is_out_of_step(failure);
+    if !is_matched {
         session.control().note_out_of_step();
-        return;
+        // Its reply is the last one, and the connection ends behind it.
+        if session.control().send(&Command::Quit).await.is_err() {
+            return false;
+        }
     }
-    let replies =
-        async { while !session.is_usable() && session.control().next_reply().await.is_ok() {} };
-    // A session that still owes replies is not used again.
-    let _ = timeout(DRAIN, replies).await;
+    let settled = async {
+        loop {
+            if is_matched && session.is_usable() {
+                return true;
+            }
+            if let Err(error) = session.control().next_reply().await {
+                return matches!(error, ControlError::Closed);
+            }
+        }
+    };
+    timeout(limit, settled).await.unwrap_or(false)
 }
 
 /// Whether replies came that do not fit the commands.
@@ -355,7 +376,11 @@ impl<'a> Pipeline<'a> {
             .hear(reply)
             .map_err(|error| self.model.of_server(error))?;
         match heard {
-            Heard::Nothing => {}
+            // GFD.20 120: the file waits at the server, or is brought from tape.
+            Heard::Nothing => {
+                self.silence = Instant::now();
+                self.watch.works();
+            }
             Heard::Begins => {
                 self.silence = Instant::now();
                 self.watch.progressed();
