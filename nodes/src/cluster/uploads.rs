@@ -54,7 +54,7 @@ impl Uploads {
     }
 }
 
-/// Notes the members of an upload when it is complete, before `events` learns it.
+/// Notes the members of an upload when it ends, before `events` learns it.
 pub(super) fn noting(uploads: Arc<Uploads>, plan: &Plan, events: EventSink) -> EventSink {
     let Task::ReceiveFile {
         path,
@@ -68,8 +68,9 @@ pub(super) fn noting(uploads: Arc<Uploads>, plan: &Plan, events: EventSink) -> E
     let path = path.clone();
     let is_whole = *placement == Placement::Replace && *restart == RangeSet::new();
     Box::new(move |event| {
+        // An upload that failed may have left a part, which another member completes.
         if let Event::Finished(outcome) = &event
-            && outcome.result.is_ok()
+            && (outcome.result.is_ok() || outcome.bytes > 0)
         {
             let members = outcome.nodes.iter().map(|node| node.name.clone());
             uploads.note(path.clone(), is_whole, members.collect());

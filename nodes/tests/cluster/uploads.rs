@@ -8,7 +8,7 @@ use gridhaul_nodes::cluster::MemberState;
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_stack::Cancel;
 use gridhaul_storage::{ChecksumAlgorithm, StorageError, StorageErrorKind};
-use gridhaul_transfer::{ChecksumRequest, NodeSession, Relabel, Stripes};
+use gridhaul_transfer::{ChecksumRequest, NodeSession, Relabel, Stripes, Task};
 use tempfile::TempDir;
 
 use crate::random::content;
@@ -89,6 +89,28 @@ fn a_member_does_not_answer_for_what_it_has_stored_if_there_is_another_one() {
     report
         .size("b")
         .expect_err("the first member has no such file");
+}
+
+#[test]
+fn a_member_does_not_answer_for_a_part_of_an_upload_that_failed() {
+    let report = FalseReport::new();
+    let source = Site::local(1);
+    source.write("b", &content(1, 300_000));
+    let (session, sender) = (&report.session, source.attach());
+    let peers = session.listen(&listening(Stripes::One)).expect("a port");
+    sender.connect(&connecting(peers)).expect("a stack");
+    let mut promised = receive("b");
+    if let Task::ReceiveFile { promised, .. } = &mut promised {
+        *promised = Some(400_000);
+    }
+    let received = start(session, plan(promised, TransferMode::Extended));
+    let sent = start(&sender, plan(send("b"), TransferMode::Extended));
+    sent.succeed();
+    received.finish().result.expect_err("bytes are missing");
+    assert_eq!(report.size("b").expect("its answer"), 300_000);
+    report.site.members[1].state.set(MemberState::Up);
+    let error = report.size("b").expect_err("nothing is there");
+    assert_eq!(error.kind(), StorageErrorKind::NotFound);
 }
 
 #[test]

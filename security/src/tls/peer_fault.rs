@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::time::SystemTime;
 
 use rustls::AlertDescription;
 
@@ -81,13 +82,29 @@ pub enum PeerFault {
 impl PeerFault {
     /// Whether the peer was accepted before: its certificate, or the revocation list of its authority, has only ended.
     pub fn is_end(&self) -> bool {
+        self.end().is_some()
+    }
+
+    /// When that was.
+    pub(super) fn end(&self) -> Option<SystemTime> {
         let Self::Chain(refused) = self else {
-            return false;
+            return None;
         };
-        matches!(
-            refused.reason,
-            ChainError::Expired { .. } | ChainError::RevocationListExpired { .. }
-        )
+        match refused.reason {
+            ChainError::Expired { until, .. } | ChainError::RevocationListExpired { until, .. } => {
+                Some(until)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether time does not change it.
+    pub(super) fn is_for_good(&self) -> bool {
+        match self {
+            Self::NotListed { .. } | Self::OtherHost { .. } => true,
+            Self::Chain(refused) => matches!(refused.reason, ChainError::Revoked { .. }),
+            _ => false,
+        }
     }
 
     /// The reason for an error of rustls that is not about the peer's certificate.

@@ -86,7 +86,7 @@ async fn recheck(
             let settings = shared.upgrade().and_then(|shared| settings(&shared).ok());
             // Without a certificate of its own this server cannot judge.
             settings.map_or(Ok(()), |settings| {
-                validate_node(&settings, host, &presented, SystemTime::now())
+                validate_node(&settings, &host, &presented, SystemTime::now())
             })
         });
         async { checked.await.unwrap_or(Ok(())) }

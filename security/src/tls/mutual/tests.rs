@@ -363,7 +363,7 @@ fn a_peer_is_validated_again_by_the_rules_of_the_handshake() {
     let now = SystemTime::now();
     let as_node = |site: &Site, host: &str, now| {
         let host = host.parse().expect("a name");
-        validate_node(&site.settings(&site.control), host, &presented, now)
+        validate_node(&site.settings(&site.control), &host, &presented, now)
     };
     let listed: Arc<[Principal]> = ["dtn1.example.org".parse().expect("a name")].into();
     let as_control_server = |site: &Site, listed: &Arc<[Principal]>, now| {
@@ -385,10 +385,15 @@ fn a_peer_is_validated_again_by_the_rules_of_the_handshake() {
     ] {
         assert!(fault.is_end(), "{fault}");
     }
+    let unlisted = as_control_server(&site, &Arc::default(), now + 400 * DAY);
+    let unlisted = unlisted.expect_err("expired and not listed");
+    assert!(!unlisted.is_end(), "{unlisted}");
     site.revoke(&issued);
     for fault in [
         as_node(&site, "dtn1.example.org", now).expect_err("revoked"),
         as_control_server(&site, &listed, now).expect_err("revoked"),
+        // Behind the ends of the certificate and of the list.
+        as_node(&site, "dtn1.example.org", now + 400 * DAY).expect_err("revoked"),
     ] {
         assert!(!fault.is_end(), "{fault}");
         assert!(fault.to_string().contains("revoked"), "{fault}");
