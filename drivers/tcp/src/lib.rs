@@ -29,8 +29,6 @@
 //!              └──> settings                              options, applied to a socket
 //! ```
 //!
-//! Control connections have several addresses to choose from: [`race`].
-//!
 //! # Example
 //!
 //! ```
@@ -50,7 +48,6 @@ mod channel;
 mod connector;
 mod facts;
 mod listener;
-mod race;
 mod settings;
 mod socket;
 
@@ -69,7 +66,6 @@ pub use crate::listener::TcpListener;
 pub use crate::settings::{OPTIONS, Settings};
 pub use crate::socket::{ZeroCopyCompletion, enable_zerocopy};
 pub use facts::{ConnectionFacts, connection_facts};
-pub use race::{alternating, race};
 
 /// The driver `tcp`; its options are in the table above.
 #[derive(Debug, Clone, Copy, Default)]

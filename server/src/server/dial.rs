@@ -4,9 +4,9 @@ use std::io::{self, Cursor};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use gridhaul_dial::{alternating, race};
 use gridhaul_nodes::DialError;
 use gridhaul_security::tls::{HostSettings, PeerFault, PeerIdentity};
-use gridhaul_tcp::{alternating, race};
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncReadExt as _, Chain, Join, ReadHalf, WriteHalf, join, split};
 use tokio::net::TcpStream;

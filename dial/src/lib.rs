@@ -1,4 +1,4 @@
-//! A connection to the address that answers first, of several (RFC 8305).
+//! Control connections to hosts with several addresses: the address that answers first is used (RFC 8305).
 
 use std::io;
 use std::net::SocketAddr;
