@@ -17,6 +17,11 @@ pub enum Admission {
 }
 
 impl Admission {
+    /// No host: for sessions that only connect.
+    pub const fn none() -> Self {
+        Self::Hosts(Vec::new())
+    }
+
     /// Whether `peer` may use the session's data channels.
     pub fn admits(&self, peer: IpAddr) -> bool {
         match self {
@@ -172,6 +177,6 @@ mod tests {
         assert!(hosts.admits(address("192.0.2.9")));
         assert!(!hosts.admits(address("198.51.100.1")));
         assert!(Admission::Anyone.admits(address("198.51.100.1")));
-        assert!(!Admission::Hosts(Vec::new()).admits(address("127.0.0.1")));
+        assert!(!Admission::none().admits(address("127.0.0.1")));
     }
 }

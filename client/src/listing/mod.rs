@@ -94,7 +94,7 @@ impl Lister {
         };
         let place = tempfile::Builder::new().prefix("gridhaul-").tempdir();
         let place = place.map_err(failed)?;
-        let files = machine.files(place.path(), nobody())?;
+        let files = machine.files(place.path(), Admission::none())?;
         Ok(Self { place, files })
     }
 
@@ -147,11 +147,6 @@ impl Lister {
             place,
         })
     }
-}
-
-/// This machine connects for listings.
-fn nobody() -> Admission {
-    Admission::Hosts(Vec::new())
 }
 
 /// The progress of a listing interests only the stall limit.

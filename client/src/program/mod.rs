@@ -23,6 +23,7 @@ mod files;
 mod guc;
 mod output;
 mod ping;
+mod place;
 mod profile;
 mod proxy;
 mod report;

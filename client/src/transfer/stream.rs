@@ -132,19 +132,8 @@ impl State {
         let stdin = io::stdin();
         let mut piece = vec![0; PIECE_BYTES];
         loop {
-            if self.is_over.load(Ordering::Relaxed) {
-                return Err(failed(Errno::CANCELED));
-            }
-            let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
-            match poll(&mut ready, Some(&TICK)) {
-                Ok(0) => {
-                    self.waits.store(true, Ordering::Relaxed);
-                    continue;
-                }
-                Err(Errno::INTR) => continue,
-                polled => polled.map_err(failed)?,
-            };
-            self.waits.store(false, Ordering::Relaxed);
+            self.wait_for(PollFd::new(&stdin, PollFlags::IN))
+                .map_err(failed)?;
             match rustix::io::read(stdin.as_fd(), &mut piece) {
                 Ok(0) => return Ok(None),
                 Err(Errno::INTR | Errno::AGAIN) => {}
@@ -164,19 +153,8 @@ impl State {
         // Before the first byte: a transfer that ends while a part of a piece is written must not be repeated.
         self.is_used.store(true, Ordering::Relaxed);
         while !left.is_empty() {
-            if self.is_over.load(Ordering::Relaxed) {
-                return Err(failed(Errno::CANCELED));
-            }
-            let mut ready = [PollFd::new(&stdout, PollFlags::OUT)];
-            match poll(&mut ready, Some(&TICK)) {
-                Ok(0) => {
-                    self.waits.store(true, Ordering::Relaxed);
-                    continue;
-                }
-                Err(Errno::INTR) => continue,
-                polled => polled.map_err(failed)?,
-            };
-            self.waits.store(false, Ordering::Relaxed);
+            self.wait_for(PollFd::new(&stdout, PollFlags::OUT))
+                .map_err(failed)?;
             // pipe(7): a pipe that is ready takes so many bytes at once. More would wait for the reader, and see no end.
             let piece = &left[..left.len().min(PIPE_BYTES)];
             match rustix::io::write(stdout.as_fd(), piece) {
@@ -194,6 +172,24 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Waits until a stream is ready; `ECANCELED` when the transfer is over.
+    fn wait_for(&self, stream: PollFd<'_>) -> Result<(), Errno> {
+        let mut stream = [stream];
+        loop {
+            if self.is_over.load(Ordering::Relaxed) {
+                return Err(Errno::CANCELED);
+            }
+            match poll(&mut stream, Some(&TICK)) {
+                Ok(0) => self.waits.store(true, Ordering::Relaxed),
+                Err(Errno::INTR) => {}
+                polled => {
+                    self.waits.store(false, Ordering::Relaxed);
+                    return polled.map(drop);
+                }
+            }
+        }
     }
 
     fn count(&self, bytes: &[u8]) {

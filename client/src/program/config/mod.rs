@@ -15,6 +15,7 @@ mod show;
 use clap::CommandFactory as _;
 
 use super::arguments::Arguments;
+use super::place::PlaceError;
 use super::profile::Profile;
 
 pub(super) use apply::command;
@@ -48,7 +49,7 @@ const FILES: [&str; 4] = ["ca", "password-file", "proxy", "trust"];
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConfigError {
     #[error(transparent)]
-    Place(#[from] places::PlaceError),
+    Place(#[from] PlaceError),
     #[error("{file}:{line}: {reason}")]
     Content {
         file: String,

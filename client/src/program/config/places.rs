@@ -6,6 +6,8 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::program::place::PlaceError;
+
 const OF_SYSTEM: &str = "/etc/gridhaul/client.toml";
 
 /// The permission bits with which group and others may write.
@@ -21,15 +23,6 @@ pub(super) struct Found {
     pub(super) text: String,
     /// For paths that begin with `~/`.
     pub(super) home: Option<PathBuf>,
-}
-
-/// Why a file is not read.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::program) enum PlaceError {
-    #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: io::Error },
-    #[error("{}: {reason}", path.display())]
-    Refused { path: PathBuf, reason: &'static str },
 }
 
 /// The file of the system and that of the user, if they are there. That of `$GRIDHAUL_CONFIG` must be.

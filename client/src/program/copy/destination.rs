@@ -302,7 +302,7 @@ impl<'a> Destination<'a> {
             Some(storage) => Arc::clone(storage),
             // Nothing is transferred.
             None => {
-                let files = self.shared.files(root, Admission::Hosts(Vec::new()))?;
+                let files = self.shared.files(root, Admission::none())?;
                 files.storage()
             }
         };

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::super::Ending;
 use super::super::arguments::{CopyArguments, ModeArgument};
-use super::super::report::{Copied, Errors, Form, Report};
+use super::super::report::{Errors, Form, Report};
 use super::destination::Destination;
 use super::error::CopyError;
 use super::job::Place;
@@ -142,14 +142,7 @@ async fn one(
         let stream = stream();
         let error = match attempt(shared, url, &stream, names).await {
             Ok(done) => {
-                shared.report.copied(&Copied {
-                    source: names.0,
-                    destination: names.1,
-                    bytes: done.bytes,
-                    took: done.took,
-                    channels: done.channels,
-                    checksum: done.checksum.as_deref(),
-                });
+                shared.report.copied(names, &done);
                 return false;
             }
             Err(_) if stream.is_closed() => return true,

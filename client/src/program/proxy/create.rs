@@ -12,10 +12,11 @@ use gridhaul_security::proxy::ProxyPolicy;
 use zeroize::Zeroizing;
 
 use super::arguments::{ProxyBits, ProxyCreateArguments};
-use super::place::{PlaceError, open, replace};
+use super::place::{open, replace};
 use super::{span, utc};
 use crate::login::{Environment, IdentityError};
 use crate::program::output::{print, warn};
+use crate::program::place::PlaceError;
 use crate::program::secret;
 
 /// Why there is no proxy.

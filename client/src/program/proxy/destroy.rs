@@ -4,8 +4,9 @@ use std::path::Path;
 
 use gridhaul_security::files::{FileError, read_credential_with};
 
-use super::place::{PlaceError, check_own, destroy, open};
+use super::place::{check_own, destroy, open};
 use crate::login::Environment;
+use crate::program::place::PlaceError;
 
 /// Why a proxy is not removed.
 #[derive(Debug, thiserror::Error)]

@@ -4,24 +4,17 @@
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
+
+use crate::program::place::PlaceError;
 
 /// More than any proxy: a longer file is another one.
 const MAX_BYTES: u64 = 1 << 20;
 
 const STICKY: u32 = 0o1000;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-
-/// Why a file is neither written nor removed.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::program) enum PlaceError {
-    #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: io::Error },
-    #[error("{}: {reason}", path.display())]
-    Refused { path: PathBuf, reason: &'static str },
-}
 
 /// Writes a file that only the user can read. It is complete before it has its name.
 ///

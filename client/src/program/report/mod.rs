@@ -15,6 +15,7 @@ use self::amount::rate;
 use self::bars::Bars;
 pub(super) use self::watch::Watch;
 use super::output::{self, warn};
+use crate::transfer::Transferred;
 
 /// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,16 +117,6 @@ struct Totals {
     bytes: u64,
 }
 
-/// A copied file.
-pub(in crate::program) struct Copied<'a> {
-    pub(in crate::program) source: &'a str,
-    pub(in crate::program) destination: &'a str,
-    pub(in crate::program) bytes: u64,
-    pub(in crate::program) took: Duration,
-    pub(in crate::program) channels: usize,
-    pub(in crate::program) checksum: Option<&'a str>,
-}
-
 impl Report {
     /// Bars are for a terminal, and need lines as the form.
     pub(in crate::program) fn start(
@@ -148,28 +139,28 @@ impl Report {
         report
     }
 
-    pub(in crate::program) fn copied(&self, file: &Copied<'_>) {
+    /// A file was copied.
+    pub(in crate::program) fn copied(&self, names: (&str, &str), done: &Transferred) {
+        let (source, destination) = names;
         self.count(|totals| {
             totals.files += 1;
-            totals.bytes = totals.bytes.saturating_add(file.bytes);
+            totals.bytes = totals.bytes.saturating_add(done.bytes);
         });
-        let seconds = file.took.as_secs_f64();
+        let seconds = done.took.as_secs_f64();
         self.json(&Event::File {
-            source: file.source,
-            destination: file.destination,
-            bytes: file.bytes,
+            source,
+            destination,
+            bytes: done.bytes,
             seconds,
-            channels: file.channels,
-            checksum: file.checksum,
+            channels: done.channels,
+            checksum: done.checksum.as_deref(),
         });
         // Bars show the files instead.
         if self.form == Form::Lines && self.bars.is_none() {
             print(&format!(
-                "{} -> {}: {} in {seconds:.1} s, {}/s",
-                file.source,
-                file.destination,
-                amount(file.bytes),
-                amount(rate(file.bytes, file.took))
+                "{source} -> {destination}: {} in {seconds:.1} s, {}/s",
+                amount(done.bytes),
+                amount(rate(done.bytes, done.took))
             ));
         }
     }

@@ -14,7 +14,6 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
 
 use super::super::arguments::SyncArgument;
-use super::super::report::Copied;
 use super::error::CopyError;
 use super::job::{Job, Place};
 use super::journal::{Key, Recorder};
@@ -147,7 +146,7 @@ impl Worker {
         let algorithm = shared.arguments.checksum.unwrap_or(ChecksumAlgorithm::Md5);
         match place {
             Place::Local { root, beneath, .. } => {
-                let files = self.files(root, nobody()).ok()?;
+                let files = self.files(root, Admission::none()).ok()?;
                 checksum_of_file(&files, algorithm, beneath, None)
                     .await
                     .ok()
@@ -230,11 +229,6 @@ impl Worker {
     }
 }
 
-/// The hosts that may open data connections where this machine connects.
-fn nobody() -> Admission {
-    Admission::Hosts(Vec::new())
-}
-
 /// The session with a server: the one that there is, or another one in its place.
 async fn open<'a>(
     place: &'a mut Option<Session>,
@@ -265,12 +259,5 @@ fn succeeded(shared: &Shared, job: &Job, names: (&str, &str), done: &Transferred
     if let Some(key) = Key::of(job) {
         shared.journal.record_complete(key);
     }
-    shared.report.copied(&Copied {
-        source: names.0,
-        destination: names.1,
-        bytes: done.bytes,
-        took: done.took,
-        channels: done.channels,
-        checksum: done.checksum.as_deref(),
-    });
+    shared.report.copied(names, done);
 }

@@ -11,13 +11,13 @@ use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::feature::SimpleFeature;
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_transfer::{Demands, Handling, UploadName};
+use gridhaul_transfer::{Admission, Demands, Handling, UploadName};
 
 use super::super::super::arguments::SyncArgument;
 use super::super::job::{Job, Place};
 use super::super::shared::Shared;
 use super::super::version::Version;
-use super::{Queue, Taken, WORTHWHILE, Worker, is_known, nobody, open, succeeded};
+use super::{Queue, Taken, WORTHWHILE, Worker, is_known, open, succeeded};
 use crate::location::{Server, Url};
 use crate::session::{Session, TransferSettings};
 use crate::transfer::{
@@ -100,7 +100,7 @@ impl Worker {
             return Some(next);
         };
         let hosts = match direction {
-            Direction::Put => nobody(),
+            Direction::Put => Admission::none(),
             _ => session.admits(common.settings.protection),
         };
         let Ok(files) = self.files(&common.root, hosts) else {

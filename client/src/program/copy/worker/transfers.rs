@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::path::PathArgument;
-use gridhaul_transfer::{Demands, Handling, UploadName};
+use gridhaul_transfer::{Admission, Demands, Handling, UploadName};
 
 use super::super::super::report::Watch;
 use super::super::error::CopyError;
 use super::super::job::{Job, Place};
 use super::super::present::Present;
 use super::super::version::Version;
-use super::{Worker, nobody, open};
+use super::{Worker, open};
 use crate::location::Url;
 use crate::session::TransferSettings;
 use crate::transfer::{
@@ -201,7 +201,7 @@ impl Worker {
         }
         let session = open(&mut self.destination, &shared, &to.server).await?;
         let settings = shared.settings(&[&*session]);
-        let files = self.files(from.root, nobody())?;
+        let files = self.files(from.root, Admission::none())?;
         let session = open(&mut self.destination, &shared, &to.server).await?;
         let copy = FileCopy {
             direction: Direction::Put,
