@@ -3,15 +3,18 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
-use gridhaul_interop::bench::nodes;
+use clap::{Parser, ValueEnum};
+use gridhaul_interop::bench::nodes::{self, Part};
 use gridhaul_interop::bench::record::section::Section;
 
 #[derive(Debug, Parser)]
 #[command(about = "Measure servers with 1 to 64 data nodes")]
 struct Arguments {
-    /// Also write the page and its plot to this directory
-    #[arg(long, value_name = "DIR")]
+    /// Only this part of the page; may be given several times
+    #[arg(long, value_name = "PART")]
+    part: Vec<Part>,
+    /// Also write the page and its plots to this directory; needs all parts
+    #[arg(long, value_name = "DIR", conflicts_with = "part")]
     record: Option<PathBuf>,
 }
 
@@ -28,7 +31,14 @@ fn main() -> ExitCode {
 
 /// Measures and prints; false when a target is missed.
 fn measure(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
-    let sections = nodes::measure()?;
+    let parts = match arguments.part.as_slice() {
+        [] => Part::value_variants(),
+        parts => parts,
+    };
+    let sections = parts
+        .iter()
+        .map(|part| part.measure())
+        .collect::<Result<Vec<_>, _>>()?;
     for section in &sections {
         println!("{}", section.text());
     }

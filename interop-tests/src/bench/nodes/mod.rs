@@ -8,6 +8,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use super::machine;
 use super::record::section::{self, Section};
 use crate::support::{Failure, NodeSite};
@@ -19,18 +21,33 @@ This page and its plots are written by `make bench-nodes`. All programs are on o
 its logins.
 ";
 
-/// Measures all sections.
-///
-/// # Errors
-///
-/// When a program does not start, or a copy fails.
-pub fn measure() -> Result<Vec<Section>, Failure> {
-    Ok(vec![
-        scale::FAST.measure()?,
-        scale::MANY.measure()?,
-        cost::measure()?,
-        remote::measure()?,
-    ])
+/// A part of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// The rate of 1 to 8 nodes
+    Several,
+    /// The rate of 1 to 64 nodes
+    Many,
+    /// What the control server pays for bytes
+    Cost,
+    /// A remote node beside the node in the process
+    Remote,
+}
+
+impl Part {
+    /// Measures this part.
+    ///
+    /// # Errors
+    ///
+    /// When a program does not start, or a copy fails.
+    pub fn measure(self) -> Result<Section, Failure> {
+        match self {
+            Self::Several => scale::FAST.measure(),
+            Self::Many => scale::MANY.measure(),
+            Self::Cost => cost::measure(),
+            Self::Remote => remote::measure(),
+        }
+    }
 }
 
 /// Writes `nodes.md` and its plot to a directory.
