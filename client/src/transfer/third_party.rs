@@ -121,11 +121,11 @@ async fn attempt(
 
 impl ThirdPartyCopy {
     fn store(&self) -> Command {
-        part::store(self.destination.clone(), self.part)
+        part::store(self.destination.clone(), self.part, self.settings.commands)
     }
 
     fn retrieve(&self) -> Command {
-        part::retrieve(self.source.clone(), self.part)
+        part::retrieve(self.source.clone(), self.part, self.settings.commands)
     }
 
     /// Compares the size of the copy with that of the source. Behind a part the copy may have more.

@@ -161,8 +161,9 @@ impl FileCopy {
 
     fn command(&self) -> Command {
         match self.direction {
-            Direction::Get => part::retrieve(self.remote.clone(), self.part),
-            Direction::Put => part::store(self.remote.clone(), self.part),
+            Direction::Get => part::retrieve(self.remote.clone(), self.part, commands),
+            Direction::Put => part::store(self.remote.clone(), self.part, commands),
+        let commands = self.settings.commands;
             Direction::List => Command::Mlsd(Some(self.remote.clone())),
         }
     }
