@@ -6,6 +6,7 @@ use gridhaul_protocol::command::{Command, Restart, TransferMode};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::reply::Reply;
+use gridhaul_stack::Details;
 use gridhaul_storage::ChecksumAlgorithm;
 use tokio::time::interval;
 
@@ -63,6 +64,8 @@ pub async fn third_party(
         channels: usize::from(copy.settings.parallelism),
         took: started.elapsed(),
         movement: None,
+        reason: None,
+        details: Details::default(),
         checksum,
     })
 }
