@@ -8,7 +8,7 @@ use std::time::Duration;
 use gridhaul_gsi::Gsi;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_shares::Source;
-use gridhaul_stack::{Registry, StackError};
+use gridhaul_stack::{Driver as _, Registry, StackError};
 use gridhaul_storage::{PosixOptions, PosixStorage, Rights};
 use gridhaul_transfer::{
     AccountFiles, Admission, AttachError, DataNode, LocalNode, NodeAccount, NodeConfig, NodeSession,
@@ -95,6 +95,13 @@ impl LocalMachine {
             admission: hosts,
         })
     }
+}
+
+/// The providers of the driver `rdma` on this machine, and what its devices lack.
+pub(crate) fn rdma_findings() -> Vec<String> {
+    let findings = gridhaul_rdma::Rdma.check_devices().into_iter();
+    let about = findings.filter(|finding| finding.text.starts_with("provider "));
+    about.map(|finding| finding.text).collect()
 }
 
 fn open(account: &NodeAccount) -> Result<AccountFiles, AttachError> {

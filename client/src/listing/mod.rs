@@ -26,13 +26,16 @@ pub use walk::{Step, TreeWalk, WalkError, WalkReason};
 use crate::control::ControlError;
 use crate::local::LocalMachine;
 use crate::session::{Session, TransferSettings};
-use crate::transfer::{Direction, FileCopy, Observer, TransferFailure, two_party};
+use crate::transfer::{Direction, FileCopy, Observer, TransferFailure, Transferred, two_party};
 
 /// Directories beneath each other. Each has an open listing.
 const DEPTH: usize = 256;
 
 /// The longest line, in bytes: a path of Linux, and facts.
 const LONGEST_LINE: usize = 16 * 1024;
+
+/// The file of a listing in its temporary directory.
+const NAME: &str = "listing";
 
 /// Why a directory cannot be listed.
 #[derive(Debug, thiserror::Error)]
@@ -109,8 +112,32 @@ impl Lister {
         path: &PathArgument,
         how: &ListingSettings,
     ) -> Result<Listing, ListingError> {
-        const NAME: &str = "listing";
+        self.receive(session, path, how).await?;
+        let place = self.place.path().join(NAME);
+        let failed = |error| ListingError::Store {
+            place: place.clone(),
+            error,
+        };
+        let file = File::open(&place).map_err(failed)?;
+        // The space is free again when the listing is dropped.
+        fs::remove_file(&place).map_err(failed)?;
+        Ok(Listing {
+            lines: BufReader::new(file),
+            place,
+        })
+    }
 
+    /// Receives the listing of a directory, and says how.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::list`].
+    pub async fn receive(
+        &self,
+        session: &mut Session,
+        path: &PathArgument,
+        how: &ListingSettings,
+    ) -> Result<Transferred, ListingError> {
         if !session.has_facts() {
             return Err(ListingError::NotSupported);
         }
@@ -133,18 +160,6 @@ impl Lister {
         listed.map_err(|failure| match failure {
             TransferFailure::Source(error) => ListingError::Server(Box::new(error)),
             failure => ListingError::Transfer(Box::new(failure)),
-        })?;
-        let place = self.place.path().join(NAME);
-        let failed = |error| ListingError::Store {
-            place: place.clone(),
-            error,
-        };
-        let file = File::open(&place).map_err(failed)?;
-        // The space is free again when the listing is dropped.
-        fs::remove_file(&place).map_err(failed)?;
-        Ok(Listing {
-            lines: BufReader::new(file),
-            place,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 mod hosts;
 mod rate;
+mod rdma;
 mod trees;
 
 use std::ffi::OsString;
@@ -17,9 +18,10 @@ pub(super) use self::trees::{ChmodArguments, TreeArguments, UsageArguments};
 use super::proxy::ProxyCommand;
 use crate::control::AddressFamily;
 use crate::listing::ListingSettings;
-use crate::session::{DataProtection, Session, TransferSettings};
+use crate::session::{DataCommands, DataProtection, Session, TransferSettings};
 use crate::transfer::FilePart;
 
+pub(super) use self::rdma::{OverRdma, RdmaArguments, RdmaWay};
 pub(super) use hosts::{HostOptions, is_login};
 
 /// Copy files to, from and between GridFTP servers
@@ -35,6 +37,12 @@ pub(super) enum Command {
     /// Copy files
     #[command(args_override_self = true)]
     Copy(CopyArguments),
+    /// Copy files of this machine to a server over RDMA, with the options of copy
+    #[command(args_override_self = true, mut_arg("stack", rdma::stack_help))]
+    Rput(RdmaArguments),
+    /// Copy files of servers to this machine over RDMA, with the options of copy
+    #[command(args_override_self = true, mut_arg("stack", rdma::stack_help))]
+    Rget(RdmaArguments),
     /// Write files of servers to standard output
     Cat(CatArguments),
     /// Print the checksum of a file of a server
@@ -159,6 +167,9 @@ pub(super) struct CopyArguments {
     /// Print errors only
     #[arg(long, short)]
     pub(super) quiet: bool,
+    /// For `rput` and `rget`.
+    #[arg(skip)]
+    pub(super) rdma: Option<OverRdma>,
 }
 
 #[derive(Debug, Args)]
@@ -401,6 +412,7 @@ impl DataArguments {
                 parallelism: 1,
                 protection: self.protection(DataProtection::default_of(&[server])),
                 stack: self.stack.clone(),
+                commands: DataCommands::Usual,
             },
             stack: self.stack_here(),
             stall: self.stall_timeout,

@@ -39,7 +39,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory as _;
 
-use arguments::Command;
+use arguments::{Command, RdmaWay};
 
 /// How the program ends. The numbers are documented in `docs/client.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +113,8 @@ pub fn main() -> ExitCode {
 async fn run(command: &Command) -> Ending {
     match command {
         Command::Copy(arguments) => copy::run(arguments).await,
+        Command::Rput(arguments) => copy::over_rdma(arguments, RdmaWay::Put).await,
+        Command::Rget(arguments) => copy::over_rdma(arguments, RdmaWay::Get).await,
         Command::Cat(arguments) => copy::cat(arguments).await,
         Command::Sum(arguments) => sum::run(arguments).await,
         Command::Ping(arguments) => ping::run(arguments).await,

@@ -1,5 +1,7 @@
 //! `gridhaul ping`.
 
+mod rdma;
+
 use std::time::{Duration, Instant, SystemTime};
 
 use gridhaul_protocol::command::{Command, SiteCommand, StackRequest, Text};
@@ -8,7 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Ending;
-use super::arguments::{LoginArguments, PingArguments};
+use super::arguments::{DataArguments, LoginArguments, PingArguments};
 use super::files;
 use super::output::{print, shown, warn};
 use super::servers::Servers;
@@ -38,6 +40,7 @@ struct Answer {
     certificates: Vec<Certificate>,
     drivers: Vec<&'static str>,
     features: Vec<String>,
+    rdma: rdma::Verdict,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,13 +76,18 @@ async fn ping(login: &LoginArguments, server: &Server) -> Result<Answer, String>
     let mut session = opened.map_err(|error| error.to_string())?;
     let asked = ask(&mut session).await;
     let answer = asked.map_err(|error| format!("{server}: {error}"))?;
-    session.close().await;
+    // A listing that takes too long is still under way.
+    if session.is_usable() {
+        session.close().await;
+    }
     Ok(answer)
 }
 
 async fn ask(session: &mut Session) -> Result<Answer, ControlError> {
     let round_trip = round_trip(session).await?;
     let drivers = drivers(session).await?;
+    let how = DataArguments::plain().listings(session);
+    let rdma = rdma::verdict(session, &how).await?;
     let welcome = session.welcome();
     let identity = session.login().identity().map(|identity| Certificate {
         subject: identity.credential.identity().one_line().to_owned(),
@@ -93,6 +101,7 @@ async fn ask(session: &mut Session) -> Result<Answer, ControlError> {
         round_trip_seconds: round_trip.as_secs_f64(),
         identity,
         drivers,
+        rdma,
         features: session.features().iter().map(ToString::to_string).collect(),
         address: session.control().peer().to_string(),
         certificates: session.control().server().map_or_else(Vec::new, chain),
@@ -180,6 +189,9 @@ impl Answer {
             None => line("you", "without a certificate"),
         }
         line("drivers", &self.drivers.join(", "));
+        for (name, words) in self.rdma.lines() {
+            line(name, &words);
+        }
         line("features", &self.features.join(", "));
         text
     }

@@ -55,6 +55,10 @@ pub(super) enum OpenError {
         "{server}: --password-file has the password for {first}, and is not sent to another server or user: copy in two steps, or leave --password-file out and type the passwords"
     )]
     SecondPassword { server: String, first: String },
+    #[error(
+        "{0} does not offer RDMA to this user: there is no RADR in its FEAT. Its administrator allows it with allowed-drivers, and to anonymous users with anonymous-drivers; with --or-tcp the files go over TCP"
+    )]
+    NoRdma(String),
     #[error("the password cannot be read at the terminal: {0}")]
     Terminal(std::io::Error),
     #[error("{file}: {error}")]

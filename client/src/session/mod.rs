@@ -21,7 +21,7 @@ pub(crate) use port::Addresses;
 
 pub use facts::{Facts, Kind};
 pub use open::{SessionConfig, SessionError, Welcome};
-pub use settings::{DataProtection, TransferSettings};
+pub use settings::{DataCommands, DataProtection, TransferSettings};
 
 use crate::control::{Control, ControlError};
 use crate::location::Server;

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use gridhaul_protocol::address::{Family, PassiveAddress, StripeAddresses};
-use gridhaul_protocol::command::{Command, EpsvRequest};
+use gridhaul_protocol::command::{Command, EpsvRequest, RdmaCommand};
 use gridhaul_protocol::feature::SimpleFeature;
 use gridhaul_transfer::{AddressBlock, Admission};
 
-use super::{DataProtection, Session};
+use super::{DataCommands, DataProtection, Session};
 use crate::control::ControlError;
 
 /// How many addresses a server is asked for.
@@ -63,6 +63,10 @@ impl Session {
         self.kept = None;
         let is_ipv6 = self.control.peer().ip().to_canonical().is_ipv6();
         let command = match (addresses, is_ipv6) {
+            // RFTP has no command for several addresses.
+            _ if self.settings.commands() == DataCommands::Rdma => {
+                Command::Rdma(RdmaCommand::Passive { buffer: None })
+            }
             (Addresses::Striped, false) => Command::Spas(None),
             (Addresses::Striped, true) => Command::Spas(Some(Family::Ipv6)),
             (Addresses::One, true) => Command::Epsv(EpsvRequest::Same),
@@ -87,6 +91,10 @@ impl Session {
     pub(crate) async fn active(&mut self, addresses: Vec<SocketAddr>) -> Result<(), ControlError> {
         self.kept = None;
         let command = match addresses.as_slice() {
+            [peer] if self.settings.commands() == DataCommands::Rdma => {
+                let (peer, buffer) = (*peer, None);
+                Command::Rdma(RdmaCommand::Address { peer, buffer })
+            }
             [SocketAddr::V4(address)] => Command::Port(*address),
             [address] => Command::Eprt(*address),
             _ => Command::Spor(

@@ -21,6 +21,17 @@ pub struct TransferSettings {
     pub protection: DataProtection,
     /// The driver stack that the server is to use; `None` is its own choice.
     pub stack: Option<StackSpec>,
+    /// The commands for the data port and the file.
+    pub commands: DataCommands,
+}
+
+/// The commands that set a data port and move a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataCommands {
+    /// `PASV`, `PORT`, `STOR`, `RETR` and their variants.
+    Usual,
+    /// `RPSV`, `RADR`, `RSTR`, `RRTR`: those of RFTP, over the driver `rdma`. A server that has them says `RADR` in `FEAT`.
+    Rdma,
 }
 
 /// The authentication and encryption of data channels (GFD.20 DCAU, RFC 2228 PROT).
@@ -43,6 +54,8 @@ pub(super) struct Told {
     is_buffer_told: bool,
     are_markers_told: bool,
     stack: Option<StackSpec>,
+    /// Those of the next data port; the server is not told.
+    commands: DataCommands,
 }
 
 impl Told {
@@ -58,7 +71,13 @@ impl Told {
             is_buffer_told: false,
             are_markers_told: false,
             stack: None,
+            commands: DataCommands::Usual,
         }
+    }
+
+    /// The commands of the next data port.
+    pub(super) fn commands(&self) -> DataCommands {
+        self.commands
     }
 
     /// Whether data channels are authenticated.
@@ -74,6 +93,7 @@ impl Session {
     ///
     /// When the server refuses a setting, or the session has ended.
     pub(crate) async fn settle(&mut self, wanted: &TransferSettings) -> Result<(), ControlError> {
+        self.settings.commands = wanted.commands;
         self.settle_protection(wanted.protection).await?;
         if self.settings.stack != wanted.stack {
             let drivers = wanted.stack.as_ref().map(StackSpec::to_string);

@@ -20,6 +20,7 @@ mod verify;
 use std::time::Duration;
 
 use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_stack::Details;
 
 pub use error::TransferFailure;
 pub use part::FilePart;
@@ -40,6 +41,10 @@ pub struct Transferred {
     pub took: Duration,
     /// How the driver of this machine moved the bytes, where it had a choice.
     pub movement: Option<String>,
+    /// Why the driver of this machine chose that way.
+    pub reason: Option<String>,
+    /// What the drivers of this machine report.
+    pub details: Details,
     /// The checksum of both ends, if they were compared.
     pub checksum: Option<String>,
 }

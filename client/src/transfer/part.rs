@@ -1,8 +1,10 @@
 //! A part of a file.
 
-use gridhaul_protocol::command::Command;
+use gridhaul_protocol::command::{Command, RdmaCommand};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_transfer::Placement;
+
+use crate::session::DataCommands;
 
 /// A part of a file. It has the same place in the copy, whose other bytes stay as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +26,14 @@ impl FilePart {
     }
 }
 
-/// `RETR`, or `ERET P` for a part.
-pub(super) fn retrieve(path: PathArgument, part: Option<FilePart>) -> Command {
+/// `RETR` or `RRTR`, or `ERET P` for a part.
+pub(super) fn retrieve(
+    path: PathArgument,
+    part: Option<FilePart>,
+    commands: DataCommands,
+) -> Command {
     match part {
+        None if commands == DataCommands::Rdma => Command::Rdma(RdmaCommand::Retrieve(path)),
         None => Command::Retr(path),
         Some(FilePart { offset, length }) => Command::Eret {
             offset,
@@ -37,9 +44,10 @@ pub(super) fn retrieve(path: PathArgument, part: Option<FilePart>) -> Command {
     }
 }
 
-/// `STOR`, or `ESTO A` for a part.
-pub(super) fn store(path: PathArgument, part: Option<FilePart>) -> Command {
+/// `STOR` or `RSTR`, or `ESTO A` for a part.
+pub(super) fn store(path: PathArgument, part: Option<FilePart>, commands: DataCommands) -> Command {
     match part {
+        None if commands == DataCommands::Rdma => Command::Rdma(RdmaCommand::Store(path)),
         None => Command::Stor(path),
         Some(FilePart { offset, .. }) => Command::Esto { offset, path },
     }

@@ -6,6 +6,7 @@ use gridhaul_protocol::command::{Command, Restart, TransferMode};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::reply::Reply;
+use gridhaul_stack::Details;
 use gridhaul_storage::ChecksumAlgorithm;
 use tokio::time::interval;
 
@@ -63,6 +64,8 @@ pub async fn third_party(
         channels: usize::from(copy.settings.parallelism),
         took: started.elapsed(),
         movement: None,
+        reason: None,
+        details: Details::default(),
         checksum,
     })
 }
@@ -121,11 +124,11 @@ async fn attempt(
 
 impl ThirdPartyCopy {
     fn store(&self) -> Command {
-        part::store(self.destination.clone(), self.part)
+        part::store(self.destination.clone(), self.part, self.settings.commands)
     }
 
     fn retrieve(&self) -> Command {
-        part::retrieve(self.source.clone(), self.part)
+        part::retrieve(self.source.clone(), self.part, self.settings.commands)
     }
 
     /// Compares the size of the copy with that of the source. Behind a part the copy may have more.

@@ -15,6 +15,7 @@ mod ping;
 mod pipeline;
 mod progress;
 mod proxy;
+mod rdma;
 mod reach;
 mod resume;
 mod scripted;

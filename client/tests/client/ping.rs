@@ -63,3 +63,70 @@ fn the_exit_status_says_what_failed() {
     let url = format!("ftp://127.0.0.1:{port}/");
     assert_eq!(gridhaul(&["ping", &url]).status.code(), Some(1));
 }
+
+#[test]
+fn rdma_is_tried_and_what_carried_it_is_told() {
+    let site = Site::gsi(Kind::Gridhaul, &[]);
+    let url = site.server.url("");
+    let text = site.must(&["ping", &url]);
+    for part in [
+        "rdma         works: rput, rget and --stack rdma use it",
+        "  here       provider soft: ",
+        "  server     provider soft: ",
+        "  this has   provider soft: iWARP over TCP by this program",
+        "  this has   provider verbs: ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let json = site.must(&["ping", "--json", &url]);
+    let rdma = json.split(r#""rdma":{"#).nth(1).unwrap();
+    for part in [
+        r#""works":true"#,
+        r#""reason":null"#,
+        r#""provider":"soft""#,
+    ] {
+        assert!(rdma.contains(part), "{part}: {json}");
+    }
+    // Both ends have listed the home directory that way.
+    let log = site.server.log();
+    let is_listing = |line: &str| line.contains("verb=\"MLSD\"") && line.contains("way=\"rdma\"");
+    assert_eq!(log.lines().filter(|line| is_listing(line)).count(), 2);
+}
+
+#[test]
+fn a_server_without_rdma_says_why() {
+    for (kind, why) in [
+        (Kind::Gridhaul, "not whitelisted for anonymous users"),
+        (Kind::Globus, "the server refused SITE: 5"),
+    ] {
+        let site = Site::anonymous(kind, &[]);
+        let url = site.server.url("");
+        let text = site.must(&["ping", &url]);
+        let line = text.lines().find(|line| line.starts_with("  rdma "));
+        let line = line.unwrap_or_else(|| panic!("{text}"));
+        assert!(line.contains("no: "), "{line}");
+        assert!(line.contains(why), "{line}");
+        assert!(text.contains("this has   provider soft"), "{text}");
+        let json = site.must(&["ping", "--json", &url]);
+        assert!(json.contains(r#""works":false"#), "{json}");
+    }
+}
+
+#[test]
+fn a_data_channel_that_fails_is_the_reason() {
+    // It accepts the stack, and speaks another protocol.
+    let server = Scripted::start(Box::new(|line, stream| {
+        let reply = match line.split(' ').next() {
+            Some("FEAT") => "211-Features\r\n MLST type*;size*;\r\n211 End.\r\n",
+            Some("PASV") => "500 No ports are left.\r\n",
+            Some("SITE") => "250 Yes.\r\n",
+            _ => return false,
+        };
+        std::io::Write::write_all(stream, reply.as_bytes()).is_ok()
+    }));
+    let output = gridhaul(&["ping", &server.url("")]);
+    let (stdout, stderr) = texts(&output);
+    assert!(output.status.success(), "{stdout}{stderr}");
+    assert!(stdout.contains("no: "), "{stdout}");
+    assert!(stdout.contains("No ports are left"), "{stdout}");
+}

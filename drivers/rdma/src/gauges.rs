@@ -1,8 +1,18 @@
 //! The driver's gauges for monitoring.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use gridhaul_stack::{Gauge, GaugeValues};
 
 use crate::memory::MemoryLoad;
+
+/// Queue pairs that were connected since the start of the process.
+static QUEUE_PAIRS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts the queue pairs of a channel that has opened.
+pub(crate) fn note_opened(queue_pairs: usize) {
+    QUEUE_PAIRS.fetch_add(queue_pairs as u64, Ordering::Relaxed);
+}
 
 /// The memory of rings, and the channels that use it or wait for it.
 pub(crate) fn gauges(load: &MemoryLoad) -> Vec<Gauge> {
@@ -32,6 +42,11 @@ pub(crate) fn gauges(load: &MemoryLoad) -> Vec<Gauge> {
             "gridhaul_rdma_channels_waiting",
             "Data channels that wait for memory for their rings",
             load.waiting as u64,
+        ),
+        Gauge::count(
+            "gridhaul_rdma_queue_pairs_total",
+            "Queue pairs that were connected; data channels that serve several files need no new ones",
+            QUEUE_PAIRS.load(Ordering::Relaxed),
         ),
     ]
 }

@@ -11,7 +11,7 @@ pub struct Finding {
     pub text: String,
 }
 
-/// A gauge for monitoring: a present value, or several that a label tells apart.
+/// A gauge for monitoring: a present value, several that a label tells apart, or a count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gauge {
     /// The name in the format of Prometheus.
@@ -27,6 +27,8 @@ pub struct Gauge {
 pub enum GaugeValues {
     /// One value.
     Single(u64),
+    /// Events since the start of the process. The name ends with `_total`.
+    Count(u64),
     /// The name of a label, and its values with theirs. These are constants of the program, so that the number of time series is
     /// bounded.
     ByLabel(&'static str, Vec<(&'static str, u64)>),
@@ -36,6 +38,12 @@ impl Gauge {
     /// A gauge with one value.
     pub fn single(name: &'static str, help: &'static str, value: u64) -> Self {
         let values = GaugeValues::Single(value);
+        Self { name, help, values }
+    }
+
+    /// A count of events.
+    pub fn count(name: &'static str, help: &'static str, events: u64) -> Self {
+        let values = GaugeValues::Count(events);
         Self { name, help, values }
     }
 }

@@ -62,6 +62,15 @@ pub enum ProgramError {
     System(#[from] io::Error),
 }
 
+/// Our client, `gridhaul`: beside our server.
+///
+/// # Errors
+///
+/// When the server has not been built.
+pub fn gridhaul_client() -> Result<PathBuf, ProgramError> {
+    Ok(gridhaul_program()?.with_file_name("gridhaul"))
+}
+
 /// Our program: see the module's description.
 ///
 /// # Errors

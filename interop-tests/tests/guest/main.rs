@@ -1,5 +1,6 @@
 //! Tests that need RDMA devices or a shaped network. Each runs in a separate guest.
 
+mod client;
 mod faults;
 mod hosts;
 mod path;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use gridhaul_interop::guest::{LEFT, RIGHT};
 use gridhaul_interop::{
     Client, Finished, HOST, Kind, Launch, Pki, Server, UserKind, chown_to_nobody, content,
+    gridhaul_client,
 };
 use tempfile::TempDir;
 
@@ -116,6 +117,43 @@ impl Sites {
             .unwrap();
         let count = finished.output().trim().parse();
         count.unwrap_or_else(|_| panic!("{finished}"))
+    }
+
+    /// The program `gridhaul` of this user, in the directory of the sites.
+    pub(crate) fn gridhaul(&self, arguments: &[&str]) -> Finished {
+        Client::new(gridhaul_client().unwrap())
+            .args(arguments.iter().copied())
+            .envs(Pki::shared().unwrap().environment(UserKind::Plain))
+            .directory(self.directory.path())
+            // Only there a guest can write.
+            .env("TMPDIR", std::env::temp_dir())
+            .time_limit(Duration::from_secs(120))
+            .run()
+            .unwrap()
+    }
+
+    /// The URL of a file of the first server, or of the second.
+    pub(crate) fn urls(&self, name: &str) -> [String; 2] {
+        let addresses = self.servers.each_ref().map(Server::address);
+        addresses.map(|address| format!("gsiftp://{address}/{name}"))
+    }
+
+    /// Compares a copy with the file of the first server, and removes it.
+    pub(crate) fn is_same(&self, copy: &str) {
+        content::same(&self.source(), &self.local(copy)).unwrap();
+        fs::remove_file(self.local(copy)).unwrap();
+    }
+
+    /// The log lines of the transfers of each server, in order.
+    pub(crate) fn transfers(&self) -> [Vec<String>; 2] {
+        self.servers
+            .each_ref()
+            .map(|server| transfers(&server.log()))
+    }
+
+    /// A file of the client.
+    pub(crate) fn local(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     /// Prevents the first server from pinning more memory.

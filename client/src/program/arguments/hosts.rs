@@ -71,6 +71,7 @@ impl Command {
     pub(in crate::program) fn login_mut(&mut self) -> Option<&mut LoginArguments> {
         match self {
             Self::Copy(arguments) => Some(&mut arguments.login),
+            Self::Rput(arguments) | Self::Rget(arguments) => Some(&mut arguments.copy.login),
             Self::Cat(arguments) => Some(&mut arguments.login),
             Self::Sum(arguments) => Some(&mut arguments.login),
             Self::Ping(arguments) => Some(&mut arguments.login),

@@ -17,8 +17,8 @@ use crate::session::Kind;
 /// Sources that go to one destination.
 #[derive(Debug)]
 pub(in crate::program) struct Errand {
-    sources: Vec<Location>,
-    destination: Location,
+    pub(super) sources: Vec<Location>,
+    pub(super) destination: Location,
 }
 
 impl Errand {

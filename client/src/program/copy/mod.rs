@@ -34,7 +34,7 @@ use self::shared::Shared;
 use self::stream::StreamCopy;
 use self::worker::Worker;
 use super::Ending;
-use super::arguments::{CatArguments, CopyArguments};
+use super::arguments::{CatArguments, CopyArguments, RdmaArguments, RdmaWay};
 use super::report::{Errors, Form, Report};
 use crate::local::{LocalConfig, LocalMachine};
 use crate::location::{Location, Url};
@@ -58,6 +58,9 @@ pub(super) async fn run(arguments: &CopyArguments) -> Ending {
         Ok(locations) => locations,
         Err(error) => return usage(&error.to_string()),
     };
+    if let Err(error) = check_way(arguments, locations.split_last()) {
+        return usage(&error);
+    }
     if let Some(ending) = standard_stream(arguments, Errors::Own, &locations).await {
         return ending;
     }
@@ -77,6 +80,25 @@ pub(super) async fn standard_stream(
         Ok(None) => None,
         Ok(Some(copy)) => Some(stream::run(arguments, errors, copy).await),
         Err(error) => Some(usage(&error)),
+    }
+}
+
+/// `gridhaul rput` and `gridhaul rget`.
+pub(super) async fn over_rdma(arguments: &RdmaArguments, way: RdmaWay) -> Ending {
+    match arguments.as_copy(way) {
+        Ok(arguments) => run(&arguments).await,
+        Err(error) => usage(&error),
+    }
+}
+
+/// Whether files go the way that the name of the command says; the destination comes first.
+fn check_way(
+    arguments: &CopyArguments,
+    locations: Option<(&Location, &[Location])>,
+) -> Result<(), String> {
+    match (&arguments.rdma, locations) {
+        (Some(rdma), Some((destination, sources))) => rdma.check(sources, destination),
+        _ => Ok(()),
     }
 }
 
@@ -102,8 +124,13 @@ async fn run_list(arguments: &CopyArguments, pairs: Vec<Pair>) -> Ending {
         locations: words.collect(),
         ..arguments.clone()
     };
-    let all = pairs.into_iter().map(Errand::from);
-    errands(&arguments, Errors::Own, all.collect()).await.0
+    let all: Vec<Errand> = pairs.into_iter().map(Errand::from).collect();
+    for errand in &all {
+        if let Err(error) = check_way(&arguments, Some((&errand.destination, &errand.sources))) {
+            return usage(&error);
+        }
+    }
+    errands(&arguments, Errors::Own, all).await.0
 }
 
 /// What a list of globus-url-copy asks for. `rewrite` may change each location.
@@ -136,10 +163,11 @@ pub(super) async fn errands(
         _ => Form::Lines,
     };
     let machine = LocalMachine::new(LocalConfig::default());
-    if let Some(stack) = &arguments.data.stack
-        && let Err(error) = machine.check_stack(stack)
-    {
-        return (usage(&format!("--stack {stack}: {error}")), Vec::new());
+    let of_rdma = arguments.rdma.as_ref().map(|rdma| &rdma.stack);
+    for stack in arguments.data.stack.iter().chain(of_rdma) {
+        if let Err(error) = machine.check_stack(stack) {
+            return (usage(&format!("--stack {stack}: {error}")), Vec::new());
+        }
     }
     let files = errands.iter().map(Errand::len).sum();
     let report = Report::start(form, errors, wants_bars(arguments, errors), files);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::feature::SimpleFeature;
+use gridhaul_protocol::stack::StackSpec;
 use gridhaul_transfer::{Admission, BandwidthLimit, Handling, NodeSession};
 
 use super::super::arguments::{CopyArguments, ModeArgument};
@@ -17,7 +18,7 @@ use super::reach::{Reach, Way, is_translated};
 use super::version::Version;
 use crate::local::LocalMachine;
 use crate::location::Server;
-use crate::session::{DataProtection, Session, TransferSettings};
+use crate::session::{DataCommands, DataProtection, Session, TransferSettings};
 
 /// After so many failures of servers in a row, for each worker, the rest is not tried.
 const FAILURES: usize = 4;
@@ -33,6 +34,8 @@ pub(super) struct Shared {
     pub(super) reach: Reach,
     /// Servers that did not answer commands in their order.
     unordered: Mutex<Vec<Server>>,
+    /// Servers that are used over TCP, because they do not offer RDMA.
+    without_rdma: Mutex<Vec<Server>>,
     /// Sessions that are not in use.
     idle: Mutex<Vec<Session>>,
     /// Files in a row that failed because of their servers.
@@ -58,6 +61,7 @@ impl Shared {
             journal,
             reach: Reach::default(),
             unordered: Mutex::default(),
+            without_rdma: Mutex::default(),
             idle: Mutex::default(),
             failures: AtomicUsize::new(0),
             rate,
@@ -111,9 +115,34 @@ impl Shared {
             let place = idle.iter().position(|one| one.server() == server);
             place.map(|place| idle.swap_remove(place))
         };
-        match found {
-            Some(session) => Ok(session),
-            None => self.servers.open(server).await,
+        let session = match found {
+            Some(session) => session,
+            None => self.servers.open(server).await?,
+        };
+        self.check_rdma(&session)?;
+        Ok(session)
+    }
+
+    /// Refuses a server that does not offer RDMA where that is demanded, and says once where TCP is used instead.
+    fn check_rdma(&self, session: &Session) -> Result<(), OpenError> {
+        let server = session.server();
+        match &self.arguments.rdma {
+            Some(rdma) if !session.has(SimpleFeature::Radr) => {
+                if !rdma.or_tcp {
+                    return Err(OpenError::NoRdma(server.to_string()));
+                }
+                let mut without = self
+                    .without_rdma
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                if !without.contains(server) {
+                    without.push(server.clone());
+                    let words = "does not offer RDMA to this user; its files are copied over TCP";
+                    self.report.notes(&format!("{server} {words}"));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -222,11 +251,25 @@ impl Shared {
 
     pub(super) fn settings_in(&self, mode: TransferMode, servers: &[&Session]) -> TransferSettings {
         let data = &self.arguments.data;
+        let offer_rdma = servers.iter().all(|one| one.has(SimpleFeature::Radr));
+        let (stack, commands) = match &self.arguments.rdma {
+            Some(rdma) if offer_rdma => (rdma.told(), DataCommands::Rdma),
+            _ => (data.stack.clone(), DataCommands::Usual),
+        };
         TransferSettings {
             mode,
             parallelism: data.parallel,
             protection: data.protection(DataProtection::default_of(servers)),
-            stack: data.stack.clone(),
+            stack,
+            commands,
+        }
+    }
+
+    /// The stack of this machine for transfers with these settings.
+    pub(super) fn stack_here(&self, settings: &TransferSettings) -> StackSpec {
+        match (&self.arguments.rdma, settings.commands) {
+            (Some(rdma), DataCommands::Rdma) => rdma.stack.clone(),
+            _ => self.arguments.data.stack_here(),
         }
     }
 }

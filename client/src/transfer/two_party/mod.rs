@@ -90,11 +90,14 @@ pub async fn two_party(
         }
         _ => checksum,
     };
+    let movement = outcome.movement.as_ref();
     Ok(Transferred {
         bytes: outcome.bytes,
         channels: outcome.channels,
         took: started.elapsed(),
-        movement: outcome.movement.map(|movement| movement.way.to_owned()),
+        movement: movement.map(|movement| movement.way.to_owned()),
+        reason: movement.map(|movement| movement.reason.to_string()),
+        details: outcome.details,
         checksum,
     })
 }
@@ -160,9 +163,10 @@ impl FileCopy {
     }
 
     fn command(&self) -> Command {
+        let commands = self.settings.commands;
         match self.direction {
-            Direction::Get => part::retrieve(self.remote.clone(), self.part),
-            Direction::Put => part::store(self.remote.clone(), self.part),
+            Direction::Get => part::retrieve(self.remote.clone(), self.part, commands),
+            Direction::Put => part::store(self.remote.clone(), self.part, commands),
             Direction::List => Command::Mlsd(Some(self.remote.clone())),
         }
     }

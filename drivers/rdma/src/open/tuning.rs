@@ -7,6 +7,7 @@ use super::opening::{OpenError, Opening};
 use super::rings::Rings;
 use super::round_trip::round_trip;
 use crate::engine::{Exchange, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings};
+use crate::gauges;
 use crate::handshake::{Mode, Offer};
 use crate::memory::Memory;
 use crate::outgoing::Outgoing;
@@ -138,6 +139,7 @@ impl Opening<'_> {
             };
             exchange = exchange.fetch(Reader::new(settings, Pacer::new(path, 0)));
         }
+        gauges::note_opened(limits.queue_pairs);
         Ok(Opened {
             endpoint: rings.new_endpoint.into_endpoint(),
             exchange,

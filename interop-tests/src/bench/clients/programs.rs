@@ -1,12 +1,11 @@
 //! How each client is told to copy.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::bench::files::Files;
 use crate::bench::testbed::{Place, RunError, pki};
-use crate::support::{Client, UserKind, gridhaul_program};
+use crate::support::{Client, UserKind, gridhaul_client};
 
 /// The time limit for one run.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -85,7 +84,8 @@ impl Task {
 }
 
 fn gridhaul(task: &Task) -> Result<Client, RunError> {
-    let mut client = Client::new(gridhaul_client()?).args(["copy", "--quiet"]);
+    let program = gridhaul_client().map_err(|error| RunError::Failed(error.to_string()))?;
+    let mut client = Client::new(program).args(["copy", "--quiet"]);
     if !task.is_large() {
         client = client.arg("--recursive");
     }
@@ -99,12 +99,6 @@ fn gridhaul(task: &Task) -> Result<Client, RunError> {
         client = client.arg("--protect");
     }
     Ok(client.arg(&task.from).arg(&task.to))
-}
-
-/// Our client is beside our server.
-fn gridhaul_client() -> Result<PathBuf, RunError> {
-    let server = gridhaul_program().map_err(|error| RunError::Failed(error.to_string()))?;
-    Ok(server.with_file_name("gridhaul"))
 }
 
 fn globus_url_copy(task: &Task) -> Client {

@@ -226,6 +226,7 @@ fn drivers(gauges: &mut Gauges, reported: &[gridhaul_stack::Gauge]) {
     for gauge in reported {
         match gauge.values {
             GaugeValues::Single(value) => gauges.single(gauge.name, gauge.help, value),
+            GaugeValues::Count(events) => gauges.count(gauge.name, gauge.help, events),
             GaugeValues::ByLabel(label, ref values) => {
                 let values = values.iter().copied();
                 gauges.by((gauge.name, label), gauge.help, values);
@@ -243,6 +244,13 @@ impl Gauges {
     fn single(&mut self, name: &str, help: &str, value: impl TryInto<i64>) {
         self.0
             .register(name, help, ConstGauge::new(gauge_value(value)));
+    }
+
+    /// Adds a counter, whose name ends with `_total`.
+    fn count(&mut self, name: &str, help: &str, events: u64) {
+        // The encoder appends it.
+        let name = name.trim_end_matches("_total");
+        self.0.register(name, help, ConstCounter::new(events));
     }
 
     /// Adds gauges that one label tells apart.

@@ -253,7 +253,7 @@ impl Batch<'_> {
         version: Version,
         handling: Handling,
     ) -> Option<FileCopy> {
-        let arguments = &self.shared.arguments;
+        let settings = self.common.settings.clone();
         Some(FileCopy {
             direction: self.common.direction,
             local: local.to_owned(),
@@ -262,13 +262,13 @@ impl Batch<'_> {
             // An earlier attempt of a larger one may have left something to continue.
             size: Some(version.size.filter(|size| *size < WORTHWHILE)?),
             present: RangeSet::new(),
-            settings: self.common.settings.clone(),
-            stack: arguments.data.stack_here(),
+            stack: self.shared.stack_here(&settings),
+            settings,
             handling,
             verify: None,
             first_connection: None,
             stream: None,
-            stall: arguments.data.stall_timeout,
+            stall: self.shared.arguments.data.stall_timeout,
         })
     }
 

@@ -158,8 +158,8 @@ impl Worker {
             part: shared.arguments.part(),
             size: shared.bytes_of(version),
             present: present.of(version, settings.mode),
+            stack: shared.stack_here(&settings),
             settings,
-            stack: shared.arguments.data.stack_here(),
             handling: Handling {
                 // No program sees a part of a file under its name, unless the user asks for that.
                 upload: match is_special || shared.arguments.part().is_some() {
@@ -211,8 +211,8 @@ impl Worker {
             part: shared.arguments.part(),
             size: shared.bytes_of(version),
             present: present.of(version, settings.mode),
+            stack: shared.stack_here(&settings),
             settings,
-            stack: shared.arguments.data.stack_here(),
             handling: shared.handling(),
             verify: shared.arguments.checksum,
             first_connection: None,

@@ -311,11 +311,14 @@ impl<'a> Pipeline<'a> {
         };
         check_length(&copy, outcome.bytes)?;
         self.silence = Instant::now();
+        let movement = outcome.movement.as_ref();
         self.supply.complete(Transferred {
             bytes: outcome.bytes,
             channels: outcome.channels,
             took: sent.elapsed(),
-            movement: outcome.movement.map(|movement| movement.way.to_owned()),
+            movement: movement.map(|movement| movement.way.to_owned()),
+            reason: movement.map(|movement| movement.reason.to_string()),
+            details: outcome.details,
             checksum: None,
         });
         Ok(true)
