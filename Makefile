@@ -109,7 +109,7 @@ release: ## Build the server as it is shipped
 	cargo build --release -p gridhaul-server
 
 .PHONY: packages
-packages: ## Build Debian packages, RPMs and the container image in target/packages
+packages: ## Build Debian packages, RPMs and container images in target/packages
 	packaging/build release
 
 # Of the program of `cargo build`, because a release build takes minutes.

@@ -73,6 +73,11 @@ pub fn command_line() -> clap::Command {
     arguments::Arguments::command()
 }
 
+/// The options of `copy` that configuration files may set, for the file of the package.
+pub fn configuration_keys() -> impl Iterator<Item = &'static str> {
+    config::keys()
+}
+
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
     let as_globus = env::args_os()

@@ -20,7 +20,7 @@ pub(crate) fn text(metadata: &Metadata) -> Result<String, MetadataError> {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
-        "metadata": { "component": component(metadata, &metadata.server, "application") },
+        "metadata": { "component": component(metadata, &metadata.program, "application") },
         "components": components,
     });
     let mut text = serde_json::to_string_pretty(&document)?;
@@ -54,36 +54,58 @@ fn component(metadata: &Metadata, one: &Crate, kind: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::Program;
 
-    #[test]
-    fn what_the_server_links_is_listed_with_its_sum_and_licence() {
-        let metadata = Metadata::read().expect("cargo runs");
+    /// The components of a program, each with a licence.
+    fn components_of(program: Program) -> Vec<Value> {
+        let metadata = Metadata::read(program).expect("cargo runs");
         let text = text(&metadata).expect("encoded");
         let document: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(document["metadata"]["component"]["name"], program.package());
         let components = document["components"].as_array().expect("a list");
-        let named = |name: &str| components.iter().find(|one| one["name"] == name);
-        let rustls = named("rustls").expect("it is linked");
-        assert_eq!(
-            rustls["hashes"][0]["content"].as_str().map(str::len),
-            Some(64)
-        );
-        assert!(
-            rustls["purl"]
-                .as_str()
-                .is_some_and(|purl| purl.starts_with("pkg:cargo/rustls@"))
-        );
-        assert!(named("gridhaul-transfer").is_some_and(|one| one.get("purl").is_none()));
-        // Those of tests and of this program.
-        for absent in [
-            "proptest",
-            "clap_mangen",
-            "gridhaul-server",
-            "gridhaul-interop",
-        ] {
-            assert!(named(absent).is_none(), "{absent}");
-        }
         for one in components {
             assert!(one["licenses"][0]["expression"].is_string(), "{one}");
+        }
+        components.clone()
+    }
+
+    fn named<'a>(components: &'a [Value], name: &str) -> Option<&'a Value> {
+        components.iter().find(|one| one["name"] == name)
+    }
+
+    #[test]
+    fn what_a_program_links_is_listed_with_its_sum_and_licence() {
+        for program in [Program::Server, Program::Client] {
+            let components = components_of(program);
+            let rustls = named(&components, "rustls").expect("it is linked");
+            let sum = rustls["hashes"][0]["content"].as_str();
+            assert_eq!(sum.map(str::len), Some(64));
+            let purl = rustls["purl"].as_str();
+            assert!(purl.is_some_and(|purl| purl.starts_with("pkg:cargo/rustls@")));
+            let own = named(&components, "gridhaul-transfer");
+            assert!(own.is_some_and(|one| one.get("purl").is_none()));
+            // Those of tests and of this program, and the program itself.
+            for absent in [
+                "proptest",
+                "clap_mangen",
+                "gridhaul-interop",
+                program.package(),
+            ] {
+                assert!(named(&components, absent).is_none(), "{absent}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_program_has_its_own_list() {
+        let server = components_of(Program::Server);
+        let client = components_of(Program::Client);
+        for (name, in_server, in_client) in [
+            ("gridhaul-sandbox", true, false),
+            ("indicatif", false, true),
+        ] {
+            assert_eq!(named(&server, name).is_some(), in_server, "{name}");
+            assert_eq!(named(&client, name).is_some(), in_client, "{name}");
         }
     }
 }

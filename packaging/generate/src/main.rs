@@ -1,10 +1,11 @@
-//! Makes the files of the packages that follow from the sources, so that the server itself needs no code for them.
+//! Makes the files of the packages that follow from the sources, so that the programs themselves need no code for them: those
+//! of the server, or with `--client` those of `gridhaul`.
 //!
 //! ```text
-//! gridhaul-packaging manual DIR        a page for the program and for each command; with --client those of `gridhaul`
-//! gridhaul-packaging completions DIR   for bash, fish and zsh; also with --client
-//! gridhaul-packaging configuration     /etc/gridhaul/gridhaul.toml
-//! gridhaul-packaging components        the SBOM: the crates that the server is built of, as CycloneDX
+//! gridhaul-packaging manual DIR        a page for the program and for each command
+//! gridhaul-packaging completions DIR   for bash, fish and zsh
+//! gridhaul-packaging configuration     /etc/gridhaul/gridhaul.toml, /etc/gridhaul/client.toml
+//! gridhaul-packaging components        the SBOM: the crates that the program is built of, as CycloneDX
 //! gridhaul-packaging notices           the copyright notices of these crates
 //! ```
 
@@ -28,6 +29,9 @@ use program::Program;
 /// Makes the files of the packages that follow from the sources.
 #[derive(Debug, Parser)]
 struct Arguments {
+    /// Make those of the client, gridhaul
+    #[arg(long, global = true)]
+    client: bool,
     #[command(subcommand)]
     what: What,
 }
@@ -36,17 +40,11 @@ struct Arguments {
 enum What {
     /// Write the manual pages to a directory
     Manual {
-        /// Make those of the client, gridhaul
-        #[arg(long)]
-        client: bool,
         /// The directory
         directory: PathBuf,
     },
     /// Write the completions for bash, fish and zsh to a directory
     Completions {
-        /// Make those of the client, gridhaul
-        #[arg(long)]
-        client: bool,
         /// The directory
         directory: PathBuf,
     },
@@ -70,7 +68,8 @@ enum GenerateError {
 }
 
 fn main() -> ExitCode {
-    match generate(&Arguments::parse().what) {
+    let arguments = Arguments::parse();
+    match generate(Program::of(arguments.client), &arguments.what) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gridhaul-packaging: {error}");
@@ -79,22 +78,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn generate(what: &What) -> Result<(), GenerateError> {
+fn generate(program: Program, what: &What) -> Result<(), GenerateError> {
     let text = match what {
-        What::Manual { client, directory } => {
-            return Ok(Program::of(*client).manual().write(directory)?);
-        }
-        What::Completions { client, directory } => {
-            let mut command = Program::of(*client).command();
-            let name = command.get_name().to_owned();
+        What::Manual { directory } => return Ok(program.manual().write(directory)?),
+        What::Completions { directory } => {
+            let mut command = program.command();
             for shell in [Shell::Bash, Shell::Fish, Shell::Zsh] {
-                clap_complete::generate_to(shell, &mut command, &name, directory)?;
+                clap_complete::generate_to(shell, &mut command, program.name(), directory)?;
             }
             return Ok(());
         }
-        What::Configuration => configuration::text(),
-        What::Components => components::text(&Metadata::read()?)?,
-        What::Notices => notices::text(&Metadata::read()?)?,
+        What::Configuration => configuration::text(program),
+        What::Components => components::text(&Metadata::read(program)?)?,
+        What::Notices => notices::text(program, &Metadata::read(program)?)?,
     };
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())

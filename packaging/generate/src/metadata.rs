@@ -1,4 +1,4 @@
-//! The crates that the server is built of, as cargo resolves them from `Cargo.lock`.
+//! The crates that a program is built of, as cargo resolves them from `Cargo.lock`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -7,8 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-/// The package whose dependencies count.
-const SERVER: &str = "gridhaul-server";
+use crate::program::Program;
 
 /// The dependencies are not known.
 #[derive(Debug, thiserror::Error)]
@@ -53,11 +52,11 @@ impl Crate {
     }
 }
 
-/// The server and the crates that it is built of.
+/// A program and the crates that it is built of.
 #[derive(Debug)]
 pub(crate) struct Metadata {
-    /// The server, without its dependencies.
-    pub(crate) server: Crate,
+    /// The crate of the program, without its dependencies.
+    pub(crate) program: Crate,
     /// All others, by name and version.
     pub(crate) crates: Vec<Crate>,
     /// The SHA-256 sum of the archive of each crate, by name and version.
@@ -99,7 +98,7 @@ impl Metadata {
     /// # Errors
     ///
     /// When cargo fails.
-    pub(crate) fn read() -> Result<Self, MetadataError> {
+    pub(crate) fn read(program: Program) -> Result<Self, MetadataError> {
         const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
 
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -118,28 +117,25 @@ impl Metadata {
         let lock = std::fs::read_to_string(lock);
         let lock = lock.map_err(|error| MetadataError::Lock(error.to_string()))?;
         let checksums = checksums(&lock).map_err(|error| MetadataError::Lock(error.to_string()))?;
-        let linked = linked(&output)?;
-        let (mut server, mut crates) = (None, Vec::new());
-        for package in output.packages {
-            if package.name == SERVER {
-                server = Some(package);
-            } else if linked.contains(&package.id) {
-                crates.push(package);
-            }
-        }
+        let named = output.packages.iter();
+        let mut named = named.filter(|one| one.name == program.package());
+        let program = named.next().cloned().ok_or(MetadataError::Failed)?;
+        let linked = linked(&output, &program);
+        let crates = output.packages.into_iter();
+        let crates = crates.filter(|one| linked.contains(&one.id) && one.id != program.id);
+        let mut crates: Vec<Crate> = crates.collect();
         crates.sort();
         Ok(Self {
-            server: server.ok_or(MetadataError::Failed)?,
+            program,
             crates,
             checksums,
         })
     }
 }
 
-/// The identifiers of the crates whose code is linked into the server.
-fn linked(output: &Output) -> Result<BTreeSet<String>, MetadataError> {
-    let server = output.packages.iter().find(|one| one.name == SERVER);
-    let mut next = vec![server.ok_or(MetadataError::Failed)?.id.clone()];
+/// The identifiers of the crates whose code is linked into the program.
+fn linked(output: &Output, program: &Crate) -> BTreeSet<String> {
+    let mut next = vec![program.id.clone()];
     let mut linked = BTreeSet::new();
     while let Some(id) = next.pop() {
         if linked.insert(id.clone()) {
@@ -149,7 +145,7 @@ fn linked(output: &Output) -> Result<BTreeSet<String>, MetadataError> {
             next.extend(needed.map(|dep| dep.pkg.clone()));
         }
     }
-    Ok(linked)
+    linked
 }
 
 /// The sums in `Cargo.lock`. Crates of the workspace have none.

@@ -1,10 +1,11 @@
-//! The copyright notices of the crates that the server links. Their licences ask that copies of the program have them.
+//! The copyright notices of the crates that a program links. Their licences ask that copies of the program have them.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
 use crate::metadata::{Crate, Metadata, MetadataError};
+use crate::program::Program;
 
 /// The beginnings of the names of files with licences and notices, in lower case.
 const NAMES: [&str; 5] = ["license", "licence", "copying", "copyright", "notice"];
@@ -14,7 +15,7 @@ const NAMES: [&str; 5] = ["license", "licence", "copying", "copyright", "notice"
 /// # Errors
 ///
 /// When a file cannot be read.
-pub(crate) fn text(metadata: &Metadata) -> Result<String, MetadataError> {
+pub(crate) fn text(program: Program, metadata: &Metadata) -> Result<String, MetadataError> {
     let mut crates_of: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for one in metadata.crates.iter().filter(|one| one.source.is_some()) {
         let title = format!("{} {}", one.name, one.version);
@@ -32,7 +33,7 @@ pub(crate) fn text(metadata: &Metadata) -> Result<String, MetadataError> {
         .map(|(text, crates)| (crates.join(", "), text))
         .collect();
     texts.sort();
-    let mut all = String::from("gridhaul-server contains code of these projects.\n");
+    let mut all = format!("{} contains code of these projects.\n", program.name());
     for (crates, text) in texts {
         all.push_str(&format!("\n{}\n{crates}\n\n{text}\n", "=".repeat(80)));
     }
@@ -69,12 +70,15 @@ mod tests {
 
     #[test]
     fn the_notices_name_what_is_linked() {
-        let metadata = Metadata::read().expect("cargo runs");
-        let text = text(&metadata).expect("readable");
-        for name in ["rustls ", "tokio ", "aws-lc-sys "] {
-            assert!(text.contains(name), "{name}");
+        for program in [Program::Server, Program::Client] {
+            let metadata = Metadata::read(program).expect("cargo runs");
+            let text = text(program, &metadata).expect("readable");
+            assert!(text.starts_with(&format!("{} contains", program.name())));
+            for name in ["rustls ", "tokio ", "aws-lc-sys "] {
+                assert!(text.contains(name), "{name}");
+            }
+            assert!(text.contains("Permission is hereby granted"), "MIT");
+            assert!(!text.contains("proptest"));
         }
-        assert!(text.contains("Permission is hereby granted"), "MIT");
-        assert!(!text.contains("proptest"));
     }
 }

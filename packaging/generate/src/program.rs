@@ -78,6 +78,22 @@ impl Program {
         }
     }
 
+    /// The name of its file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Server => "gridhaul-server",
+            Self::Client => "gridhaul",
+        }
+    }
+
+    /// The name of its crate.
+    pub(crate) fn package(self) -> &'static str {
+        match self {
+            Self::Server => "gridhaul-server",
+            Self::Client => "gridhaul-client",
+        }
+    }
+
     /// Its commands and options.
     pub(crate) fn command(self) -> Command {
         match self {

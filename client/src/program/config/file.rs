@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::places::Found;
-use super::{ConfigError, FILES, KEYS, copy};
+use super::{ConfigError, FILES, copy, keys};
 use crate::program::profile::{Origin, Section, Setting, Value, long, takes_value};
 
 /// More sections than a person writes.
@@ -124,7 +124,6 @@ impl Parser<'_> {
     fn setting(&self, (name, value): Entry<'_, '_>) -> Result<Setting, ConfigError> {
         let key = name.get_ref().as_ref();
         let at = name.span().start;
-        let keys = || KEYS.into_iter().chain(FILES);
         let option = long(&self.copy, key).filter(|_| keys().any(|known| known == key));
         let Some(option) = option else {
             let reason = match key {
@@ -216,7 +215,7 @@ mod tests {
     #[test]
     fn each_key_is_an_option_of_copy() {
         let copy = copy();
-        for key in KEYS.into_iter().chain(FILES) {
+        for key in keys() {
             assert!(long(&copy, key).is_some(), "{key}");
         }
     }

@@ -45,6 +45,11 @@ const KEYS: [&str; 17] = [
 /// The options that name files.
 const FILES: [&str; 4] = ["ca", "password-file", "proxy", "trust"];
 
+/// All of them.
+pub(super) fn keys() -> impl Iterator<Item = &'static str> {
+    KEYS.into_iter().chain(FILES)
+}
+
 /// Why the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConfigError {

@@ -1,4 +1,4 @@
-//! The default configuration file: every option of `serve` with its help, in the order of the help.
+//! The default configuration file of the server: every option of `serve` with its help, in the order of the help.
 //!
 //! A key with a value that the package sets is in force. Every other key is a comment: with its default, or with an example
 //! if the help describes the default in words.
@@ -6,8 +6,7 @@
 use clap::{Arg, CommandFactory as _};
 use gridhaul_server::config::{CommandLine, Settings};
 
-/// The widest line.
-const WIDTH: usize = 100;
+use super::help;
 
 /// The beginning of the file.
 const HEAD: &str = "\
@@ -115,7 +114,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// # Panics
 ///
 /// When an option has neither a default that is a value nor an example: add one to [`EXAMPLES`].
-pub(crate) fn text() -> String {
+pub(super) fn text() -> String {
     let command = CommandLine::command();
     let serve = command.find_subcommand("serve").expect("a command");
     let mut text = HEAD.to_owned();
@@ -144,28 +143,6 @@ pub(crate) fn text() -> String {
 /// `config` and `help` are options only.
 fn is_key(name: &str) -> bool {
     !["config", "help"].contains(&name)
-}
-
-/// The help of an option as comments.
-fn help(argument: &Arg) -> String {
-    let help = argument.get_long_help().or_else(|| argument.get_help());
-    let help = help.map(ToString::to_string).unwrap_or_default();
-    let mut comment = String::new();
-    for paragraph in help.lines().filter(|line| !line.is_empty()) {
-        let mut line = String::from("#");
-        for word in paragraph.split_whitespace() {
-            if line.len() + 1 + word.len() > WIDTH {
-                comment.push_str(&line);
-                comment.push('\n');
-                line = String::from("#");
-            }
-            line.push(' ');
-            line.push_str(word);
-        }
-        comment.push_str(&line);
-        comment.push('\n');
-    }
-    comment
 }
 
 /// The default as in the file, or an example.
@@ -209,15 +186,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    /// The commented keys of a file as settings that count.
-    fn uncommented(text: &str) -> String {
-        let lines = text.lines().map(|line| match line.strip_prefix('#') {
-            Some(rest) if rest.starts_with(|c: char| c.is_ascii_lowercase()) => rest,
-            _ => line,
-        });
-        lines.collect::<Vec<_>>().join("\n")
-    }
+    use crate::configuration::{WIDTH, uncommented};
 
     #[test]
     fn the_file_has_every_key_and_no_other() {
