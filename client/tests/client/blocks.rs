@@ -19,7 +19,7 @@ thread_local! {
     static DATA: RefCell<Option<TcpStream>> = const { RefCell::new(None) };
 }
 
-/// What the server does with the `RETR` of a name, in place of sending the file and its replies: `None`.
+/// What the server does with the `RETR` of a name, or the `ERET` of a part, in place of sending the file and its replies: `None`.
 pub(crate) type Act = dyn Fn(&str, &mut TcpStream) -> Option<io::Result<()>> + Send + Sync;
 
 /// A server whose files `/f1`, `/f2` ... have their names as content, and a data connection that stays.

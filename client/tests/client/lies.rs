@@ -133,7 +133,12 @@ fn the_good_file_stays_when_the_server_lies_about_the_new_one() {
     let error = fetch(&site, Lies { size: 9, ..HONEST }, &[]);
     assert!(error.contains("has 9 bytes, and 7 were copied"), "{error}");
     let error = fetch(&site, Lies { size: 5, ..HONEST }, &[]);
-    assert!(error.contains("has 5 bytes, and 7 were copied"), "{error}");
+    assert!(
+        error.contains("sends more than the 5 bytes that it has announced"),
+        "{error}"
+    );
+    let part = fs::read(site.local(".old.gridhaul-part"));
+    assert_eq!(part.unwrap(), b"conte");
 }
 
 #[test]

@@ -169,7 +169,7 @@ impl<'a> Following<'a> {
         // The error of this machine comes before the silence of the server, which follows from it.
         Err(match (self.outcome.take(), &self.reply) {
             (Some(outcome), None) => match outcome.result {
-                Err(error) => TransferFailure::Local(Box::new(error)),
+                Err(error) => TransferFailure::of_local(error),
                 Ok(()) => {
                     let verb = self.copy.command().verb();
                     self.copy.of_server(ControlError::Silent { verb, within })
@@ -260,6 +260,8 @@ impl<'a> Following<'a> {
             Err(
                 TransferError::Cancelled(_)
                 | TransferError::Channel(_)
+            // What the server says follows from that.
+            Err(TransferError::Peer(PeerError::Excess { .. })) => {}
                 | TransferError::Connect(_)
                 | TransferError::NoConnection(_)
                 | TransferError::Peer(_),
@@ -277,7 +279,7 @@ impl<'a> Following<'a> {
             return Err(TransferFailure::Length { expected, copied });
         }
         if let Err(error) = outcome.result {
-            return Err(TransferFailure::Local(Box::new(error)));
+            return Err(TransferFailure::of_local(error));
         }
         self.check_length(outcome.bytes)?;
         Ok(outcome)

@@ -19,6 +19,7 @@ use super::job::{Job, Place};
 use super::journal::{Key, Recorder};
 use super::present::Present;
 use super::shared::Shared;
+use super::version::Version;
 use crate::location::Server;
 use crate::session::Session;
 use crate::transfer::{Transferred, checksum_of_file, checksum_of_server};
@@ -172,9 +173,10 @@ impl Worker {
     ) -> Result<Transferred, CopyError> {
         let shared = Arc::clone(&self.shared);
         let part = shared.arguments.part();
-        let key = Key::of(job).filter(|_| job.known.size >= Some(WORTHWHILE) && part.is_none());
+        let mut key = Key::of(job).filter(|_| job.known.size >= Some(WORTHWHILE) && part.is_none());
+        let mut job = job.clone();
         let mut present = match key {
-            Some(key) => Present::of_earlier(job, shared.journal.partial(key)),
+            Some(key) => Present::of_earlier(&job, shared.journal.partial(key)),
             None => Present::default(),
         };
         let mut left = shared.arguments.retry;
@@ -185,7 +187,7 @@ impl Worker {
                 let recorder = Recorder::new(&shared.journal, key, present.ranges(), job.known);
                 watch.tell_stored(Box::new(move |stored| recorder.record(stored)));
             }
-            let error = match self.attempt(job, &mut present, &mut watch).await {
+            let error = match self.attempt(&job, &mut present, &mut watch).await {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
@@ -200,6 +202,10 @@ impl Worker {
             match error.is_about_content() || part.is_some() {
                 true => present = Present::default(),
                 false => present.is_continued(),
+            }
+            if error.is_about_content() {
+                // The source may have changed since it was found: what it is now is asked for, and is not what the journal knows.
+                (job.known, key) = (Version::default(), None);
             }
             if left == 0 {
                 return Err(error);

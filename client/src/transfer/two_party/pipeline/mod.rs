@@ -357,7 +357,7 @@ impl<'a> Pipeline<'a> {
         };
         match outcome.result {
             // The server may say why. It is asked by the copy of this file alone.
-            Err(error) => Err(TransferFailure::Local(Box::new(error))),
+            Err(error) => Err(TransferFailure::of_local(error)),
             Ok(()) => {
                 self.are_open = true;
                 flight.outcome = Some(outcome);
