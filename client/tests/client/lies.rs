@@ -3,11 +3,13 @@
 use std::fs;
 use std::io::Write as _;
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use gridhaul_interop::Kind;
 
+use crate::blocks;
 use crate::scripted::Scripted;
 use crate::site::Site;
 
@@ -151,6 +153,27 @@ fn words_without_bytes_do_not_hold_a_transfer() {
     };
     let error = fetch(&site, silent, &["--stall-timeout", "2"]);
     assert!(error.contains("no byte has moved for 2 s"), "{error}");
+}
+
+#[test]
+fn a_byte_in_each_attempt_does_not_hold_a_file() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let attempts = AtomicU64::new(0);
+    let server = blocks::start(Box::new(move |_, control| {
+        let offset = attempts.fetch_add(1, Ordering::Relaxed);
+        Some(
+            blocks::start_reply(control)
+                .and_then(|()| blocks::send_byte(offset))
+                .and_then(|()| control.write_all(b"426 Broken.\r\n")),
+        )
+    }));
+    let url = server.url("a-file-whose-path-has-some-bytes");
+    let error = site.fails(&["copy", "--retry", "2", "--mode", "extended", &url, "a"]);
+    assert!(error.contains("426 Broken"), "{error}");
+    let commands = server.commands();
+    let attempts = commands.iter().filter(|line| line.starts_with("RETR"));
+    assert_eq!(attempts.count(), 3, "{commands:?}");
+    assert!(commands.contains(&"REST 0-1".to_owned()), "{commands:?}");
 }
 
 #[test]

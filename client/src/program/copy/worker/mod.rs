@@ -1,6 +1,7 @@
 //! Copies one file after the other, with sessions that are kept.
 
 mod pipelined;
+mod retries;
 mod transfers;
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use gridhaul_transfer::{Admission, NodeSession};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
 
+use self::retries::Retries;
 use super::super::arguments::SyncArgument;
 use super::error::CopyError;
 use super::job::{Job, Place};
@@ -179,8 +181,8 @@ impl Worker {
             Some(key) => Present::of_earlier(&job, shared.journal.partial(key)),
             None => Present::default(),
         };
-        let mut left = shared.arguments.retry;
-        let mut pause = FIRST_PAUSE;
+        let had = present.ranges().covered();
+        let mut retries = Retries::new(shared.arguments.retry, job.known.size, had);
         loop {
             let mut watch = shared.report.watch(names.0, names.1, job.known.size);
             if let Some(key) = key {
@@ -195,9 +197,9 @@ impl Worker {
                 return Err(error);
             }
             // A part is begun again: its markers do not count from the beginning of the file.
-            if part.is_none() && present.gains(watch.stored()) {
-                // The transfer gets on, however often its connections break.
-                (left, pause) = (shared.arguments.retry.max(left), FIRST_PAUSE);
+            if part.is_none() {
+                present.gain(watch.stored());
+                retries.note(present.ranges().covered());
             }
             match error.is_about_content() || part.is_some() {
                 true => present = Present::default(),
@@ -207,15 +209,13 @@ impl Worker {
                 // The source may have changed since it was found: what it is now is asked for, and is not what the journal knows.
                 (job.known, key) = (Version::default(), None);
             }
-            if left == 0 {
+            let Some(pause) = retries.next() else {
                 return Err(error);
-            }
-            left -= 1;
+            };
             shared.report.retries(names, &error.to_string(), pause);
             // The connections may be what has failed.
             (self.source, self.destination, self.files) = (None, None, None);
             sleep(pause).await;
-            pause = LONGEST_PAUSE.min(pause * 2);
         }
     }
 
