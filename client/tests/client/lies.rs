@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridhaul_interop::Kind;
 
@@ -20,7 +20,7 @@ struct Lies {
     size: usize,
     /// What it sends.
     content: &'static [u8],
-    /// Its replies after that.
+    /// Its replies after that: none is words without end, as from a slow disk, and [`FLOOD`] as fast as possible.
     after: &'static str,
     /// Its reply to `CKSM`.
     checksum: &'static str,
@@ -29,6 +29,8 @@ struct Lies {
     /// Its reply to `MLSD` of a directory in the first one, in place of an empty listing. An empty one ends the session.
     second: Option<&'static str>,
 }
+
+const FLOOD: &str = "flood";
 
 const HONEST: Lies = Lies {
     size: 7,
@@ -84,15 +86,15 @@ fn talk(line: &str, control: &mut TcpStream, lies: Lies) -> std::io::Result<bool
             if line.matches('/').count() <= 2 {
                 channel.write_all(lies.content)?;
             }
-            if lies.after.is_empty() {
-                // Words without end, and no more bytes.
+            if matches!(lies.after, "" | FLOOD) {
                 loop {
                     control.write_all(
                         b"112-Perf Marker\r\n Timestamp: 1\r\n Stripe Index: 0\r\n Stripe Bytes Transferred: 7\r\n",
                     )?;
                     control.write_all(b" Total Stripe Count: 1\r\n112 End.\r\n150 Soon.\r\n")?;
-                    // As a slow disk would.
-                    thread::sleep(Duration::from_millis(50));
+                    if lies.after != FLOOD {
+                        thread::sleep(Duration::from_millis(50));
+                    }
                 }
             }
             lies.after.to_owned()
@@ -153,6 +155,16 @@ fn words_without_bytes_do_not_hold_a_transfer() {
     };
     let error = fetch(&site, silent, &["--stall-timeout", "2"]);
     assert!(error.contains("no byte has moved for 2 s"), "{error}");
+    // All bytes are there, and the server says that it works.
+    let started = Instant::now();
+    let works = Lies {
+        after: "",
+        ..HONEST
+    };
+    let error = fetch(&site, works, &["--stall-timeout", "1"]);
+    assert!(error.contains("no byte has moved for 1 s"), "{error}");
+    // Four time limits, with time for a busy machine.
+    assert!(started.elapsed() < Duration::from_secs(40));
 }
 
 #[test]
@@ -174,6 +186,20 @@ fn a_byte_in_each_attempt_does_not_hold_a_file() {
     let attempts = commands.iter().filter(|line| line.starts_with("RETR"));
     assert_eq!(attempts.count(), 3, "{commands:?}");
     assert!(commands.contains(&"REST 0-1".to_owned()), "{commands:?}");
+}
+
+#[test]
+fn a_flood_of_words_ends_a_transfer() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    for size in [7, 100] {
+        let flood = Lies {
+            after: FLOOD,
+            size,
+            ..HONEST
+        };
+        let error = fetch(&site, flood, &[]);
+        assert!(error.contains("preliminary replies to RETR"), "{error}");
+    }
 }
 
 #[test]
