@@ -202,6 +202,14 @@ pub enum PeerError {
         /// The missing ranges.
         missing: RangeSet,
     },
+    /// Bytes come behind the end of the file or part ([`crate::Handling::limit`]).
+    #[error(
+        "the peer sends more than the {limit} bytes of the file or part; nothing was written behind them"
+    )]
+    Excess {
+        /// Where the file or part ends, in bytes.
+        limit: u64,
+    },
     /// A violation that another machine found, in its words.
     #[error("{0}")]
     Violation(String),

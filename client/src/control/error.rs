@@ -59,6 +59,18 @@ pub enum ControlError {
         /// The most that are read.
         limit: usize,
     },
+    /// The server sends preliminary replies faster than it can have anything to say.
+    #[error(
+        "the server sent more than {limit} preliminary replies to {verb} within {} s", within.as_secs()
+    )]
+    Haste {
+        /// The command.
+        verb: &'static str,
+        /// The most that are read in this time.
+        limit: usize,
+        /// The time.
+        within: Duration,
+    },
     /// The server's bytes are no replies.
     #[error(transparent)]
     Reply(#[from] ReplyError),

@@ -51,6 +51,11 @@ pub enum TransferFailure {
         /// What was copied, now and before, in bytes.
         copied: u64,
     },
+    /// The server sends more than it has announced.
+    #[error(
+        "source: the server sends more than the {0} bytes that it has announced or that were asked for: the file has grown meanwhile, or the server is wrong; nothing was written behind them"
+    )]
+    Excess(u64),
     /// The ends have different checksums.
     #[error(
         "the checksum of the source is {source_sum}, that of the destination {destination_sum}{}",
@@ -87,6 +92,14 @@ pub enum TransferFailure {
 }
 
 impl TransferFailure {
+    /// A failure of this end, with what it means for a file that is got.
+    pub(super) fn of_local(error: TransferError) -> Self {
+        match error {
+            TransferError::Peer(PeerError::Excess { limit }) => Self::Excess(limit),
+            error => Self::Local(Box::new(error)),
+        }
+    }
+
     /// Whether the same transfer may succeed later: a connection or a server failed, and nothing was refused for good.
     /// `has_moved` says whether bytes of the file had moved.
     pub fn is_transient(&self, has_moved: bool) -> bool {
@@ -105,7 +118,9 @@ impl TransferFailure {
                             | PeerError::Unfinished(_)
                     )
             ),
-            Self::Length { .. } | Self::Checksum { .. } | Self::Stalled(_) => true,
+            Self::Length { .. } | Self::Excess(_) | Self::Checksum { .. } | Self::Stalled(_) => {
+                true
+            }
             Self::Unreachable(_)
             | Self::Listen(_)
             | Self::Stack(_)

@@ -1,9 +1,13 @@
 //! What a server says while it transfers.
 
+use std::time::{Duration, Instant};
+
 use gridhaul_protocol::address::StripeAddresses;
 use gridhaul_protocol::marker::{PerformanceMarker, RestartMarker};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::reply::Reply;
+
+use crate::control::ControlError;
 
 /// More ranges are not remembered: they would cost memory, and stand for a restart that sends everything in pieces.
 pub(crate) const MOST_RANGES: usize = 100_000;
@@ -37,6 +41,46 @@ impl Said {
             (true, 125 | 150) => Self::Begins,
             (true, _) => Self::Works,
             (false, _) => Self::Last(reply),
+        }
+    }
+}
+
+/// Bounds the preliminary replies to a command that transfers, which may take days: reading them is work.
+#[derive(Debug)]
+pub(super) struct Pace {
+    since: Instant,
+    replies: usize,
+}
+
+impl Pace {
+    /// The most replies in [`Self::WITHIN`]: three markers a second for each of as many stripes as a server may have.
+    const MOST: usize = 3 * 10 * StripeAddresses::MAX;
+
+    const WITHIN: Duration = Duration::from_secs(10);
+
+    pub(super) fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            replies: 0,
+        }
+    }
+
+    /// Counts a reply to `verb`, if it is a preliminary one.
+    pub(super) fn count(&mut self, verb: &'static str, reply: &Reply) -> Result<(), ControlError> {
+        if !reply.is_preliminary() {
+            return Ok(());
+        }
+        if self.since.elapsed() >= Self::WITHIN {
+            *self = Self::new();
+        }
+        self.replies += 1;
+        match self.replies > Self::MOST {
+            true => Err(ControlError::Haste {
+                verb,
+                limit: Self::MOST,
+                within: Self::WITHIN,
+            }),
+            false => Ok(()),
         }
     }
 }

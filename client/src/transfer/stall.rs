@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 /// How long an end may work on a file without a byte that moves: it writes to disk, or computes checksums.
 const SETTLING: Duration = Duration::from_secs(3600);
 
+/// For how many time limits a server may say that it works, without a byte that moves.
+const WORDS: u32 = 4;
+
 /// How long one end may take after the other one has failed.
 pub(super) const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -49,9 +52,19 @@ impl StallWatch {
         true
     }
 
-    /// An end says that it works. That counts for an hour after the last progress: a peer must not hold a transfer for ever.
+    /// This machine works. That counts for an hour after the last progress.
     pub(super) fn works(&mut self) {
-        if self.progress.elapsed() < SETTLING {
+        self.has_sign(SETTLING);
+    }
+
+    /// A server says that it works. That counts for some time limits after the last progress, and for an hour at most: words must not hold a
+    /// transfer for ever.
+    pub(super) fn hears(&mut self) {
+        self.has_sign(SETTLING.min(self.limit.saturating_mul(WORDS)));
+    }
+
+    fn has_sign(&mut self, within: Duration) {
+        if self.progress.elapsed() < within {
             self.sign = Instant::now();
         }
     }

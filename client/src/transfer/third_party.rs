@@ -11,7 +11,7 @@ use gridhaul_storage::ChecksumAlgorithm;
 use tokio::time::interval;
 
 use super::part::{self, FilePart};
-use super::said::{Said, Told};
+use super::said::{Pace, Said, Told};
 use super::stall::StallWatch;
 use super::{Observer, TransferFailure, Transferred, verify};
 use crate::control::{ControlError, accepted};
@@ -210,6 +210,7 @@ struct Following<'a> {
     copy: &'a ThirdPartyCopy,
     observer: &'a mut dyn Observer,
     told: [Told; 2],
+    paces: [Pace; 2],
     watch: StallWatch,
     sent: Option<Reply>,
     stored: Option<Reply>,
@@ -225,6 +226,7 @@ impl<'a> Following<'a> {
             copy,
             observer,
             told: Default::default(),
+            paces: [Pace::new(), Pace::new()],
             watch: StallWatch::new(copy.stall),
             sent: None,
             stored: None,
@@ -242,10 +244,14 @@ impl<'a> Following<'a> {
             tokio::select! {
                 reply = source.control().next_reply(), if self.sent.is_none() => {
                     let reply = reply.map_err(TransferFailure::Source)?;
+                    let paced = self.paces[SOURCE].count(self.copy.retrieve().verb(), &reply);
+                    paced.map_err(TransferFailure::Source)?;
                     self.sent = self.hear(SOURCE, reply);
                 }
                 reply = destination.control().next_reply(), if self.stored.is_none() => {
                     let reply = reply.map_err(TransferFailure::Destination)?;
+                    let paced = self.paces[DESTINATION].count(self.copy.store().verb(), &reply);
+                    paced.map_err(TransferFailure::Destination)?;
                     self.stored = self.hear(DESTINATION, reply);
                 }
                 _ = ticks.tick() => if self.watch.is_overdue() && self.must_speak() {
@@ -279,14 +285,14 @@ impl<'a> Following<'a> {
                 if self.watch.has_moved_to(moved) {
                     self.observer.moved(moved);
                 } else if self.has_all(moved) {
-                    self.watch.works();
+                    self.watch.hears();
                 }
             }
             Said::Begins if told.begins() => self.watch.progressed(),
             Said::Begins | Said::Works => {
                 let moved = told.moved();
                 if self.has_all(moved) {
-                    self.watch.works();
+                    self.watch.hears();
                 }
             }
             Said::Last(reply) => {

@@ -19,7 +19,7 @@ thread_local! {
     static DATA: RefCell<Option<TcpStream>> = const { RefCell::new(None) };
 }
 
-/// What the server does with the `RETR` of a name, in place of sending the file and its replies: `None`.
+/// What the server does with the `RETR` of a name, or the `ERET` of a part, in place of sending the file and its replies: `None`.
 pub(crate) type Act = dyn Fn(&str, &mut TcpStream) -> Option<io::Result<()>> + Send + Sync;
 
 /// A server whose files `/f1`, `/f2` ... have their names as content, and a data connection that stays.
@@ -47,7 +47,8 @@ fn talk(line: &str, control: &mut TcpStream, act: &Act) -> io::Result<bool> {
             PORT.set(Some(address(argument)));
             "200 Yes.\r\n".to_owned()
         }
-        "RETR" => match act(argument, control) {
+        "REST" => "350 From there.\r\n".to_owned(),
+        "RETR" | "ERET" => match act(argument, control) {
             Some(done) => return done.map(|()| true),
             None => {
                 start_reply(control)?;
@@ -84,6 +85,14 @@ pub(crate) fn send(content: &[u8]) -> io::Result<()> {
         bytes.extend(block(0x48, 0, 1));
         data.write_all(&bytes)
     })
+}
+
+/// Sends a byte of a file, over a new connection that then breaks.
+pub(crate) fn send_byte(offset: u64) -> io::Result<()> {
+    let port = PORT.with_borrow(|port| port.ok_or(io::ErrorKind::NotConnected))?;
+    let mut bytes = block(0, 1, offset);
+    bytes.push(b'x');
+    TcpStream::connect(port)?.write_all(&bytes)
 }
 
 /// Sends the beginning of a file.

@@ -3,11 +3,13 @@
 use std::fs;
 use std::io::Write as _;
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridhaul_interop::Kind;
 
+use crate::blocks;
 use crate::scripted::Scripted;
 use crate::site::Site;
 
@@ -18,7 +20,7 @@ struct Lies {
     size: usize,
     /// What it sends.
     content: &'static [u8],
-    /// Its replies after that.
+    /// Its replies after that: none is words without end, as from a slow disk, and [`FLOOD`] as fast as possible.
     after: &'static str,
     /// Its reply to `CKSM`.
     checksum: &'static str,
@@ -27,6 +29,8 @@ struct Lies {
     /// Its reply to `MLSD` of a directory in the first one, in place of an empty listing. An empty one ends the session.
     second: Option<&'static str>,
 }
+
+const FLOOD: &str = "flood";
 
 const HONEST: Lies = Lies {
     size: 7,
@@ -82,15 +86,15 @@ fn talk(line: &str, control: &mut TcpStream, lies: Lies) -> std::io::Result<bool
             if line.matches('/').count() <= 2 {
                 channel.write_all(lies.content)?;
             }
-            if lies.after.is_empty() {
-                // Words without end, and no more bytes.
+            if matches!(lies.after, "" | FLOOD) {
                 loop {
                     control.write_all(
                         b"112-Perf Marker\r\n Timestamp: 1\r\n Stripe Index: 0\r\n Stripe Bytes Transferred: 7\r\n",
                     )?;
                     control.write_all(b" Total Stripe Count: 1\r\n112 End.\r\n150 Soon.\r\n")?;
-                    // As a slow disk would.
-                    thread::sleep(Duration::from_millis(50));
+                    if lies.after != FLOOD {
+                        thread::sleep(Duration::from_millis(50));
+                    }
                 }
             }
             lies.after.to_owned()
@@ -133,7 +137,12 @@ fn the_good_file_stays_when_the_server_lies_about_the_new_one() {
     let error = fetch(&site, Lies { size: 9, ..HONEST }, &[]);
     assert!(error.contains("has 9 bytes, and 7 were copied"), "{error}");
     let error = fetch(&site, Lies { size: 5, ..HONEST }, &[]);
-    assert!(error.contains("has 5 bytes, and 7 were copied"), "{error}");
+    assert!(
+        error.contains("sends more than the 5 bytes that it has announced"),
+        "{error}"
+    );
+    let part = fs::read(site.local(".old.gridhaul-part"));
+    assert_eq!(part.unwrap(), b"conte");
 }
 
 #[test]
@@ -146,6 +155,51 @@ fn words_without_bytes_do_not_hold_a_transfer() {
     };
     let error = fetch(&site, silent, &["--stall-timeout", "2"]);
     assert!(error.contains("no byte has moved for 2 s"), "{error}");
+    // All bytes are there, and the server says that it works.
+    let started = Instant::now();
+    let works = Lies {
+        after: "",
+        ..HONEST
+    };
+    let error = fetch(&site, works, &["--stall-timeout", "1"]);
+    assert!(error.contains("no byte has moved for 1 s"), "{error}");
+    // Four time limits, with time for a busy machine.
+    assert!(started.elapsed() < Duration::from_secs(40));
+}
+
+#[test]
+fn a_byte_in_each_attempt_does_not_hold_a_file() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let attempts = AtomicU64::new(0);
+    let server = blocks::start(Box::new(move |_, control| {
+        let offset = attempts.fetch_add(1, Ordering::Relaxed);
+        Some(
+            blocks::start_reply(control)
+                .and_then(|()| blocks::send_byte(offset))
+                .and_then(|()| control.write_all(b"426 Broken.\r\n")),
+        )
+    }));
+    let url = server.url("a-file-whose-path-has-some-bytes");
+    let error = site.fails(&["copy", "--retry", "2", "--mode", "extended", &url, "a"]);
+    assert!(error.contains("426 Broken"), "{error}");
+    let commands = server.commands();
+    let attempts = commands.iter().filter(|line| line.starts_with("RETR"));
+    assert_eq!(attempts.count(), 3, "{commands:?}");
+    assert!(commands.contains(&"REST 0-1".to_owned()), "{commands:?}");
+}
+
+#[test]
+fn a_flood_of_words_ends_a_transfer() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    for size in [7, 100] {
+        let flood = Lies {
+            after: FLOOD,
+            size,
+            ..HONEST
+        };
+        let error = fetch(&site, flood, &[]);
+        assert!(error.contains("preliminary replies to RETR"), "{error}");
+    }
 }
 
 #[test]

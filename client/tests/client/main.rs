@@ -3,6 +3,7 @@
 mod blocks;
 mod config;
 mod copy;
+mod excess;
 mod files;
 mod ftps;
 mod guc;

@@ -257,5 +257,6 @@ fn to_handling(sent: message::Handling) -> Result<Handling, WireError> {
             modified: sent.demanded_modified.map(values::to_time).transpose()?,
             consent: None,
         },
+        limit: None,
     })
 }

@@ -70,6 +70,7 @@ fn peer_errors() -> Vec<PeerError> {
         }
         .into(),
         PeerError::TooManyHoles { limit: 1000 },
+        PeerError::Excess { limit: 1000 },
         PeerError::EndedBeforeEod,
         PeerError::MissingEods {
             announced: 4,

@@ -123,7 +123,7 @@ fn receive(
             let length = if opened.ascii {
                 stream::receive_text(context, part, offset, channels)
             } else {
-                stream::receive_file(context, part, offset, channels)
+                stream::receive_file(context, part, (start, offset), channels)
             };
             length.map(|length| RangeSet::from(start..start.saturating_add(length)))
         }

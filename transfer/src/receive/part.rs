@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::reserve::Reserve;
 use crate::checksums::{Arrival, Watcher};
-use crate::error::TransferError;
+use crate::error::{PeerError, TransferError};
 use crate::node::{Handling, Placement, SyncPolicy};
 use crate::running::Running;
 
@@ -24,6 +24,8 @@ const WRITE_BACK_BYTES: u64 = 16 * 1024 * 1024;
 pub(super) struct Part {
     file: OpenedFile,
     base: u64,
+    /// The end of the part, if it has one ([`Handling::limit`]).
+    limit: Option<u64>,
     sync: SyncPolicy,
     sparse: Option<Sparse>,
     /// The reserved blocks for the announced bytes.
@@ -45,6 +47,7 @@ impl Part {
         Self {
             file,
             base,
+            limit: handling.limit,
             sync: handling.sync,
             sparse: handling.sparse.then_some(Sparse { old_end }),
             reserve: None,
@@ -122,8 +125,24 @@ impl Part {
         self.range(offset, 0, &mut [], moved, watcher).writer()
     }
 
-    /// The offset in the file of a block of the transfer; an error if it exceeds the largest possible file.
+    /// How many bytes of the part are at `offset` and behind it.
+    pub(super) fn left(&self, offset: u64) -> u64 {
+        self.limit
+            .map_or(u64::MAX, |limit| limit.saturating_sub(offset))
+    }
+
+    /// Bytes have come behind the end of the part.
+    pub(super) fn excess(&self) -> PeerError {
+        PeerError::Excess {
+            limit: self.limit.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The offset in the file of a block of the transfer; an error if it exceeds the part, or the largest possible file.
     pub(super) fn place(&self, block: &Range<u64>) -> Result<u64, TransferError> {
+        if self.left(block.start) < block.end.saturating_sub(block.start) {
+            return Err(self.excess().into());
+        }
         let fits = |offset: u64| {
             self.base
                 .checked_add(offset)

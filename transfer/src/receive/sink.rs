@@ -8,7 +8,7 @@ use gridhaul_stack::Received;
 use super::stream::{answer_end, receive};
 use crate::channels::{DataChannels, stream_channel};
 use crate::context::Context;
-use crate::error::TransferError;
+use crate::error::{PeerError, TransferError};
 use crate::node::{ByteSink, Plan};
 
 /// Passes the bytes of a stream to `sink`, in their order.
@@ -35,7 +35,18 @@ pub(crate) fn bytes(
             answer_end(&mut *channel, context);
             return Ok(());
         };
-        (sink.take)(&buffer[..count.get()]).inspect_err(|_| channel.abort())?;
+        let done = used.moved.load(Ordering::Acquire);
+        let limit = plan.handling.limit;
+        let left = limit.map_or(u64::MAX, |limit| limit.saturating_sub(done));
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(count.get());
+        if wanted > 0 {
+            (sink.take)(&buffer[..wanted]).inspect_err(|_| channel.abort())?;
+        }
+        if wanted < count.get() {
+            channel.abort();
+            let limit = limit.unwrap_or_default();
+            return Err(PeerError::Excess { limit }.into());
+        }
         used.moved.fetch_add(count.get() as u64, Ordering::Release);
         context
             .pay(count.get() as u64)

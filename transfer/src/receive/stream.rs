@@ -12,11 +12,11 @@ use crate::error::TransferError;
 /// The length of a stream is unknown; a channel receives up to this much per call.
 const RANGE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Receives a file from `offset` on; returns the number of received bytes.
+/// Receives a file from an offset of the transfer on, which has this `place` in the file; returns the number of received bytes.
 pub(super) fn receive_file(
     context: &Context,
     part: &Part,
-    offset: u64,
+    (offset, place): (u64, u64),
     channels: &mut DataChannels,
 ) -> Result<u64, TransferError> {
     let running = &context.running;
@@ -29,8 +29,22 @@ pub(super) fn receive_file(
     let watcher = part.watch();
     loop {
         let done = moved.load(Ordering::Acquire);
-        let wanted = context.piece_bytes(RANGE_BYTES);
-        let range = part.range(offset + done, wanted, &mut buffer, moved, watcher.as_ref());
+        let left = part.left(offset + done);
+        if left == 0 {
+            // Only the end may follow.
+            return match receive(&mut *channel, &mut buffer, context) {
+                Ok(Received::EndOfStream) => {
+                    running.note_use(&used, &*channel);
+                    answer_end(&mut *channel, context);
+                    Ok(done)
+                }
+                Ok(Received::Bytes(_)) => Err(part.excess().into()),
+                Err(error) => Err(error),
+            }
+            .inspect_err(|_| channel.abort());
+        }
+        let wanted = context.piece_bytes(RANGE_BYTES).min(left);
+        let range = part.range(place + done, wanted, &mut buffer, moved, watcher.as_ref());
         let received = channel.receive_into(range, &running.operation());
         if received.as_ref().ok() != Some(&wanted) {
             running.note_use(&used, &*channel);

@@ -88,7 +88,9 @@ impl CopyError {
             Self::Changed => true,
             Self::Transfer(failure) => matches!(
                 **failure,
-                TransferFailure::Checksum { .. } | TransferFailure::Length { .. }
+                TransferFailure::Checksum { .. }
+                    | TransferFailure::Length { .. }
+                    | TransferFailure::Excess(_)
             ),
             _ => false,
         }

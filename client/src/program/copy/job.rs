@@ -11,7 +11,7 @@ use super::version::Version;
 use crate::location::{Location, Url};
 
 /// A file to copy.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Job {
     pub(super) source: Place,
     pub(super) destination: Place,

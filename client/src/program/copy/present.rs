@@ -69,11 +69,9 @@ impl Present {
         self.is_begun = true;
     }
 
-    /// Adds ranges; whether there are more than before.
-    pub(super) fn gains(&mut self, stored: &RangeSet) -> bool {
-        let before = self.ranges.covered();
+    /// Adds ranges.
+    pub(super) fn gain(&mut self, stored: &RangeSet) {
         self.ranges.extend_from(stored);
-        self.ranges.covered() > before
     }
 }
 

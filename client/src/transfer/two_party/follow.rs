@@ -7,7 +7,7 @@ use gridhaul_transfer::{Answer, CancelReason, Outcome, PeerError, TransferError}
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::super::local_end::{LocalTransfer, Sums};
-use super::super::said::{Said, Told};
+use super::super::said::{Pace, Said, Told};
 use super::super::stall::{FAREWELL, StallWatch};
 use super::super::{Observer, StandardStream, TransferFailure, verify};
 use super::{Direction, FileCopy, LONGEST_LISTING};
@@ -30,6 +30,7 @@ pub(super) struct Following<'a> {
     observer: &'a mut dyn Observer,
     watch: StallWatch,
     told: Told,
+    pace: Pace,
     /// The last reply of the server.
     reply: Option<Reply>,
     /// The end of the transfer here.
@@ -50,6 +51,7 @@ impl<'a> Following<'a> {
             observer,
             watch: StallWatch::new(copy.stall),
             told: Told::default(),
+            pace: Pace::new(),
             reply: None,
             outcome: None,
             has_ended: false,
@@ -97,6 +99,8 @@ impl<'a> Following<'a> {
         tokio::select! {
             reply = session.control().next_reply(), if self.reply.is_none() => {
                 let reply = reply.map_err(|error| self.copy.of_server(error))?;
+                let paced = self.pace.count(self.copy.command().verb(), &reply);
+                paced.map_err(|error| self.copy.of_server(error))?;
                 self.hear(reply, local);
             }
             sums = local.arrival.next() => {
@@ -132,7 +136,7 @@ impl<'a> Following<'a> {
             }
             Said::Begins if self.told.begins() => self.watch.progressed(),
             // While bytes are to move, only bytes count.
-            Said::Begins | Said::Moved(_) | Said::Works if waits_here => self.watch.works(),
+            Said::Begins | Said::Moved(_) | Said::Works if waits_here => self.watch.hears(),
             Said::Begins | Said::Moved(_) | Said::Works => {}
             Said::Last(reply) => {
                 match reply.is_completion() {
@@ -169,7 +173,7 @@ impl<'a> Following<'a> {
         // The error of this machine comes before the silence of the server, which follows from it.
         Err(match (self.outcome.take(), &self.reply) {
             (Some(outcome), None) => match outcome.result {
-                Err(error) => TransferFailure::Local(Box::new(error)),
+                Err(error) => TransferFailure::of_local(error),
                 Ok(()) => {
                     let verb = self.copy.command().verb();
                     self.copy.of_server(ControlError::Silent { verb, within })
@@ -256,6 +260,8 @@ impl<'a> Following<'a> {
     /// Whether the file is complete by the words of both ends.
     fn check(&self, reply: Reply, outcome: Outcome) -> Result<Outcome, TransferFailure> {
         match &outcome.result {
+            // What the server says follows from that.
+            Err(TransferError::Peer(PeerError::Excess { .. })) => {}
             // Cancelled because the server refused, or failed when the server closed the data channels: its words say why.
             Err(
                 TransferError::Cancelled(_)
@@ -277,7 +283,7 @@ impl<'a> Following<'a> {
             return Err(TransferFailure::Length { expected, copied });
         }
         if let Err(error) = outcome.result {
-            return Err(TransferFailure::Local(Box::new(error)));
+            return Err(TransferFailure::of_local(error));
         }
         self.check_length(outcome.bytes)?;
         Ok(outcome)

@@ -176,6 +176,7 @@ impl FileCopy {
         let mut handling = self.handling.clone();
         if self.direction == Direction::Get {
             handling.checksums.extend(self.verify);
+            handling.limit = self.limit();
         }
         Plan {
             task: match (&self.stream, self.direction) {
@@ -200,6 +201,11 @@ impl FileCopy {
             handling,
             share: None,
         }
+    }
+
+    /// The bytes that a server may send: a part of known length, or the file as it was announced.
+    fn limit(&self) -> Option<u64> {
+        self.size.or_else(|| self.part?.length)
     }
 
     /// Whether the file waits under a temporary name until it was compared.

@@ -183,6 +183,7 @@ impl From<&PeerError> for SentPeerError {
             | PeerError::EndOfData(_)
             | PeerError::Overlap(_)
             | PeerError::TooManyHoles { .. }
+            | PeerError::Excess { .. }
             | PeerError::Violation(_) => Self::Violation(error.to_string()),
             PeerError::EndedBeforeEod
             | PeerError::MissingEods { .. }

@@ -1,6 +1,7 @@
 //! Copies one file after the other, with sessions that are kept.
 
 mod pipelined;
+mod retries;
 mod transfers;
 
 use std::collections::VecDeque;
@@ -13,12 +14,14 @@ use gridhaul_transfer::{Admission, NodeSession};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
 
+use self::retries::Retries;
 use super::super::arguments::SyncArgument;
 use super::error::CopyError;
 use super::job::{Job, Place};
 use super::journal::{Key, Recorder};
 use super::present::Present;
 use super::shared::Shared;
+use super::version::Version;
 use crate::location::Server;
 use crate::session::Session;
 use crate::transfer::{Transferred, checksum_of_file, checksum_of_server};
@@ -172,20 +175,21 @@ impl Worker {
     ) -> Result<Transferred, CopyError> {
         let shared = Arc::clone(&self.shared);
         let part = shared.arguments.part();
-        let key = Key::of(job).filter(|_| job.known.size >= Some(WORTHWHILE) && part.is_none());
+        let mut key = Key::of(job).filter(|_| job.known.size >= Some(WORTHWHILE) && part.is_none());
+        let mut job = job.clone();
         let mut present = match key {
-            Some(key) => Present::of_earlier(job, shared.journal.partial(key)),
+            Some(key) => Present::of_earlier(&job, shared.journal.partial(key)),
             None => Present::default(),
         };
-        let mut left = shared.arguments.retry;
-        let mut pause = FIRST_PAUSE;
+        let had = present.ranges().covered();
+        let mut retries = Retries::new(shared.arguments.retry, job.known.size, had);
         loop {
             let mut watch = shared.report.watch(names.0, names.1, job.known.size);
             if let Some(key) = key {
                 let recorder = Recorder::new(&shared.journal, key, present.ranges(), job.known);
                 watch.tell_stored(Box::new(move |stored| recorder.record(stored)));
             }
-            let error = match self.attempt(job, &mut present, &mut watch).await {
+            let error = match self.attempt(&job, &mut present, &mut watch).await {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
@@ -193,23 +197,25 @@ impl Worker {
                 return Err(error);
             }
             // A part is begun again: its markers do not count from the beginning of the file.
-            if part.is_none() && present.gains(watch.stored()) {
-                // The transfer gets on, however often its connections break.
-                (left, pause) = (shared.arguments.retry.max(left), FIRST_PAUSE);
+            if part.is_none() {
+                present.gain(watch.stored());
+                retries.note(present.ranges().covered());
             }
             match error.is_about_content() || part.is_some() {
                 true => present = Present::default(),
                 false => present.is_continued(),
             }
-            if left == 0 {
-                return Err(error);
+            if error.is_about_content() {
+                // The source may have changed since it was found: what it is now is asked for, and is not what the journal knows.
+                (job.known, key) = (Version::default(), None);
             }
-            left -= 1;
+            let Some(pause) = retries.next() else {
+                return Err(error);
+            };
             shared.report.retries(names, &error.to_string(), pause);
             // The connections may be what has failed.
             (self.source, self.destination, self.files) = (None, None, None);
             sleep(pause).await;
-            pause = LONGEST_PAUSE.min(pause * 2);
         }
     }
 

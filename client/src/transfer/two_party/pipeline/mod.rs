@@ -25,6 +25,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 pub use self::flight::Piped;
 use self::flight::{Flight, Heard, prepare};
 use super::super::local_end::LocalTransfer;
+use super::super::said::Pace;
 use super::super::stall::{FAREWELL, StallWatch};
 use super::super::{TransferFailure, Transferred};
 use super::{Direction, FileCopy, open_port};
@@ -154,6 +155,7 @@ struct Pipeline<'a> {
     /// It waits for consent.
     has_arrived: bool,
     watch: StallWatch,
+    pace: Pace,
     silence: Instant,
 }
 
@@ -182,6 +184,7 @@ impl<'a> Pipeline<'a> {
             running: None,
             has_arrived: false,
             watch: StallWatch::new(model.stall),
+            pace: Pace::new(),
             silence: Instant::now(),
         }
     }
@@ -357,7 +360,7 @@ impl<'a> Pipeline<'a> {
         };
         match outcome.result {
             // The server may say why. It is asked by the copy of this file alone.
-            Err(error) => Err(TransferFailure::Local(Box::new(error))),
+            Err(error) => Err(TransferFailure::of_local(error)),
             Ok(()) => {
                 self.are_open = true;
                 flight.outcome = Some(outcome);
@@ -375,14 +378,20 @@ impl<'a> Pipeline<'a> {
         let Some(flight) = awaiting else {
             return Ok(());
         };
+        // Those that begin a file are as many as files.
+        let paced = match reply.code() {
+            125 | 150 => Ok(()),
+            _ => self.pace.count(self.model.command().verb(), &reply),
+        };
         let heard = flight
             .hear(reply)
             .map_err(|error| self.model.of_server(error))?;
         match heard {
             // GFD.20 120: the file waits at the server, or is brought from tape.
             Heard::Nothing => {
+                paced.map_err(|error| self.model.of_server(error))?;
                 self.silence = Instant::now();
-                self.watch.works();
+                self.watch.hears();
             }
             Heard::Begins => {
                 self.silence = Instant::now();
