@@ -105,8 +105,8 @@ test-loom: ## Check the lock-free parts of a transfer in every interleaving
 	RUSTFLAGS="--cfg loom" cargo test -p gridhaul-transfer --release --lib --target-dir $(TARGET_DIRECTORY)/loom loom
 
 .PHONY: release
-release: ## Build the server as it is shipped
-	cargo build --release -p gridhaul-server
+release: ## Build the server and the client as they are shipped
+	cargo build --release -p gridhaul-server -p gridhaul-client
 
 .PHONY: packages
 packages: ## Build Debian packages, RPMs and container images in target/packages
@@ -152,10 +152,15 @@ bench-crowds: test-programs release ## Time a client beside 1,000 hostile connec
 bench-nodes: test-programs release ## Measure servers with 1 to 64 data nodes, and write docs/measurements; on a machine that does nothing else
 	$(INTEROP) bench-nodes -- --record docs/measurements
 
+.PHONY: bench-rdma-files
+bench-rdma-files: release ## Measure copies from file to file over rdma beside TCP, and write docs/measurements; on a machine that does nothing else
+	$(INTEROP) bench-rdma-files -- --record docs/measurements
+
 .PHONY: bench-rdma
-bench-rdma: guest-kernel ## Measure rdma on simulated paths and over devices in software, and write docs/measurements
+bench-rdma: guest-kernel release ## Measure rdma on simulated paths and over devices in software, and write docs/measurements
 	cargo build --release -p gridhaul-interop --bin bench-rdma --bin bench-devices
 	$(TARGET_DIRECTORY)/release/bench-rdma --record docs/measurements; simulated=$$?; \
+	    GRIDHAUL_SERVER=$(TARGET_DIRECTORY)/release/gridhaul-server \
 	    $(TARGET_DIRECTORY)/release/bench-devices --record docs/measurements && exit $$simulated
 
 .PHONY: soak

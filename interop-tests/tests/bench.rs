@@ -84,6 +84,43 @@ fn quick(part: &[&str], rows: &[&str], charts: &[&str]) {
 }
 
 #[test]
+fn a_quick_run_of_copies_over_rdma_writes_a_record() {
+    let record = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_bench-rdma-files"))
+        .arg("--quick")
+        .arg("--record")
+        .arg(record.path())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    let page = fs::read_to_string(record.path().join("rdma-files.md")).unwrap();
+    let is_row = |line: &&str| line.starts_with("| `") || line.starts_with("| 1");
+    let rows: Vec<&str> = page.lines().filter(is_row).collect();
+    // Eight stacks twice, and the rows of 1 and 16 clients three ways.
+    assert_eq!(rows.len(), 22, "{page}");
+    for cell in rows.iter().flat_map(|row| row.split(" | ").skip(1)) {
+        assert!(
+            cell.starts_with(|first: char| first.is_ascii_digit()),
+            "{cell}: {page}"
+        );
+    }
+    for chart in [
+        "rate",
+        "processor",
+        "clients-get",
+        "clients-put",
+        "clients-between",
+    ] {
+        let name = format!("rdma-files-{chart}.svg");
+        assert!(
+            page.contains(&name) && record.path().join(&name).exists(),
+            "{page}"
+        );
+    }
+}
+
+#[test]
 fn an_unknown_row_is_an_error_with_all_names() {
     let output = Command::new(env!("CARGO_BIN_EXE_bench"))
         .args(["--row", "nonsense"])

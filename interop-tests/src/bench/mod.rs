@@ -1,4 +1,4 @@
-//! Measurements: the modules of the programs `bench`, `bench-rdma`, `bench-devices`, `bench-clients`, `bench-crowds`, `bench-nodes` and `soak`.
+//! Measurements: the modules of the programs `bench`, `bench-rdma`, `bench-rdma-files`, `bench-devices`, `bench-clients`, `bench-crowds`, `bench-nodes` and `soak`.
 
 pub mod awake;
 pub mod clients;
@@ -14,6 +14,7 @@ pub mod nodes;
 pub mod ports;
 pub mod pump;
 pub mod rdma;
+pub mod rdma_files;
 pub mod record;
 pub mod reserve;
 pub mod row;

@@ -84,8 +84,8 @@ fn record(directory: &Path, introduction: &str, sections: &[Section]) -> io::Res
 const INTRODUCTION: &str = "# The driver rdma over devices in software
 
 This page and its plots are written by `make bench-rdma`. Zeros are sent from one end of a cable to the other through a
-driver stack, without a server or a file system, in a guest with one processor, which both ends, the devices and the cable
-share. The guest is pinned to the last processor of the host, which a busy program of the lowest priority keeps out of idle
+driver stack, without a server or a file system; the tables from file to file have both. All is in a guest with one processor, which both
+ends, the devices and the cable share. The guest is pinned to the last processor of the host, which a busy program of the lowest priority keeps out of idle
 states, because leaving these is slow on some hosts.
 
 ";

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::perftest::Device;
 use super::{inline, loopback, many_channels, policer, processor, registration, sizes};
+use crate::bench::rdma_files::network;
 use crate::bench::record::section::Section;
 use crate::support::guest_network::{Network, RIGHT};
 
@@ -27,13 +28,17 @@ pub enum Table {
     Registration,
     /// Many channels that share a pool of memory.
     Many,
+    /// Files that `gridhaul` copies over RoCE.
+    FilesRoce,
+    /// Files that `gridhaul` copies over iWARP.
+    FilesIwarp,
     /// iWARP in user space compared with TCP, on the host itself.
     Loopback,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Policer,
         Self::Roce,
         Self::Iwarp,
@@ -42,6 +47,8 @@ impl Table {
         Self::InlineIwarp,
         Self::Registration,
         Self::Many,
+        Self::FilesRoce,
+        Self::FilesIwarp,
         Self::Loopback,
     ];
 
@@ -53,8 +60,9 @@ impl Table {
             | Self::Processor
             | Self::Inline
             | Self::Registration
-            | Self::Many => Some(Network::Rxe),
-            Self::Iwarp | Self::InlineIwarp => Some(Network::Siw),
+            | Self::Many
+            | Self::FilesRoce => Some(Network::Rxe),
+            Self::Iwarp | Self::InlineIwarp | Self::FilesIwarp => Some(Network::Siw),
             Self::Loopback => None,
         }
     }
@@ -96,6 +104,8 @@ impl Table {
                 bench.section().map_err(io::Error::other)
             }
             Self::Many => Ok(many_channels::measure()),
+            Self::FilesRoce => network::measure("RoCE"),
+            Self::FilesIwarp => network::measure("iWARP"),
             Self::Loopback => Ok(loopback::measure()),
         }
     }

@@ -1,0 +1,230 @@
+//! Two servers, the files of both and of the clients, and one run of clients.
+
+use std::fs::{self, Permissions};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::bench::files::empty;
+use crate::bench::sample::gigabytes;
+use crate::bench::testbed::RunError;
+use crate::support::scratch::Scratch;
+use crate::support::usage::ProcessTree;
+use crate::support::{Client, Kind, Launch, Server, content, gridhaul_client};
+
+/// The time limit for a client.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The drivers that are measured, for anonymous users.
+const DRIVERS: &str = "auto,tcp,splice,rdma";
+
+/// Which way files go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// From a server to the client.
+    Get,
+    /// From the client to a server.
+    Put,
+    /// Between two servers.
+    Between,
+}
+
+/// Two servers and a client program.
+#[derive(Debug)]
+pub(super) struct Site {
+    program: PathBuf,
+    /// Bytes of all files of a run.
+    bytes: u64,
+    servers: [Server; 2],
+    // The last field, so that the servers end before their files are removed.
+    scratch: Scratch,
+}
+
+/// What a run of clients took.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    /// Megabytes per second, of all clients together.
+    pub(super) rate: f64,
+    /// Processor seconds of the clients for 10^9 bytes.
+    pub(super) clients: f64,
+    /// The same of the servers.
+    pub(super) servers: f64,
+}
+
+impl Way {
+    /// All of them.
+    pub(super) const ALL: [Self; 3] = [Self::Get, Self::Put, Self::Between];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Put => "put",
+            Self::Between => "between two servers",
+        }
+    }
+}
+
+impl Run {
+    /// Processor seconds of all processes for 10^9 bytes.
+    pub(super) fn processor(&self) -> f64 {
+        self.clients + self.servers
+    }
+}
+
+impl Site {
+    /// Both servers on loopback, and files in memory.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be made.
+    pub(super) fn on_loopback(bytes: u64) -> Result<Self, RunError> {
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Self::new(Path::new("/dev/shm"), [loopback; 2], bytes)
+    }
+
+    /// Servers at these addresses, with files beneath a directory.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be made.
+    pub(super) fn new(
+        beneath: &Path,
+        addresses: [IpAddr; 2],
+        bytes: u64,
+    ) -> Result<Self, RunError> {
+        let program = gridhaul_client().map_err(|error| RunError::Failed(error.to_string()))?;
+        if !program.exists() {
+            let words = format!("{} was not built", program.display());
+            return Err(RunError::Failed(words));
+        }
+        let scratch = Scratch::beneath(beneath)?;
+        fs::create_dir(scratch.path().join("down"))?;
+        fs::create_dir_all(scratch.path().join("served/up"))?;
+        let open = Permissions::from_mode(0o777);
+        fs::set_permissions(scratch.path().join("served/up"), open)?;
+        let root = scratch.path().join("served");
+        let start = |address| {
+            let launch = Launch::new(Kind::Gridhaul, &root).address(address);
+            launch.arg("--anonymous-drivers").arg(DRIVERS).start()
+        };
+        let [first, second] = addresses;
+        Ok(Self {
+            program,
+            bytes,
+            servers: [start(first)?, start(second)?],
+            scratch,
+        })
+    }
+
+    /// Runs so many clients at a time, each with a file of its own, and checks their copies.
+    ///
+    /// # Errors
+    ///
+    /// When a client fails, in one line.
+    pub(super) fn run(&self, way: Way, stack: &str, clients: usize) -> Result<Run, String> {
+        let run = self.try_run(way, stack, clients);
+        // Copies that were not complete must not count for the next run.
+        let cleared = self.clear();
+        let (run, (files, bytes)) = run
+            .and_then(|run| Ok((run, cleared?)))
+            .map_err(|error| one_line(&error))?;
+        let wanted = self.size_of_file(clients) * clients as u64;
+        match (files, bytes) == (clients, wanted) {
+            true => Ok(run),
+            false => Err(format!("{files} files of {bytes} bytes arrived")),
+        }
+    }
+
+    fn try_run(&self, way: Way, stack: &str, clients: usize) -> Result<Run, RunError> {
+        let source = self.source(clients)?;
+        let here = ProcessTree::of(std::process::id());
+        let servers = || {
+            let trees = self
+                .servers
+                .each_ref()
+                .map(|one| ProcessTree::of(one.pid()));
+            trees.map(ProcessTree::processor_time).iter().sum()
+        };
+        let (all_before, servers_before): (Duration, Duration) = (here.processor_time(), servers());
+        let started = Instant::now();
+        let finished: Vec<_> = thread::scope(|scope| {
+            let start = |number| {
+                let (source, client) = (&source, Client::new(&self.program));
+                scope.spawn(move || {
+                    let (from, to) = self.ends(way, source, number);
+                    client
+                        .args(["copy", "--quiet", "--retry", "0", "--stack", stack])
+                        .arg(from)
+                        .arg(to)
+                        .time_limit(LIMIT)
+                        .run()
+                })
+            };
+            let clients: Vec<_> = (0..clients).map(start).collect();
+            clients.into_iter().map(|client| client.join()).collect()
+        });
+        let elapsed = started.elapsed();
+        let servers = servers().saturating_sub(servers_before);
+        let all = here.processor_time().saturating_sub(all_before);
+        for client in finished {
+            let client =
+                client.map_err(|_| RunError::Failed("a thread ended early".to_owned()))??;
+            if !client.status.success() {
+                return Err(RunError::Failed(client.to_string()));
+            }
+        }
+        let bytes = self.size_of_file(clients) * clients as u64;
+        let per_gigabyte = |time: Duration| time.as_secs_f64() / gigabytes(bytes);
+        Ok(Run {
+            rate: gigabytes(bytes) * 1000.0 / elapsed.as_secs_f64(),
+            clients: per_gigabyte(all.saturating_sub(servers)),
+            servers: per_gigabyte(servers),
+        })
+    }
+
+    /// The source and the destination of a client.
+    fn ends(&self, way: Way, source: &str, number: usize) -> (String, String) {
+        let [first, second] = &self.servers;
+        let local = |name: &str| self.scratch.path().join(name).display().to_string();
+        match way {
+            Way::Get => (first.url(source), local(&format!("down/{number}"))),
+            Way::Put => {
+                let source = local(&format!("served/{source}"));
+                (source, first.url(&format!("up/{number}")))
+            }
+            Way::Between => (first.url(source), second.url(&format!("up/{number}"))),
+        }
+    }
+
+    /// The name of the file that each of so many clients copies, beneath the root of the servers.
+    fn source(&self, clients: usize) -> Result<String, RunError> {
+        let name = format!("of-{clients}");
+        let path = self.scratch.path().join("served").join(&name);
+        if !path.exists() {
+            content::write(&path, self.size_of_file(clients))?;
+        }
+        Ok(name)
+    }
+
+    fn size_of_file(&self, clients: usize) -> u64 {
+        self.bytes / clients as u64
+    }
+
+    /// Removes the copies; returns their number and bytes.
+    fn clear(&self) -> Result<(usize, u64), RunError> {
+        let mut sum = (0, 0);
+        for place in ["down", "served/up"] {
+            let (files, bytes) = empty(&self.scratch.path().join(place))?;
+            sum = (sum.0 + files, sum.1 + bytes);
+        }
+        Ok(sum)
+    }
+}
+
+fn one_line(error: &RunError) -> String {
+    let text = error.to_string();
+    let words: Vec<&str> = text.split_whitespace().take(60).collect();
+    words.join(" ")
+}
