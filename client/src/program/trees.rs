@@ -88,17 +88,7 @@ impl Named {
 }
 
 pub(super) async fn chmod(arguments: &ChmodArguments) -> Ending {
-    let mut is_complete = true;
-    for text in &arguments.urls {
-        match change(text, arguments).await {
-            Ok(changed) => is_complete &= changed,
-            Err(error) => {
-                warn(error);
-                is_complete = false;
-            }
-        }
-    }
-    ending(is_complete)
+    each(&arguments.urls, async |text| change(text, arguments).await).await
 }
 
 /// Changes one argument; whether all of it was changed.
@@ -150,17 +140,7 @@ async fn set(session: &mut Session, url: &Url, mode: FileMode) -> Result<(), Str
 }
 
 pub(super) async fn du(arguments: &UsageArguments) -> Ending {
-    let mut is_complete = true;
-    for text in &arguments.urls {
-        match sum(text, arguments).await {
-            Ok(summed) => is_complete &= summed,
-            Err(error) => {
-                warn(error);
-                is_complete = false;
-            }
-        }
-    }
-    ending(is_complete)
+    each(&arguments.urls, async |text| sum(text, arguments).await).await
 }
 
 /// Prints the sum of one argument; whether it has all of it.
@@ -253,6 +233,18 @@ struct Deep {
     #[serde(flatten)]
     line: Line,
     depth: usize,
+}
+
+/// Does what a command does with one argument for all of them, and prints the errors. It says whether an argument is complete.
+async fn each(urls: &[String], mut one: impl AsyncFnMut(&str) -> Result<bool, String>) -> Ending {
+    let mut is_complete = true;
+    for text in urls {
+        is_complete &= one(text).await.unwrap_or_else(|error| {
+            warn(error);
+            false
+        });
+    }
+    ending(is_complete)
 }
 
 fn ending(is_complete: bool) -> Ending {

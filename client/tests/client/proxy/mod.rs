@@ -1,120 +1,18 @@
 //! `gridhaul proxy`: its proxies with both servers, and with the programs of Globus, VOMS and OpenSSL.
 
+mod user;
+
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use gridhaul_interop::{BadKind, Kind, Pki, UserKind, chown_to_nobody};
-use tempfile::TempDir;
+use gridhaul_interop::{BadKind, Kind, UserKind, chown_to_nobody};
 
+use self::user::{User, must, pki, run, text};
 use super::scripted::{fails, gridhaul};
 use super::site::{Site, assert_same, texts};
 use super::terminal::Terminal;
-
-fn pki() -> &'static Pki {
-    Pki::shared().unwrap()
-}
-
-/// The certificate and the key of a user, and a directory.
-struct User {
-    place: TempDir,
-    certificate: String,
-    key: String,
-}
-
-impl User {
-    fn new() -> Self {
-        let user = pki().user(UserKind::Plain);
-        Self {
-            place: tempfile::tempdir().unwrap(),
-            certificate: text(&user.certificate),
-            key: text(&user.key),
-        }
-    }
-
-    fn file(&self, name: &str) -> String {
-        text(&self.place.path().join(name))
-    }
-
-    /// A private file.
-    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
-        let file = self.file(name);
-        fs::write(&file, content).unwrap();
-        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-        file
-    }
-
-    fn arguments<'a>(&'a self, key: &'a str, out: &'a str) -> [&'a str; 8] {
-        let certificate = &self.certificate;
-        [
-            "proxy",
-            "create",
-            "--cert",
-            certificate,
-            "--key",
-            key,
-            "--out",
-            out,
-        ]
-    }
-
-    /// Makes a proxy. Returns its file, and what the program has printed.
-    fn create(&self, name: &str, options: &[&str]) -> (String, String) {
-        let out = self.file(name);
-        let arguments = self.arguments(&self.key, &out);
-        let output = gridhaul(&[&arguments, options].concat());
-        let (stdout, stderr) = texts(&output);
-        assert!(output.status.success(), "{options:?}: {stdout}{stderr}");
-        (out, stdout + &stderr)
-    }
-
-    /// The error when a proxy is made with another key.
-    fn refuses(&self, key: &str, options: &[&str]) -> String {
-        let out = self.file("refused");
-        let error = fails(&[&self.arguments(key, &out), options].concat());
-        assert!(!Path::new(&out).exists(), "{error}");
-        error
-    }
-
-    /// The key of the user, encrypted with the passphrase `secret word`.
-    fn encrypted(&self, name: &str, command: &[&str]) -> String {
-        let file = self.write(name, "");
-        let out = [
-            "-in",
-            &self.key,
-            "-out",
-            &file,
-            "-passout",
-            "pass:secret word",
-        ];
-        run("openssl", &[command, &out].concat());
-        file
-    }
-}
-
-fn text(path: &Path) -> String {
-    path.to_str().unwrap().to_owned()
-}
-
-/// The output of a program that succeeds.
-fn run(program: &str, arguments: &[&str]) -> String {
-    let place = tempfile::tempdir().unwrap();
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .env("HOME", place.path())
-        .env("X509_CERT_DIR", pki().trust());
-    let (stdout, stderr) = texts(&must(&mut command));
-    stdout + &stderr
-}
-
-fn must(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    let (stdout, stderr) = texts(&output);
-    assert!(output.status.success(), "{command:?}: {stdout}{stderr}");
-    output
-}
 
 #[test]
 fn both_servers_accept_the_proxies_of_both_clients() {
