@@ -108,6 +108,12 @@ pub(super) enum ConfigError {
         "encrypt-data: the data channels of ssh sessions cannot be encrypted; for them, say encrypt-data = false"
     )]
     SshIsClear,
+    /// Sessions of ssh cannot use data nodes.
+    #[error(
+        "nodes: sessions of ssh cannot use data nodes, because their processes are those of users, who must not read the key that \
+         data nodes obey: give `gridhaul-server ssh` a configuration without nodes, where the files of users are on this machine too"
+    )]
+    SshHasNoNodes,
     /// The TLS settings for Globus programs on this machine are not understood.
     #[error(
         "{key} in the environment or in /etc/grid-security/gsi.conf: '{value}' is not TLS1_2_VERSION, \
@@ -220,6 +226,7 @@ impl ConfigError {
             Self::DataAddressesOfTwoFamilies | Self::SeveralDataAddresses => Some("data-address"),
             Self::NoVomsdir => Some("authorize"),
             Self::SshIsClear => Some("encrypt-data"),
+            Self::SshHasNoNodes => Some("nodes"),
             Self::AnonymousName => Some("anonymous-names"),
             Self::Banner => Some("banner"),
             Self::LimitTwice { .. } => Some("limit"),
