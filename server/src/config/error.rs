@@ -63,6 +63,12 @@ pub(super) enum ConfigError {
     /// A reply with an address of one family must not depend on the node's choice.
     #[error("data-address has addresses of IPv4 and of IPv6: name those of one family")]
     DataAddressesOfTwoFamilies,
+    /// The ports of each data address would need an address of their own outside.
+    #[error(
+        "advertise-address stands for one data-address, and there are several: name one, or none for that of the connection of \
+         the control server"
+    )]
+    OneAdvertisedForSeveral,
     /// A server without data nodes takes one address.
     #[error(
         "data-address has several addresses, which data nodes (`gridhaul-server node`) share their transfers among: name one, \
@@ -224,6 +230,7 @@ impl ConfigError {
             Self::NoNodeRoot => Some("root"),
             Self::ListedAndEnrolled(_) => Some("control-servers"),
             Self::DataAddressesOfTwoFamilies | Self::SeveralDataAddresses => Some("data-address"),
+            Self::OneAdvertisedForSeveral => Some("advertise-address"),
             Self::NoVomsdir => Some("authorize"),
             Self::SshIsClear => Some("encrypt-data"),
             Self::SshHasNoNodes => Some("nodes"),

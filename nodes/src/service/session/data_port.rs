@@ -39,9 +39,10 @@ impl Session {
             sockets: wire::to_sockets(sent.sockets),
             session_drivers: self.drivers(&sent.drivers).map_err(wrong)?,
         };
-        self.node
-            .listen(&request)
-            .map_err(|error: ListenFailure| message::Failure::of(&error))
+        let listening = self.node.listen(&request);
+        let listening = listening.map_err(|error: ListenFailure| message::Failure::of(&error))?;
+        let announced = |address| self.shared.announced(address);
+        Ok(listening.into_iter().map(announced).collect())
     }
 
     /// Notes where the next transfer connects to.
@@ -74,7 +75,7 @@ impl Session {
         // The loopback address of a client is that of its own machine, which is this one only if the control server is here.
         let is_client = host == self.client
             && (!host.is_loopback() || self.here.ip().to_canonical().is_loopback());
-        if is_client || self.shared.config.node.listens_at(peer) {
+        if is_client || self.shared.listens_at(peer, self.here.ip()) {
             return Ok(());
         }
         (self.shared.config.reach)(self.client, host).map_err(WireError)
