@@ -86,6 +86,13 @@ impl Cluster {
         members.iter().map(|member| member.report()).collect()
     }
 
+    /// Whether the cluster has transfers, or data ports that wait for one, on a member of this name, also if it was removed since.
+    pub fn has_transfers(&self, name: &str) -> bool {
+        let members = lock(&self.shared.known).all();
+        let mut members = members.iter().filter(|member| member.name == name);
+        members.any(|member| member.transfers() > 0)
+    }
+
     /// An administrator drains a member: it finishes its sessions and transfers of this cluster and gets no new ones, until
     /// [`Self::resume`]. Sessions move to other members with their next call; those that have data ports there keep these.
     /// Returns what is left there.
@@ -158,11 +165,7 @@ impl DataNode for Cluster {
     }
 
     fn listens_at(&self, address: SocketAddr) -> bool {
-        let (mut members, removed) = {
-            let known = lock(&self.shared.known);
-            (known.present.clone(), known.removed.clone())
-        };
-        members.extend(removed.iter().filter_map(Weak::upgrade));
+        let members = lock(&self.shared.known).all();
         let mut members = members.iter();
         members.any(|member| member.node.listens_at(address))
     }
@@ -176,6 +179,12 @@ impl DataNode for Cluster {
 }
 
 impl Members {
+    /// Also those that were removed and have something left.
+    fn all(&self) -> Vec<Arc<Record>> {
+        let removed = self.removed.iter().filter_map(Weak::upgrade);
+        self.present.iter().cloned().chain(removed).collect()
+    }
+
     fn find(&self, name: &str) -> Result<Arc<Record>, NoMember> {
         let found = self.present.iter().find(|member| member.name == name);
         found.cloned().ok_or_else(|| NoMember {

@@ -67,8 +67,8 @@ impl Port {
     }
 }
 
-/// Whether several members can carry out a transfer: in MODE E, for a file whose bytes have known places.
-pub(super) fn may_share(plan: &Plan) -> bool {
+/// Whether several members should carry out a transfer: in MODE E, for a file whose bytes have known places.
+pub(super) fn should_share(plan: &Plan) -> bool {
     let has_places = match &plan.task {
         Task::SendFile { .. } => true,
         Task::SendLines(_) | Task::ReceiveBytes(_) => false,
@@ -77,6 +77,17 @@ pub(super) fn may_share(plan: &Plan) -> bool {
         }
     };
     has_places && plan.mode == TransferMode::Extended
+}
+
+/// Whether the members that have a data port together can carry out a transfer: also listings, of which one sends all lines, and
+/// `APPE`, for which the end of the file is looked up before.
+pub(super) fn can_share(plan: &Plan) -> bool {
+    let is_possible = match &plan.task {
+        Task::SendFile { .. } | Task::SendLines(_) => true,
+        Task::ReceiveFile { .. } => !plan.handling.ordered,
+        Task::ReceiveBytes(_) => false,
+    };
+    is_possible && plan.mode == TransferMode::Extended
 }
 
 /// Peer `i` goes to member `i` modulo the number of members, of which there are at most as many as peers.

@@ -16,7 +16,7 @@ use super::attachments::{Attached, Attachments, NotUsed, Used};
 use super::choice::Purpose;
 use super::joint::Joint;
 use super::member::{Counted, Record};
-use super::port::{Part, Port, distribute, may_share};
+use super::port::{Part, Port, can_share, distribute, should_share};
 use super::reasons::list;
 use super::shared::Shared;
 use super::single::{self, Start};
@@ -159,13 +159,13 @@ impl Ports {
         {
             return single::run(&only.attached, counted, (plan, start), events);
         }
-        if !may_share(&plan) {
+        if !can_share(&plan) {
             let reason = "only one data node can carry out this transfer, and the data port is on several; \
                           send PASV or EPSV before it";
             return failed(events, TransferError::Local(reason.to_owned()));
         }
         let joint = self.joint(number, events);
-        joint.begin(parts.into_iter().zip(counted).collect(), &plan);
+        joint.begin_placed(parts.into_iter().zip(counted).collect(), plan);
         joint
     }
 
@@ -177,7 +177,7 @@ impl Ports {
         (plan, start): (Plan, Start),
         events: EventSink,
     ) -> Arc<dyn RunningTransfer> {
-        let wanted = if self.shared.config.spread_stripes && may_share(&plan) {
+        let wanted = if self.shared.config.spread_stripes && should_share(&plan) {
             request.peers.len()
         } else {
             1

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use gridhaul_stack::{Cancel, StackError};
@@ -51,10 +51,7 @@ impl NodeSession for ClusterSession {
         done: &AtomicU64,
         cancel: &Cancel,
     ) -> Result<FoundChecksum, StorageError> {
-        self.storage.verify(("read", &request.path), |node| {
-            done.store(0, Ordering::Relaxed);
-            node.checksum(request, done, cancel)
-        })
+        self.storage.verify_checksum(request, done, cancel)
     }
 
     fn set_modified(&self, path: &Path, modified: SystemTime) -> Result<(), StorageError> {

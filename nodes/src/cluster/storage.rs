@@ -3,6 +3,8 @@
 //! A call is repeated on another member if it only reads, or if the member did not get it. A change whose answer was lost may
 //! have been carried out, so it fails.
 
+mod verify;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,8 +18,7 @@ use gridhaul_transfer::NodeSession;
 use rustix::io::Errno;
 
 use super::attachments::{Attached, Attachments};
-use super::choice::Purpose;
-use super::member::{Counted, Record};
+use super::member::Counted;
 use super::shared::{ATTEMPTS, Shared};
 use super::uploads::Uploads;
 use crate::sync::lock;
@@ -85,39 +86,6 @@ impl ClusterStorage {
     /// The uploads of the session.
     pub(super) fn uploads(&self) -> Arc<Uploads> {
         Arc::clone(&self.uploads)
-    }
-
-    /// A call that reads what a client verifies. A member that has not stored the upload answers, if there is one: a member that
-    /// reports what it has not stored, or has stored it where the others do not see it, cannot answer for itself. Blocks.
-    pub(super) fn verify<T>(
-        &self,
-        (call, path): (&'static str, &Path),
-        read: impl Fn(&dyn NodeSession) -> Result<T, StorageError>,
-    ) -> Result<T, StorageError> {
-        let storers = self.uploads.members(path);
-        let has_stored = |record: &Record| storers.contains(&record.name);
-        if storers.is_empty() || !has_stored(&self.usable(call)?.record) {
-            return self.read(call, read);
-        }
-        let others = self.shared.ranked(Purpose::Session).into_iter();
-        let others = others.filter(|(_, record)| !has_stored(record));
-        for (_, record) in others.take(ATTEMPTS) {
-            let Ok(attached) = self.attachments.to(&record) else {
-                continue;
-            };
-            match read(&*attached.session) {
-                Err(error) if error.errno == NOT_SENT || !attached.is_alive() => {}
-                Err(error) => {
-                    tracing::warn!(
-                        node = record.name, stored = storers.join(" "), path = %path.display(), call, %error,
-                        "an upload cannot be verified on another data node"
-                    );
-                    return Err(error);
-                }
-                Ok(found) => return Ok(found),
-            }
-        }
-        self.read(call, read)
     }
 
     /// A call that only reads. Blocks.
@@ -239,7 +207,7 @@ impl Storage for ClusterStorage {
     }
 
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError> {
-        self.verify(("stat", path), |node| node.storage().stat(path))
+        self.verify_metadata(path)
     }
 
     fn list(&self, path: &Path) -> Result<Box<dyn DirectoryStream>, StorageError> {

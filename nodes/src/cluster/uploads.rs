@@ -30,12 +30,21 @@ impl Uploads {
         found.map_or_else(Vec::new, |upload| upload.members.clone())
     }
 
-    /// The file has another name.
+    /// The file has another name, or the directory with the files beneath it.
     pub(super) fn rename(&self, from: &Path, to: &Path) {
+        if from == to {
+            return;
+        }
         let mut all = lock(&self.0);
-        all.retain(|upload| upload.path != to);
-        if let Some(upload) = all.iter_mut().find(|upload| upload.path == from) {
-            to.clone_into(&mut upload.path);
+        all.retain(|upload| !upload.path.starts_with(to));
+        for upload in all.iter_mut() {
+            if let Ok(beneath) = upload.path.strip_prefix(from) {
+                // An empty path would add a separator at the end.
+                upload.path = match beneath == Path::new("") {
+                    true => to.to_owned(),
+                    false => to.join(beneath),
+                };
+            }
         }
     }
 
@@ -101,6 +110,32 @@ mod tests {
         uploads.rename(Path::new("/b"), path);
         assert_eq!(uploads.members(path), names(&["dtn4"]));
         assert!(uploads.members(Path::new("/b")).is_empty());
+    }
+
+    #[test]
+    fn files_move_with_their_directory() {
+        let uploads = Uploads::default();
+        for path in ["/d/a", "/d/e/b", "/dd/c", "/new/old", "/d"] {
+            uploads.note(path.into(), true, names(&[path]));
+        }
+        uploads.rename(Path::new("/d"), Path::new("/new"));
+        for (path, before) in [
+            ("/new/a", "/d/a"),
+            ("/new/e/b", "/d/e/b"),
+            ("/dd/c", "/dd/c"),
+        ] {
+            assert_eq!(uploads.members(Path::new(path)), names(&[before]));
+        }
+        assert_eq!(uploads.members(Path::new("/new")), names(&["/d"]));
+        let all = lock(&uploads.0);
+        let shown = all.iter().map(|upload| upload.path.to_str());
+        assert!(shown.flatten().all(|path| !path.ends_with('/')), "{all:?}");
+        drop(all);
+        for path in ["/d", "/d/a", "/new/old"] {
+            assert!(uploads.members(Path::new(path)).is_empty(), "{path}");
+        }
+        uploads.rename(Path::new("/new/a"), Path::new("/new/a"));
+        assert_eq!(uploads.members(Path::new("/new/a")), names(&["/d/a"]));
     }
 
     #[test]

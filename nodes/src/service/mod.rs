@@ -198,7 +198,7 @@ impl Calls for Handler {
             load: Some(self.0.load(here)),
             data_addresses: self
                 .0
-                .data_addresses(here)
+                .announced_addresses(here)
                 .into_iter()
                 .map(wire::ip)
                 .collect(),

@@ -1,7 +1,7 @@
 //! What all sessions of a node share.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -53,6 +53,8 @@ pub struct ServiceConfig {
     /// Where data channels listen, each at one of these; without any, at the address at which the control server has reached the
     /// node.
     pub data_addresses: Vec<IpAddr>,
+    /// What clients are told instead of the address of a data port, if the node is behind address translation.
+    pub advertised: Option<IpAddr>,
     /// The number of threads for work on files. The runtime must allow [`blocking_threads`] of it.
     pub file_threads: usize,
     /// A session ends whose control server takes no reply for this time.
@@ -204,6 +206,29 @@ impl Shared {
             [] => vec![here.to_canonical()],
             configured => configured.to_vec(),
         }
+    }
+
+    /// The same as clients are told.
+    pub(super) fn announced_addresses(&self, here: IpAddr) -> Vec<IpAddr> {
+        match self.config.advertised {
+            Some(advertised) => vec![advertised],
+            None => self.data_addresses(here),
+        }
+    }
+
+    /// The address of a data port, as clients are told it.
+    pub(super) fn announced(&self, listening: SocketAddr) -> SocketAddr {
+        let host = self.config.advertised.unwrap_or_else(|| listening.ip());
+        SocketAddr::new(host, listening.port())
+    }
+
+    /// Whether connections to an address arrive at a data port of this node.
+    pub(super) fn listens_at(&self, address: SocketAddr, here: IpAddr) -> bool {
+        let node = &self.config.node;
+        let is_translated = self.config.advertised == Some(address.ip().to_canonical());
+        let own = self.data_addresses(here).into_iter();
+        let mut own = own.map(|own| SocketAddr::new(own, address.port()));
+        node.listens_at(address) || is_translated && own.any(|own| node.listens_at(own))
     }
 
     fn machine(&self, data_addresses: &[IpAddr]) -> MachineLoad {

@@ -6,8 +6,8 @@ use gridhaul_protocol::command::{StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::{Checksum, ChecksumAlgorithm};
 use gridhaul_transfer::{
-    BandwidthLimit, CancelReason, Event, NodeSession, Outcome, Plan, Stripes, Task, TransferError,
-    UploadName,
+    BandwidthLimit, CancelReason, Event, LineIterator, LineSource, NodeSession, Outcome, Placement,
+    Plan, Stripes, Task, TransferError, UploadName,
 };
 use proptest::prelude::*;
 
@@ -190,13 +190,14 @@ fn an_interrupted_copy_continues_on_other_members() {
     let bytes = content(10, 24 * 1024 * 1024);
     copy.from.write("file", &bytes);
     let order = blocked();
-    // Slow enough to be interrupted.
+    // Slow enough to be interrupted, also on a busy machine.
     let mut slow = order.plan(receive("file"));
-    slow.handling.bandwidth = vec![BandwidthLimit::new(Some(4 << 20))];
+    slow.handling.bandwidth = vec![BandwidthLimit::new(Some(1 << 20))];
     let received = start(&copy.receiver, slow);
     let sent = start(&copy.sender, order.plan(send("file")));
     let stored = interrupt(&received);
-    assert!(sent.finish().result.is_err());
+    // The sender has not failed if the buffers of the sockets had room for everything.
+    sent.finish();
     assert!(stored.covered() < bytes.len() as u64, "it was interrupted");
     assert!(!copy.to.path("file").exists());
     // Two of the members have gone since.
@@ -217,6 +218,53 @@ fn an_interrupted_copy_continues_on_other_members() {
     sent.succeed();
     assert!(copy.to.read("file") == bytes);
     assert_eq!(outcome.bytes + stored.covered(), bytes.len() as u64);
+}
+
+#[test]
+fn stripes_append_to_a_file_and_carry_listings() {
+    let copy = Copy::new(3, 3);
+    assert_eq!(copy.open(64), 3);
+    let order = blocked();
+    let more = content(11, 1_000_000);
+    copy.from.write("more", &more);
+    // Also to a file that does not exist.
+    let mut expected = Vec::new();
+    for _ in 0..3 {
+        let mut append = order.plan(receive("file"));
+        if let Task::ReceiveFile { placement, .. } = &mut append.task {
+            *placement = Placement::Append;
+        }
+        let received = start(&copy.receiver, append);
+        let sent = start(&copy.sender, order.plan(send("more")));
+        let (sent, received) = (sent.succeed(), received.succeed());
+        assert_eq!((sent.stripes, received.stripes), (3, 3));
+        expected.extend_from_slice(&more);
+        assert!(copy.to.read("file") == expected, "{} bytes", expected.len());
+    }
+    // Over the channels of the files before.
+    let lines = || (0..5000).map(|number| format!("line {number}\r\n").into_bytes());
+    let source = LineSource {
+        open: Arc::new(move |_| Ok(Box::new(lines().map(Ok)) as LineIterator)),
+    };
+    let received = start(&copy.receiver, order.plan(receive("lines")));
+    let sent = start(&copy.sender, order.plan(Task::SendLines(source)));
+    let (sent, received) = (sent.succeed(), received.succeed());
+    let all: Vec<u8> = lines().flatten().collect();
+    assert!(copy.to.read("lines") == all);
+    assert_eq!((sent.bytes, sent.stripes), (all.len() as u64, 3));
+    assert_eq!(received.bytes, all.len() as u64);
+    // An error of the storage leaves a session that can be used with another port.
+    let mut append = order.plan(receive("missing/file"));
+    if let Task::ReceiveFile { placement, .. } = &mut append.task {
+        *placement = Placement::Append;
+    }
+    let error = start(&copy.receiver, append).finish().result;
+    assert!(
+        matches!(error, Err(TransferError::Open { .. })),
+        "{error:?}"
+    );
+    assert_eq!(copy.open(64), 3);
+    copy.run("next", &more, &order);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod choice;
 mod copies;
 mod failover;
 mod fake;
+mod late;
 mod random;
 mod simulation;
 mod site;

@@ -11,7 +11,7 @@ use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Registry, SocketOptions};
-use gridhaul_storage::{PosixOptions, PosixStorage};
+use gridhaul_storage::{PosixOptions, PosixStorage, Storage};
 use gridhaul_transfer::{
     AccountFiles, Admission, ConnectRequest, DataNode, Event, EventSink, Handling, ListenRequest,
     LocalNode, NodeAccount, NodeConfig, NodeSession, Outcome, Placement, Plan, RunningTransfer,
@@ -114,6 +114,14 @@ pub(crate) fn local_node() -> Arc<dyn DataNode> {
 pub(crate) fn node_with(
     root: impl Fn(&NodeAccount) -> PathBuf + Send + Sync + 'static,
 ) -> Arc<dyn DataNode> {
+    node_over(root, |storage| Arc::new(storage))
+}
+
+/// The same, with what `over` makes of the storage of each session.
+pub(crate) fn node_over(
+    root: impl Fn(&NodeAccount) -> PathBuf + Send + Sync + 'static,
+    over: impl Fn(PosixStorage) -> Arc<dyn Storage> + Send + Sync + 'static,
+) -> Arc<dyn DataNode> {
     let mut registry = Registry::new();
     registry.register(gridhaul_tcp::Tcp);
     Arc::new(LocalNode::new(NodeConfig {
@@ -121,7 +129,7 @@ pub(crate) fn node_with(
         open_storage: Box::new(move |account| {
             let options = PosixOptions::default();
             Ok(AccountFiles {
-                storage: Arc::new(PosixStorage::open(&root(account), options)?),
+                storage: over(PosixStorage::open(&root(account), options)?),
                 home: PathBuf::from("/"),
             })
         }),

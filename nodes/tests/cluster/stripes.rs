@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use gridhaul_nodes::cluster::ClusterConfig;
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_transfer::{
-    CancelReason, Event, NodeSession, Placement, Plan, Role, Stripes, Task, TransferError,
-    UploadName,
+    CancelReason, Event, NodeSession, Plan, Role, Stripes, Task, TransferError, UploadName,
 };
 
 use crate::fake::{Fake, expected};
@@ -165,11 +164,10 @@ fn what_one_member_has_to_do_is_refused_on_several() {
     let site = site(&fakes);
     let session = site.attach();
     session.listen(&listening(stripes(3))).expect("ports");
-    let mut append = extended(receive("file"));
-    if let Task::ReceiveFile { placement, .. } = &mut append.task {
-        *placement = Placement::Append;
-    }
-    let error = start(&session, append).finish().result.expect_err("APPE");
+    let mut ordered = extended(receive("file"));
+    ordered.handling.ordered = true;
+    let error = start(&session, ordered).finish();
+    let error = error.result.expect_err("it needs an order");
     assert!(error.to_string().contains("send PASV or EPSV"), "{error}");
     // Storage that requires an order gets all stripes on one member.
     let config = ClusterConfig {

@@ -11,6 +11,7 @@ use gridhaul_storage::{ChecksumAlgorithm, StorageError, StorageErrorKind};
 use gridhaul_transfer::{ChecksumRequest, NodeSession, Relabel, Stripes, Task};
 use tempfile::TempDir;
 
+use crate::late::late_node;
 use crate::random::content;
 use crate::site::{
     Site, connecting, down, listening, local_node, node_with, plan, receive, send, start,
@@ -29,44 +30,55 @@ impl FalseReport {
         let private = TempDir::new().expect("a temporary directory");
         let root = private.path().to_owned();
         let site = Site::new([node_with(move |_| root.clone()), local_node()]);
-        site.members[1].state.set(down("not yet"));
-        let session = site.attach();
-        upload(&session, "a", &content(1, 300_000));
         Self {
+            session: uploaded(&site, "a"),
             site,
-            session,
             _private: private,
         }
     }
 
     fn size(&self, path: &str) -> Result<u64, StorageError> {
-        let metadata = self.session.storage().stat(Path::new(path));
-        metadata.map(|metadata| metadata.size)
+        size(&self.session, path)
     }
 
     fn checksum(&self, path: &str) -> Result<String, StorageError> {
-        let request = ChecksumRequest {
-            path: path.into(),
-            algorithm: ChecksumAlgorithm::Adler32,
-            offset: 0,
-            length: None,
-        };
-        let found = self
-            .session
-            .checksum(&request, &AtomicU64::new(0), &Cancel::new());
-        found.map(|found| found.value)
+        checksum(&self.session, path)
     }
+}
+
+fn size(session: &Arc<dyn NodeSession>, path: &str) -> Result<u64, StorageError> {
+    let metadata = session.storage().stat(Path::new(path));
+    metadata.map(|metadata| metadata.size)
+}
+
+fn checksum(session: &Arc<dyn NodeSession>, path: &str) -> Result<String, StorageError> {
+    let request = ChecksumRequest {
+        path: path.into(),
+        algorithm: ChecksumAlgorithm::Adler32,
+        offset: 0,
+        length: None,
+    };
+    let found = session.checksum(&request, &AtomicU64::new(0), &Cancel::new());
+    found.map(|found| found.value)
+}
+
+/// A session that has uploaded a file to the first of two members. The second one is down.
+fn uploaded(site: &Site, name: &str) -> Arc<dyn NodeSession> {
+    site.members[1].state.set(down("not yet"));
+    let session = site.attach();
+    upload(&session, name, &content(1, 300_000));
+    session
 }
 
 /// The bytes come from a cluster of its own.
 fn upload(session: &Arc<dyn NodeSession>, name: &str, bytes: &[u8]) {
     let source = Site::local(1);
-    source.write(name, bytes);
+    source.write("source", bytes);
     let sender = source.attach();
     let peers = session.listen(&listening(Stripes::One)).expect("a port");
     sender.connect(&connecting(peers)).expect("a stack");
     let received = start(session, plan(receive(name), TransferMode::Stream));
-    let sent = start(&sender, plan(send(name), TransferMode::Stream));
+    let sent = start(&sender, plan(send("source"), TransferMode::Stream));
     sent.succeed();
     received.succeed();
 }
@@ -127,6 +139,47 @@ fn an_upload_that_gets_its_name_afterwards_is_verified_under_that_name() {
     report.site.members[1].state.set(MemberState::Up);
     let error = report.size("c").expect_err("nothing is there");
     assert_eq!(error.kind(), StorageErrorKind::NotFound);
+}
+
+#[test]
+fn an_upload_is_verified_after_its_directory_has_another_name() {
+    let private = TempDir::new().expect("a temporary directory");
+    let root = private.path().to_owned();
+    let site = Site::new([node_with(move |_| root.clone()), local_node()]);
+    std::fs::create_dir(private.path().join("d")).expect("made");
+    let session = uploaded(&site, "d/a");
+    let (from, to) = (Path::new("d"), Path::new("e"));
+    session.storage().rename(from, to).expect("renamed");
+    assert_eq!(size(&session, "e/a").expect("its answer"), 300_000);
+    site.members[1].state.set(MemberState::Up);
+    let error = size(&session, "e/a").expect_err("nothing is there");
+    assert_eq!(error.kind(), StorageErrorKind::NotFound);
+}
+
+#[test]
+fn a_member_that_sees_an_upload_late_opens_it_before_its_answer_counts() {
+    let site = || Site::new([local_node(), late_node()]);
+    {
+        let site = site();
+        let session = uploaded(&site, "a");
+        let stored = checksum(&session, "a").expect("that of the first member");
+        site.members[1].state.set(MemberState::Up);
+        let second = site.members[1].node.attach(&site.account());
+        let second = second.expect("attached").storage();
+        let error = second.stat(Path::new("a")).expect_err("not listed yet");
+        assert_eq!(error.kind(), StorageErrorKind::NotFound);
+        assert_eq!(size(&session, "a").expect("the size"), 300_000);
+        assert_eq!(checksum(&session, "a").expect("the checksum"), stored);
+    }
+    // The checksum first.
+    let site = site();
+    let session = uploaded(&site, "a");
+    let stored = checksum(&session, "a").expect("that of the first member");
+    site.members[1].state.set(MemberState::Up);
+    assert_eq!(checksum(&session, "a").expect("the checksum"), stored);
+    // What another member does not have after that is missing.
+    std::fs::remove_file(site.path("a")).expect("removed");
+    size(&session, "a").expect_err("nothing is there");
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! What an administrator sees of the members, and drains.
 
+use std::sync::atomic::Ordering;
+
 use gridhaul_nodes::Traffic;
 use gridhaul_nodes::cluster::{MemberReport, MemberState};
 use gridhaul_protocol::command::TransferMode;
-use gridhaul_transfer::{DataNode as _, Stripes};
+use gridhaul_transfer::{CancelReason, DataNode as _, Stripes};
 
+use crate::fake::Fake;
 use crate::random::content;
 use crate::site::{
     Site, connecting, down, listening, local_node, member, plan, receive, send, start,
@@ -113,4 +116,23 @@ fn the_last_error_and_the_time_of_the_state_are_known() {
     let up = reports(&site).remove(0);
     assert_eq!(up.state, MemberState::Up);
     assert_eq!(up.last_error.expect("told").reason, "no route to host");
+}
+
+#[test]
+fn a_member_that_was_removed_has_its_transfers_until_they_end() {
+    let fake = Fake::new(1);
+    let site = Site::new([fake.node()]);
+    let session = site.attach();
+    assert!(!site.cluster.has_transfers("dtn0"));
+    session.listen(&listening(Stripes::One)).expect("a port");
+    fake.hangs.store(true, Ordering::Relaxed);
+    let received = start(&session, plan(receive("a"), TransferMode::Extended));
+    // Its node has another name in the configuration.
+    let renamed = member(1, fake.node());
+    site.cluster.set_members(vec![renamed]).expect("one");
+    assert!(site.cluster.has_transfers("dtn0"));
+    assert!(!site.cluster.has_transfers("dtn1"));
+    received.transfer.cancel(CancelReason::Abort);
+    received.finish();
+    assert!(!site.cluster.has_transfers("dtn0"));
 }

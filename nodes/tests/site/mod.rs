@@ -57,6 +57,15 @@ impl Remote {
 
     /// A node whose data channels listen at these addresses.
     pub(crate) fn at(data_addresses: Vec<IpAddr>, node: LocalNode) -> Self {
+        Self::announcing(None, data_addresses, node)
+    }
+
+    /// The same, and clients are told another address.
+    pub(crate) fn announcing(
+        advertised: Option<IpAddr>,
+        data_addresses: Vec<IpAddr>,
+        node: LocalNode,
+    ) -> Self {
         let runtime = Builder::new_multi_thread()
             .max_blocking_threads(blocking_threads(FILE_THREADS))
             .enable_all()
@@ -75,6 +84,7 @@ impl Remote {
             own_stack: Box::new(|stack| stack),
             reach: Box::new(|_, host| Err(format!("{host} is refused"))),
             data_addresses,
+            advertised,
             file_threads: FILE_THREADS,
             reply_time: TIME_LIMIT,
         }));

@@ -71,6 +71,34 @@ fn the_cards_of_a_node_take_turns_except_one_that_has_more_traffic() {
 }
 
 #[test]
+fn clients_of_a_node_behind_address_translation_are_told_its_address_outside() {
+    let [inside, outside] = ["127.0.0.1", "127.0.0.2"].map(|text| text.parse().expect("one"));
+    let remote = Remote::announcing(Some(outside), vec![inside], site::local());
+    fs::write(remote.path("file"), "bytes").expect("written");
+    let (session, other) = (remote.attach(), remote.attach());
+    let told = site::listen(&*session, 1)[0];
+    assert_eq!(told.ip(), outside);
+    std::net::TcpStream::connect((inside, told.port())).expect("it listens there");
+    assert!(remote.node.listens_at(told));
+    // The other end of a copy may be the node itself. Here nothing translates the address, so the connection is made and fails.
+    let refused = |peer| {
+        site::connect(&*other, vec![peer]);
+        let sent = site::start(&*other, image(send("file"), TransferMode::Stream, 1));
+        sent.finish().result.expect_err("no peer").to_string()
+    };
+    let rule = format!("{outside} is refused");
+    assert!(!refused(told).contains(&rule), "{}", refused(told));
+    session.release();
+    assert!(refused(told).contains(&rule), "{}", refused(told));
+    let cluster = Cluster::new(ClusterConfig::default());
+    let member = remote.under("dtn1", &cluster.instances());
+    cluster.set_members(vec![member]).expect("one name");
+    site::wait_until(|| cluster.members()[0].facts.is_some());
+    let facts = cluster.members().remove(0).facts.expect("told");
+    assert_eq!(facts.addresses, [outside]);
+}
+
+#[test]
 fn sessions_of_other_control_servers_count_in_the_choice() {
     let nodes = [Remote::new(), Remote::new()];
     let cluster = Cluster::new(ClusterConfig::default());

@@ -56,6 +56,7 @@ pub(super) const KEYS: &[&str] = &[
     "broker-idle-timeout",
     "port-range",
     "data-address",
+    "advertise-address",
     "stack",
     "control-servers",
     "node-identity",

@@ -63,6 +63,12 @@ pub(super) enum ConfigError {
     /// A reply with an address of one family must not depend on the node's choice.
     #[error("data-address has addresses of IPv4 and of IPv6: name those of one family")]
     DataAddressesOfTwoFamilies,
+    /// The ports of each data address would need an address of their own outside.
+    #[error(
+        "advertise-address stands for one data-address, and there are several: name one, or none for that of the connection of \
+         the control server"
+    )]
+    OneAdvertisedForSeveral,
     /// A server without data nodes takes one address.
     #[error(
         "data-address has several addresses, which data nodes (`gridhaul-server node`) share their transfers among: name one, \
@@ -108,6 +114,12 @@ pub(super) enum ConfigError {
         "encrypt-data: the data channels of ssh sessions cannot be encrypted; for them, say encrypt-data = false"
     )]
     SshIsClear,
+    /// Sessions of ssh cannot use data nodes.
+    #[error(
+        "nodes: sessions of ssh cannot use data nodes, because their processes are those of users, who must not read the key that \
+         data nodes obey: give `gridhaul-server ssh` a configuration without nodes, where the files of users are on this machine too"
+    )]
+    SshHasNoNodes,
     /// The TLS settings for Globus programs on this machine are not understood.
     #[error(
         "{key} in the environment or in /etc/grid-security/gsi.conf: '{value}' is not TLS1_2_VERSION, \
@@ -218,8 +230,10 @@ impl ConfigError {
             Self::NoNodeRoot => Some("root"),
             Self::ListedAndEnrolled(_) => Some("control-servers"),
             Self::DataAddressesOfTwoFamilies | Self::SeveralDataAddresses => Some("data-address"),
+            Self::OneAdvertisedForSeveral => Some("advertise-address"),
             Self::NoVomsdir => Some("authorize"),
             Self::SshIsClear => Some("encrypt-data"),
+            Self::SshHasNoNodes => Some("nodes"),
             Self::AnonymousName => Some("anonymous-names"),
             Self::Banner => Some("banner"),
             Self::LimitTwice { .. } => Some("limit"),

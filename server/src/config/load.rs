@@ -129,6 +129,10 @@ impl Config {
             let problem = given.sources.problem_of(&ConfigError::SshIsClear);
             given.problems.push(problem);
         }
+        if given.settings.nodes.is_some() {
+            let problem = given.sources.problem_of(&ConfigError::SshHasNoNodes);
+            given.problems.push(problem);
+        }
         let settings = std::mem::take(&mut given.settings);
         given.settings = Settings {
             root: settings.root.or_else(|| Some("/".into())),
@@ -311,5 +315,11 @@ mod tests {
             error.starts_with("--encrypt-data: the data channels"),
             "{error}"
         );
+        let with_nodes = Settings {
+            nodes: Some(vec!["dtn1.example.org".parse().expect("a node")]),
+            ..Settings::default()
+        };
+        let error = load(with_nodes).expect_err("no key").to_string();
+        assert!(error.starts_with("--nodes: sessions of ssh"), "{error}");
     }
 }

@@ -16,6 +16,7 @@ const TARGETS: &[&str] = &[
     "gridhaul_nodes::cluster::ports",
     "gridhaul_nodes::cluster::shared",
     "gridhaul_nodes::cluster::storage",
+    "gridhaul_nodes::cluster::storage::verify",
     "gridhaul_nodes::remote::node",
     "gridhaul_nodes::service::session",
     "gridhaul_server",

@@ -40,6 +40,9 @@ impl Config {
         {
             errors.push(ConfigError::DataAddressesOfTwoFamilies);
         }
+        if data_addresses.len() > 1 && settings.advertise_address.is_some() {
+            errors.push(ConfigError::OneAdvertisedForSeveral);
+        }
         // Without `gsi`, these would be mistakes.
         let (config, more) = Self::resolve(Settings {
             tls_versions: None,
@@ -112,6 +115,12 @@ mod tests {
             let found: Vec<_> = found.filter(|text| text.contains(words)).collect();
             assert_eq!(found.len(), 1, "{addresses:?}");
         }
+        let (_, found) = Config::resolve_node(Settings {
+            advertise_address: Some("198.51.100.7".parse().expect("an address")),
+            ..settings(&of_two)
+        });
+        let mut found = found.iter().map(ToString::to_string);
+        assert!(found.any(|text| text.starts_with("advertise-address stands for one")));
         let (_, found) = Config::resolve(settings(&of_two));
         let found: Vec<_> = found.iter().map(ToString::to_string).collect();
         let is_told = found.iter().any(|text| text.contains("name one, or none"));

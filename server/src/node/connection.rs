@@ -1,7 +1,7 @@
 //! What a control server asks for, on a connection whose handshake is complete.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use gridhaul_nodes::{
@@ -48,11 +48,12 @@ impl Served {
                     .map(|driver| driver.name().to_owned())
                     .collect(),
                 own_stack: own_stack(config, registry),
-                reach: reach_rule(),
+                reach: reach_rule(config.data.advertise),
                 data_addresses: config
                     .node
                     .as_ref()
                     .map_or(Vec::new(), |node| node.data_addresses.clone()),
+                advertised: config.data.advertise,
                 file_threads: config.limits.file_threads,
                 reply_time: REPLY_TIME,
             }),
@@ -95,8 +96,9 @@ fn own_stack(config: &Config, registry: Registry) -> Box<OwnStack> {
 }
 
 /// A client must not have this node connect to services that only its machine reaches.
-fn reach_rule() -> Box<ReachRule> {
+fn reach_rule(advertised: Option<IpAddr>) -> Box<ReachRule> {
     let own = OwnAddresses::default();
+    let advertised: Vec<_> = advertised.into_iter().collect();
     Box::new(move |client, host| {
         let machine = own
             .now()
@@ -104,7 +106,7 @@ fn reach_rule() -> Box<ReachRule> {
         let reach = Reach {
             client,
             machine: &machine,
-            advertised: &[],
+            advertised: &advertised,
             named: &[],
         };
         reach.check(host).map_err(|refusal| refusal.to_string())

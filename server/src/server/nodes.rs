@@ -103,15 +103,13 @@ async fn recheck(
     let _ = refuse.send(fault);
 }
 
-/// Whether this server has no transfers on a node.
+/// Whether this server has no transfers on a node, which may have another name in the configuration by now.
 fn is_idle(shared: &Weak<Shared>, name: &str) -> bool {
     let Some(shared) = shared.upgrade() else {
         return true;
     };
-    let members = shared.data_nodes.as_ref();
-    let members = members.map_or(Vec::new(), |nodes| nodes.cluster.members());
-    let mut members = members.iter();
-    members.all(|member| member.name != name || member.transfers == 0)
+    let nodes = shared.data_nodes.as_ref();
+    nodes.is_none_or(|nodes| !nodes.cluster.has_transfers(name))
 }
 
 /// The certificate and the trust of this host. Asks the login process.

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use crate::program::{program, public_directory};
+use crate::program::{fails, program, public_directory};
 use crate::skipped::skipped;
 
 /// A session, as sshd would have started it.
@@ -287,6 +287,20 @@ fn settings_about_logging_in_mean_nothing_to_it() {
     assert!(session.ask("USER x").starts_with("331 "));
     assert!(session.ask("PASS x").starts_with("230 "));
     assert_eq!(session.finish(), "");
+}
+
+#[test]
+fn a_configuration_with_data_nodes_is_refused() {
+    let directory = public_directory();
+    let file = directory.path().join("gridhaul.toml");
+    std::fs::write(&file, "idle-timeout = 5\nnodes = ['dtn1.example.org']\n").expect("written");
+    let errors = fails(program().args(["ssh", "--config"]).arg(&file));
+    for words in [
+        "gridhaul.toml, line 2: nodes: sessions of ssh cannot use data nodes",
+        "a configuration without nodes",
+    ] {
+        assert!(errors.contains(words), "{words}: {errors}");
+    }
 }
 
 #[test]

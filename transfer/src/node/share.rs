@@ -25,8 +25,8 @@
 //!
 //! Several nodes serve files in MODE E only. They cannot write in the order of the file ([`crate::Handling::ordered`]), because
 //! no node knows what has arrived at the others, and cannot append ([`crate::Placement::Append`]), because the end of the file
-//! moves while they open it. A session uses one node for such a transfer; otherwise the node refuses its share with
-//! [`crate::ShareError`].
+//! moves while they open it. A session uses one node for such a transfer, or names the offset ([`crate::Placement::At`]); otherwise
+//! the node refuses its share with [`crate::ShareError`].
 
 use std::fmt;
 use std::path::Path;

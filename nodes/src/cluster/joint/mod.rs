@@ -1,9 +1,10 @@
 //! A transfer on several members, or on members that the session is not attached to yet.
 //!
 //! A file is sent by all members at once, each its stripes. A file is received by a *lead*, which opens it, and by the others
-//! from then on; the lead completes it after they have ended. If a member fails the others are cancelled. The transfer ends when all
+//! from then on; the lead completes it after they have ended. A listing is sent by the lead. If a member fails the others are cancelled. The transfer ends when all
 //! have ended, and every one has recorded what it has stored.
 
+mod append;
 mod companions;
 mod merge;
 mod state;
@@ -11,13 +12,14 @@ mod state;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread;
 use std::time::Duration;
+use std::{iter, thread};
 
 use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_storage::Storage;
 use gridhaul_transfer::{
-    CancelReason, Event, EventSink, NodeSession, Outcome, Plan, Progress, Role, RunningTransfer,
-    Share, Survey, TransferError,
+    CancelReason, Event, EventSink, LineIterator, LineSource, NodeSession, Outcome, Plan, Progress,
+    Role, RunningTransfer, Share, Survey, Task, TransferError,
 };
 
 use self::companions::Others;
@@ -87,6 +89,15 @@ impl Joint {
             let role = Role::Lead(Arc::new(others));
             let plan = shared(plan, &parts[LEAD], total, role);
             self.start(LEAD, &*parts[LEAD].attached.session, plan);
+        } else if let Task::SendLines(_) = &plan.task {
+            // GFD.20 3.4: every stripe has its own EOF with the number of its EODs, so the others send these and no lines.
+            for (index, part) in parts.iter().enumerate() {
+                let plan = match index {
+                    LEAD => plan.clone(),
+                    _ => without_lines(plan),
+                };
+                self.start(index, &*part.attached.session, plan);
+            }
         } else {
             for (index, part) in parts.iter().enumerate() {
                 let plan = shared(plan, part, total, Role::Member);
@@ -207,6 +218,17 @@ impl Joint {
             at_end(outcome.result.is_ok());
             sink(Event::Finished(Box::new(outcome)));
         }
+    }
+}
+
+/// The same listing without a line.
+fn without_lines(plan: &Plan) -> Plan {
+    let none = |_: &dyn Storage| Ok(Box::new(iter::empty()) as LineIterator);
+    Plan {
+        task: Task::SendLines(LineSource {
+            open: Arc::new(none),
+        }),
+        ..plan.clone()
     }
 }
 

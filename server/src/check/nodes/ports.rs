@@ -17,11 +17,14 @@ use crate::config::Config;
 use crate::drivers;
 use crate::own_addresses::OwnAddresses;
 
-/// For a connection to a data port, and for its bytes.
+/// For a connection to a data port.
 const CONNECT: Duration = Duration::from_secs(5);
 
+/// For its next bytes, from a node that is busy with others.
+const BYTES: Duration = Duration::from_secs(10);
+
 /// For the transfers of a node.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(25);
 
 /// Nodes that each node connects to. Up to one more, all pairs are tried in both directions.
 const NEIGHBOURS: usize = 7;
@@ -313,8 +316,8 @@ fn name_of(number: usize) -> String {
 
 fn open(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, CONNECT)?;
-    stream.set_read_timeout(Some(CONNECT))?;
-    stream.set_write_timeout(Some(CONNECT))?;
+    stream.set_read_timeout(Some(BYTES))?;
+    stream.set_write_timeout(Some(BYTES))?;
     Ok(stream)
 }
 
