@@ -31,7 +31,7 @@ beside the driver; it does not predict adapters. Over [devices in software](rdma
 
 Stacks run alternately. A run has one file for each client, all files together have the same number of bytes, and the number and the bytes of the
 copies are checked. Rates are those of whole commands, with the start of the program and the login. Numbers are medians, with the
-quartiles in parentheses.
+quartiles in parentheses; a section begins no further round of runs after 70 s.
 ";
 
 /// What is copied, and how often.

@@ -1,7 +1,12 @@
 //! Alternating runs of candidates, and their medians and quartiles.
 
+use std::time::{Duration, Instant};
+
 use super::site::Run;
 use crate::bench::sample;
+
+/// No further round is started after this time, so that all sections take less than six minutes.
+const LIMIT: Duration = Duration::from_secs(70);
 
 /// The runs of one candidate.
 #[derive(Debug, Default)]
@@ -18,7 +23,11 @@ impl Rounds {
         mut run: impl FnMut(&T) -> Result<Run, String>,
     ) -> Vec<Self> {
         let mut all: Vec<Self> = candidates.iter().map(|_| Self::default()).collect();
-        for _ in 0..rounds {
+        let started = Instant::now();
+        for round in 0..rounds {
+            if round > 0 && started.elapsed() > LIMIT {
+                break;
+            }
             for (candidate, taken) in candidates.iter().zip(&mut all) {
                 if taken.failure.is_some() {
                     continue;
