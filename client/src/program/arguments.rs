@@ -1,5 +1,14 @@
 //! The command line.
+//!
+//! ```text
+//!   cat, files, trees, rdma     the other commands for files
+//!   data                        options that several commands share
+//!   hosts                       options of logins by server
+//! ```
 
+mod cat;
+mod data;
+mod files;
 mod hosts;
 mod rate;
 mod rdma;
@@ -10,19 +19,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gridhaul_protocol::command::{SiteCommand, TransferMode};
-use gridhaul_protocol::stack::{DriverSpec, StackSpec};
+use gridhaul_protocol::command::SiteCommand;
 use gridhaul_storage::ChecksumAlgorithm;
 
+pub(super) use self::cat::CatArguments;
+pub(super) use self::data::{ChannelArguments, DataArguments, ModeArgument};
+pub(super) use self::files::{
+    ListArguments, MakeArguments, MoveArguments, RemoveArguments, StatArguments, SumArguments,
+};
+pub(super) use self::hosts::{HostOptions, is_login};
+pub(super) use self::rdma::{OverRdma, RdmaArguments, RdmaWay};
 pub(super) use self::trees::{ChmodArguments, TreeArguments, UsageArguments};
 use super::proxy::ProxyCommand;
 use crate::control::AddressFamily;
-use crate::listing::ListingSettings;
-use crate::session::{DataCommands, DataProtection, Session, TransferSettings};
 use crate::transfer::FilePart;
-
-pub(super) use self::rdma::{OverRdma, RdmaArguments, RdmaWay};
-pub(super) use hosts::{HostOptions, is_login};
 
 /// Copy files to, from and between GridFTP servers
 #[derive(Debug, Parser)]
@@ -52,13 +62,12 @@ pub(super) enum Command {
     /// List directories of servers
     Ls(ListArguments),
     /// Show what servers say about files and directories
-    Stat(ListArguments),
+    Stat(StatArguments),
     /// Make directories
-    #[command(mut_arg("all", |arg| arg.long("parents").short('p').help("Also make those above; an existing one is no error")))]
-    Mkdir(PathArguments),
+    Mkdir(MakeArguments),
     /// Remove files and, with --recursive, directories
-    #[command(mut_arg("all", |arg| arg.long("recursive").short('r').help("Remove directories with all that they have")))]
-    Rm(PathArguments),
+    #[command(mut_group("ChannelArguments", |group| group.requires("recursive")))]
+    Rm(RemoveArguments),
     /// Rename a file or a directory of a server; an existing file with the new name is replaced if the server does so
     Mv(MoveArguments),
     /// Make, show and remove the proxy with which you log in
@@ -67,6 +76,7 @@ pub(super) enum Command {
         command: ProxyCommand,
     },
     /// Change the permissions of files and directories
+    #[command(mut_group("ChannelArguments", |group| group.requires("recursive")))]
     Chmod(ChmodArguments),
     /// Print how many bytes files and directories have
     #[command(disable_help_flag = true)]
@@ -90,6 +100,18 @@ pub(super) enum Command {
         )]
         words: Vec<OsString>,
     },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PingArguments {
+    /// The server: gsiftp://HOST, ftps://HOST, ftp://HOST or sshftp://HOST
+    #[arg(value_name = "URL")]
+    pub(super) url: String,
+    #[command(flatten)]
+    pub(super) login: LoginArguments,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -172,82 +194,37 @@ pub(super) struct CopyArguments {
     pub(super) rdma: Option<OverRdma>,
 }
 
-#[derive(Debug, Args)]
-pub(super) struct CatArguments {
-    /// The files
-    #[arg(required = true, value_name = "URL")]
-    pub(super) urls: Vec<String>,
-    #[command(flatten)]
-    login: LoginArguments,
-    #[command(flatten)]
-    data: DataArguments,
-    /// Verify what was written by this checksum: MD5, ADLER32, CRC32C, SHA256, ...
-    #[arg(long, value_name = "ALGORITHM")]
-    checksum: Option<ChecksumAlgorithm>,
+/// What makes a copy that exists the same as its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum SyncArgument {
+    /// Any file
+    Exists,
+    /// Equal sizes
+    Size,
+    /// Equal sizes, and the source is not newer; times are not kept
+    Newer,
+    /// Equal sizes and modification times, in whole seconds
+    Time,
+    /// Equal sizes and checksums
+    Checksum,
 }
 
-#[derive(Debug, Clone, Args)]
-pub(super) struct ListArguments {
-    /// The files or directories
-    #[arg(required = true, value_name = "URL")]
-    pub(super) urls: Vec<String>,
-    /// Type, mode, size and time of each file
-    #[arg(long, short)]
-    pub(super) long: bool,
-    /// Print one JSON object a line
-    #[arg(long)]
-    pub(super) json: bool,
-    #[command(flatten)]
-    pub(super) login: LoginArguments,
-    #[command(flatten)]
-    pub(super) data: DataArguments,
-}
+impl CopyArguments {
+    /// The part of a file that is copied.
+    pub(super) fn part(&self) -> Option<FilePart> {
+        let is_part = self.offset.is_some() || self.length.is_some();
+        is_part.then_some(FilePart {
+            offset: self.offset.unwrap_or(0),
+            length: self.length,
+        })
+    }
 
-#[derive(Debug, Clone, Args)]
-pub(super) struct PathArguments {
-    /// The files or directories
-    #[arg(required = true, value_name = "URL")]
-    pub(super) urls: Vec<String>,
-    #[arg(long)]
-    pub(super) all: bool,
-    #[command(flatten)]
-    pub(super) login: LoginArguments,
-}
+    /// Whether copies get the modification times of their sources.
+    pub(super) fn keeps_times(&self) -> bool {
+        use SyncArgument::{Checksum, Size, Time};
 
-#[derive(Debug, Clone, Args)]
-pub(super) struct MoveArguments {
-    /// The file or directory
-    #[arg(value_name = "FROM")]
-    pub(super) from: String,
-    /// Its new URL, of the same server
-    #[arg(value_name = "TO")]
-    pub(super) to: String,
-    #[command(flatten)]
-    pub(super) login: LoginArguments,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct SumArguments {
-    /// The algorithm: MD5, ADLER32, CRC32C, SHA256, ...
-    #[arg(value_name = "ALGORITHM")]
-    pub(super) algorithm: ChecksumAlgorithm,
-    /// The file
-    #[arg(value_name = "URL")]
-    pub(super) url: String,
-    #[command(flatten)]
-    pub(super) login: LoginArguments,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct PingArguments {
-    /// The server: gsiftp://HOST, ftps://HOST, ftp://HOST or sshftp://HOST
-    #[arg(value_name = "URL")]
-    pub(super) url: String,
-    #[command(flatten)]
-    pub(super) login: LoginArguments,
-    /// Print a JSON object
-    #[arg(long)]
-    pub(super) json: bool,
+        self.times || matches!(self.sync, Some(Size | Time | Checksum))
+    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -290,154 +267,12 @@ pub(super) struct LoginArguments {
     pub(super) hosts: Option<HostOptions>,
 }
 
-#[derive(Debug, Clone, Args)]
-pub(super) struct DataArguments {
-    /// Connections of each file, 1 to 64. More than one selects MODE E
-    #[arg(long, short, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
-    pub(super) parallel: u8,
-    /// The transfer mode. In MODE E connections serve several files, and the receiver must be reachable
-    #[arg(long, value_name = "MODE", default_value = "auto")]
-    pub(super) mode: ModeArgument,
-    /// The driver stack of data channels at both ends, like tcp:cc=bbr or rdma:rate=5g. Default: that of
-    /// the server, and auto on this machine
-    #[arg(long, value_name = "STACK", value_parser = StackSpec::parse)]
-    pub(super) stack: Option<StackSpec>,
-    /// Whether data channels are authenticated. Default: yes after a login with a certificate, and encrypted
-    /// with ftps; none sends ftps data in the clear, too
-    #[arg(long, value_name = "WHICH")]
-    dcau: Option<Authentication>,
-    /// Encrypt data channels
-    #[arg(long, conflicts_with = "dcau")]
-    protect: bool,
-    /// Without a byte for so long, a transfer fails
-    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
-    pub(super) stall_timeout: Duration,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ModeArgument {
-    /// MODE E, except for a single file from a server, and from servers that do not reach this machine
-    Auto,
-    /// Stream mode: one connection for each file
-    Stream,
-    /// MODE E, extended block mode
-    Extended,
-}
-
-/// What makes a copy that exists the same as its source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum SyncArgument {
-    /// Any file
-    Exists,
-    /// Equal sizes
-    Size,
-    /// Equal sizes, and the source is not newer; times are not kept
-    Newer,
-    /// Equal sizes and modification times, in whole seconds
-    Time,
-    /// Equal sizes and checksums
-    Checksum,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Authentication {
-    /// Both ends prove that they act for the user
-    #[value(name = "self")]
-    User,
-    /// Data channels are not authenticated
-    None,
-}
-
-impl CopyArguments {
-    /// The part of a file that is copied.
-    pub(super) fn part(&self) -> Option<FilePart> {
-        let is_part = self.offset.is_some() || self.length.is_some();
-        is_part.then_some(FilePart {
-            offset: self.offset.unwrap_or(0),
-            length: self.length,
-        })
-    }
-
-    /// Whether copies get the modification times of their sources.
-    pub(super) fn keeps_times(&self) -> bool {
-        use SyncArgument::{Checksum, Size, Time};
-
-        self.times || matches!(self.sync, Some(Size | Time | Checksum))
-    }
-}
-
-impl CatArguments {
-    /// The same for `gridhaul copy`.
-    pub(super) fn as_copy(&self) -> CopyArguments {
-        let Command::Copy(plain) = Arguments::parse_from(["gridhaul", "copy", "-", "-"]).command
-        else {
-            unreachable!("the words are those of copy");
-        };
-        CopyArguments {
-            login: self.login.clone(),
-            data: self.data.clone(),
-            checksum: self.checksum,
-            ..plain
-        }
-    }
-}
-
 impl LoginArguments {
     pub(super) fn family(&self) -> AddressFamily {
         match (self.ipv4, self.ipv6) {
             (true, _) => AddressFamily::Ipv4,
             (_, true) => AddressFamily::Ipv6,
             _ => AddressFamily::Any,
-        }
-    }
-}
-
-impl DataArguments {
-    /// The stack of this machine.
-    pub(super) fn stack_here(&self) -> StackSpec {
-        let default = || StackSpec {
-            drivers: vec![DriverSpec {
-                name: "auto".to_owned(),
-                options: Vec::new(),
-            }],
-        };
-        self.stack.clone().unwrap_or_else(default)
-    }
-
-    /// How directories of a server are listed.
-    pub(super) fn listings(&self, server: &Session) -> ListingSettings {
-        ListingSettings {
-            settings: TransferSettings {
-                mode: TransferMode::Stream,
-                parallelism: 1,
-                protection: self.protection(DataProtection::default_of(&[server])),
-                stack: self.stack.clone(),
-                commands: DataCommands::Usual,
-            },
-            stack: self.stack_here(),
-            stall: self.stall_timeout,
-        }
-    }
-
-    /// Without options.
-    pub(super) fn plain() -> Self {
-        Self {
-            parallel: 1,
-            mode: ModeArgument::Stream,
-            stack: None,
-            dcau: None,
-            protect: false,
-            stall_timeout: Duration::from_secs(300),
-        }
-    }
-
-    /// The protection of a transfer.
-    pub(super) fn protection(&self, default: DataProtection) -> DataProtection {
-        match (self.protect, self.dcau) {
-            (true, _) => DataProtection::Private,
-            (_, Some(Authentication::None)) => DataProtection::None,
-            (_, Some(Authentication::User)) => DataProtection::Authenticated,
-            (_, None) => default,
         }
     }
 }

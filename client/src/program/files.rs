@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::Ending;
 use super::arguments::{
-    DataArguments, ListArguments, LoginArguments, MoveArguments, PathArguments,
+    ChannelArguments, ListArguments, LoginArguments, MakeArguments, MoveArguments, RemoveArguments,
+    StatArguments,
 };
 use super::output::{print, shown, warn};
 use super::servers::Servers;
@@ -49,7 +50,26 @@ impl Line {
     }
 }
 
+/// How a file is printed.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    Names,
+    Long,
+    Json,
+}
+
+impl Form {
+    fn of(is_json: bool, is_long: bool) -> Self {
+        match (is_json, is_long) {
+            (true, _) => Self::Json,
+            (false, true) => Self::Long,
+            (false, false) => Self::Names,
+        }
+    }
+}
+
 pub(super) async fn ls(arguments: &ListArguments) -> Ending {
+    let form = Form::of(arguments.json, arguments.long);
     let listed = async {
         for text in &arguments.urls {
             let (url, mut session) = open(text, &arguments.login).await?;
@@ -57,12 +77,12 @@ pub(super) async fn ls(arguments: &ListArguments) -> Ending {
             let facts = session.facts(&path).await.map_err(words)?;
             let facts = facts.ok_or_else(|| format!("{url}: no such file or directory"))?;
             if facts.kind == Some(Kind::Directory) {
-                let listing = list(&mut session, &path, &arguments.data).await;
+                let listing = list(&mut session, &path, &arguments.channels).await;
                 let listing = listing.map_err(|error| format!("{url}: {error}"))?;
-                print_all(&url, listing, arguments)?;
+                print_all(&url, listing, form)?;
             } else {
                 let name = url.path.rsplit(|byte| *byte == b'/').next();
-                print_one(&url, name.unwrap_or_default(), &facts, arguments)?;
+                print_one(&url, name.unwrap_or_default(), &facts, form)?;
             }
             session.close().await;
         }
@@ -71,7 +91,7 @@ pub(super) async fn ls(arguments: &ListArguments) -> Ending {
     ended(listed.await)
 }
 
-pub(super) async fn stat(arguments: &ListArguments) -> Ending {
+pub(super) async fn stat(arguments: &StatArguments) -> Ending {
     let found = async {
         for text in &arguments.urls {
             let (url, mut session) = open(text, &arguments.login).await?;
@@ -80,11 +100,7 @@ pub(super) async fn stat(arguments: &ListArguments) -> Ending {
                 .await
                 .map_err(words)?;
             let facts = facts.ok_or_else(|| format!("{url}: no such file or directory"))?;
-            let long = ListArguments {
-                long: true,
-                ..arguments.clone()
-            };
-            print_one(&url, &url.path, &facts, &long)?;
+            print_one(&url, &url.path, &facts, Form::of(arguments.json, true))?;
             session.close().await;
         }
         Ok(())
@@ -92,12 +108,12 @@ pub(super) async fn stat(arguments: &ListArguments) -> Ending {
     ended(found.await)
 }
 
-pub(super) async fn mkdir(arguments: &PathArguments) -> Ending {
+pub(super) async fn mkdir(arguments: &MakeArguments) -> Ending {
     let made = async {
         for text in &arguments.urls {
             let (url, mut session) = open(text, &arguments.login).await?;
             let path = url.argument().map_err(words)?;
-            match arguments.all {
+            match arguments.parents {
                 true => make_all(&mut session, &url.path).await?,
                 false => session.make_new_directory(&path).await.map_err(words)?,
             }
@@ -124,7 +140,7 @@ async fn make_all(session: &mut Session, path: &[u8]) -> Result<(), String> {
     last.map_err(words)
 }
 
-pub(super) async fn rm(arguments: &PathArguments) -> Ending {
+pub(super) async fn rm(arguments: &RemoveArguments) -> Ending {
     let removed = async {
         for text in &arguments.urls {
             let (url, mut session) = open(text, &arguments.login).await?;
@@ -134,14 +150,14 @@ pub(super) async fn rm(arguments: &PathArguments) -> Ending {
             let path = url.argument().map_err(words)?;
             let facts = session.facts(&path).await.map_err(words)?;
             let is_directory = facts.is_some_and(|facts| facts.is_real_directory());
-            match (is_directory, arguments.all) {
+            match (is_directory, arguments.recursive) {
                 (true, false) => {
                     return Err(format!("{url}: Is a directory: say --recursive"));
                 }
                 (true, true) => {
                     let machine = LocalMachine::new(LocalConfig::default());
                     let lister = Lister::new(&machine).map_err(words)?;
-                    let how = DataArguments::plain().listings(&session);
+                    let how = arguments.channels.listings(&session);
                     let removed = remove_tree(&mut session, &lister, &url, &how).await;
                     removed.map_err(|error| format!("{url}: {error}"))?;
                 }
@@ -202,16 +218,16 @@ pub(super) async fn open(text: &str, login: &LoginArguments) -> Result<(Url, Ses
 pub(super) async fn list(
     session: &mut Session,
     path: &PathArgument,
-    data: &DataArguments,
+    channels: &ChannelArguments,
 ) -> Result<Listing, String> {
     let machine = LocalMachine::new(LocalConfig::default());
     let lister = Lister::new(&machine).map_err(words)?;
-    let how = data.listings(session);
+    let how = channels.listings(session);
     lister.list(session, path, &how).await.map_err(words)
 }
 
 /// Prints the entries by their names, if they are not too many.
-fn print_all(url: &Url, listing: Listing, arguments: &ListArguments) -> Result<(), String> {
+fn print_all(url: &Url, listing: Listing, form: Form) -> Result<(), String> {
     let mut sorted = Some(Vec::new());
     for entry in listing {
         let entry = entry.map_err(words)?;
@@ -220,35 +236,30 @@ fn print_all(url: &Url, listing: Listing, arguments: &ListArguments) -> Result<(
                 entries.push(entry);
                 if entries.len() > SORTED {
                     for entry in sorted.take().into_iter().flatten() {
-                        print_one(&url.join(&entry.name), &entry.name, &entry.facts, arguments)?;
+                        print_one(&url.join(&entry.name), &entry.name, &entry.facts, form)?;
                     }
                 }
             }
-            None => print_one(&url.join(&entry.name), &entry.name, &entry.facts, arguments)?,
+            None => print_one(&url.join(&entry.name), &entry.name, &entry.facts, form)?,
         }
     }
     let mut entries = sorted.unwrap_or_default();
     entries.sort_by(|one, other| one.name.cmp(&other.name));
     for entry in entries {
-        print_one(&url.join(&entry.name), &entry.name, &entry.facts, arguments)?;
+        print_one(&url.join(&entry.name), &entry.name, &entry.facts, form)?;
     }
     Ok(())
 }
 
-fn print_one(
-    url: &Url,
-    name: &[u8],
-    facts: &Facts,
-    arguments: &ListArguments,
-) -> Result<(), String> {
+fn print_one(url: &Url, name: &[u8], facts: &Facts, form: Form) -> Result<(), String> {
     let slash = match facts.kind {
         Some(Kind::Directory) => "/",
         _ => "",
     };
     let line = Line::of(url, facts);
-    let line = match (arguments.json, arguments.long) {
-        (true, _) => serde_json::to_string(&line).map_err(words)?,
-        (false, true) => format!(
+    let line = match form {
+        Form::Json => serde_json::to_string(&line).map_err(words)?,
+        Form::Long => format!(
             "{:<9} {:>4} {:>15} {:<20} {}{slash}",
             line.kind,
             line.mode.unwrap_or_else(|| "-".to_owned()),
@@ -258,7 +269,7 @@ fn print_one(
             line.modified.unwrap_or_else(|| "-".to_owned()),
             shown(name)
         ),
-        (false, false) => format!("{}{slash}", shown(name)),
+        Form::Names => format!("{}{slash}", shown(name)),
     };
     print(line).map_err(|error| format!("standard output: {error}"))
 }

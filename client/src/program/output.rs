@@ -7,35 +7,56 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use indicatif::{MultiProgress, ProgressDrawTarget};
 
 /// The progress bars at the end of the screen, of which the process has one set.
-static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
+static BARS: Mutex<Bars> = Mutex::new(Bars {
+    shown: None,
+    pauses: 0,
+});
+
+struct Bars {
+    shown: Option<MultiProgress>,
+    /// As long as there are any, the bars are not drawn.
+    pauses: usize,
+}
+
+/// Bars are not drawn until all pauses are dropped. A lock on them would stop the copies that move.
+pub(super) struct Pause(());
 
 /// Writes further lines above these bars.
 pub(super) fn write_above(bars: Option<MultiProgress>) {
-    *locked(&BARS) = bars;
+    locked(&BARS).shown = bars;
 }
 
 /// Writes without bars on the screen.
 fn without_bars<T>(work: impl FnOnce() -> T) -> T {
-    let bars = locked(&BARS).clone();
+    let bars = locked(&BARS).shown.clone();
     match bars {
         Some(bars) => bars.suspend(work),
         None => work(),
     }
 }
 
-/// Runs something that the user answers. Bars are not drawn meanwhile; a lock on them would stop the copies that move.
-pub(super) fn asking<T>(work: impl FnOnce() -> T) -> T {
-    let bars = locked(&BARS).clone();
-    if let Some(bars) = &bars {
-        // A screen that cannot be cleared has other troubles.
-        let _ = bars.clear();
-        bars.set_draw_target(ProgressDrawTarget::hidden());
+impl Pause {
+    /// Removes the bars, because the user may be asked something.
+    pub(super) fn begin() -> Self {
+        let mut bars = locked(&BARS);
+        bars.pauses += 1;
+        if let Some(shown) = bars.shown.as_ref().filter(|_| bars.pauses == 1) {
+            // A screen that cannot be cleared has other troubles.
+            let _ = shown.clear();
+            shown.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        Self(())
     }
-    let done = work();
-    if let Some(bars) = &bars {
-        bars.set_draw_target(ProgressDrawTarget::stderr());
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        let mut bars = locked(&BARS);
+        bars.pauses -= 1;
+        if let Some(shown) = bars.shown.as_ref().filter(|_| bars.pauses == 0) {
+            shown.set_draw_target(ProgressDrawTarget::stderr());
+        }
     }
-    done
 }
 
 /// The values behind these locks are whole at any time.

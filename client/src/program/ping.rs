@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Ending;
-use super::arguments::{DataArguments, LoginArguments, PingArguments};
+use super::arguments::{ChannelArguments, LoginArguments, PingArguments};
 use super::files;
 use super::output::{print, shown, warn};
 use super::servers::Servers;
@@ -86,7 +86,7 @@ async fn ping(login: &LoginArguments, server: &Server) -> Result<Answer, String>
 async fn ask(session: &mut Session) -> Result<Answer, ControlError> {
     let round_trip = round_trip(session).await?;
     let drivers = drivers(session).await?;
-    let how = DataArguments::plain().listings(session);
+    let how = ChannelArguments::plain().listings(session);
     let rdma = rdma::verdict(session, &how).await?;
     let welcome = session.welcome();
     let identity = session.login().identity().map(|identity| Certificate {

@@ -10,7 +10,7 @@ use rustix::process::getpgrp;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use zeroize::Zeroizing;
 
-use super::output::asking;
+use super::output::Pause;
 
 /// The maximum length in bytes.
 const MAX_BYTES: usize = 4096;
@@ -53,10 +53,9 @@ pub(super) fn ask_here(prompt: &str) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
     let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
     // Before the prompt, after which keys are pressed.
     hush(terminal.try_clone()?)?;
-    let typed = asking(|| {
-        write!(terminal, "{prompt}")?;
-        first_line(&terminal)
-    });
+    let pause = Pause::begin();
+    let typed = write!(terminal, "{prompt}").and_then(|()| first_line(&terminal));
+    drop(pause);
     restore(Terminal::Unused);
     // That of the user was not echoed.
     writeln!(terminal)?;

@@ -13,6 +13,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use zeroize::Zeroizing;
 
 use super::arguments::LoginArguments;
+use super::output::Pause;
 use super::secret;
 use crate::control::{SshSettings, is_user};
 use crate::location::{Scheme, Server};
@@ -94,7 +95,13 @@ impl Servers {
             family: arguments.family(),
             patience: arguments.timeout,
         };
+        // ssh itself asks for passwords, passphrases and unknown keys of hosts, at any time until the server greets.
+        let pause = match &login {
+            Login::Ssh(ssh) if ssh.may_ask => Some(Pause::begin()),
+            _ => None,
+        };
         let opened = Session::open(server, login, config).await;
+        drop(pause);
         let mut session = opened.map_err(|error| OpenError::Session(Box::new(error)))?;
         for command in &arguments.site {
             let command = Command::Site(command.clone());

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::Ending;
 use super::arguments::{
-    ChmodArguments, DataArguments, LoginArguments, TreeArguments, UsageArguments,
+    ChannelArguments, ChmodArguments, LoginArguments, TreeArguments, UsageArguments,
 };
 use super::files::{self, Line};
 use super::output::{print, shown, warn};
@@ -65,13 +65,13 @@ impl Named {
     /// Calls `see` with each entry beneath a directory. Prints which directories cannot be listed; returns whether all were listed.
     async fn walk(
         &mut self,
-        data: &DataArguments,
+        channels: &ChannelArguments,
         sorted: usize,
         see: &mut impl FnMut(&crate::listing::Step) -> Result<(), String>,
     ) -> Result<bool, String> {
         let machine = LocalMachine::new(LocalConfig::default());
         let lister = Lister::new(&machine).map_err(|error| error.to_string())?;
-        let how = data.listings(&self.session);
+        let how = channels.listings(&self.session);
         let mut walk = TreeWalk::new(&mut self.session, &lister, how, (&self.url, sorted));
         let mut is_complete = true;
         while let Some(step) = walk.next().await {
@@ -112,7 +112,7 @@ async fn change(text: &str, arguments: &ChmodArguments) -> Result<bool, String> 
     if is_directory {
         let machine = LocalMachine::new(LocalConfig::default());
         let lister = Lister::new(&machine).map_err(|error| error.to_string())?;
-        let how = arguments.data.listings(&named.session);
+        let how = arguments.channels.listings(&named.session);
         let mut walk = TreeWalk::new(&mut named.session, &lister, how, (&named.url, 0));
         while let Some(step) = walk.next().await {
             let changed = match step {
@@ -156,7 +156,7 @@ async fn sum(text: &str, arguments: &UsageArguments) -> Result<bool, String> {
             totals.add(&step.entry.facts);
             Ok(())
         };
-        is_complete = named.walk(&arguments.data, 0, &mut see).await?;
+        is_complete = named.walk(&arguments.channels, 0, &mut see).await?;
     } else {
         totals.add(&named.facts);
     }
@@ -217,7 +217,7 @@ async fn draw(arguments: &TreeArguments) -> Result<bool, String> {
         let name = shown(&step.entry.name);
         print(format!("{bars}{branch}{name}{slash}")).map_err(unwritten)
     };
-    let is_complete = named.walk(&arguments.data, SORTED, &mut see).await?;
+    let is_complete = named.walk(&arguments.channels, SORTED, &mut see).await?;
     named.session.close().await;
     if !arguments.json {
         let (directories, files) = (totals.directories, totals.files);

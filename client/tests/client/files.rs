@@ -4,7 +4,7 @@ use std::fs;
 
 use gridhaul_interop::Kind;
 
-use crate::site::Site;
+use crate::site::{Site, texts};
 
 #[test]
 fn directories_are_made_listed_renamed_and_removed() {
@@ -83,4 +83,52 @@ fn names_cannot_control_a_terminal() {
     fs::write(site.served("d/a\u{1b}[31mred"), "x").unwrap();
     let lines = site.must(&["ls", &site.server.url("d")]);
     assert!(!lines.contains('\u{1b}'), "{lines:?}");
+}
+
+#[test]
+fn options_without_effect_are_refused_and_ignored_in_the_configuration() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let url = site.server.url("a");
+    for wrong in [
+        &["ls", "--parallel", "2"][..],
+        &["ls", "--mode", "stream"],
+        &["tree", "--parallel", "2"],
+        &["du", "--mode", "extended"],
+        &["stat", "--stack", "tcp"],
+        &["stat", "--long"],
+        &["cat", "--parallel", "2"],
+        &["rm", "--stack", "tcp"],
+        &["chmod", "--protect", "0600"],
+        &["mkdir", "--dcau", "none"],
+        &["sum", "--stall-timeout", "5", "md5"],
+    ] {
+        let output = site.gridhaul(&[wrong, &[&url]].concat());
+        let (_, stderr) = texts(&output);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {stderr}");
+    }
+    let config = site.local("config.toml");
+    let all = "[defaults]\nparallel = 4\nmode = \"extended\"\nstack = \"tcp\"\ndcau = \"none\"\nstall-timeout = 5\n";
+    fs::write(&config, all).unwrap();
+    for right in [
+        &["mkdir", "-p"][..],
+        &["stat"],
+        &["ls"],
+        &["tree"],
+        &["du"],
+        &["chmod", "0777"],
+        &["chmod", "-r", "0777"],
+        &["rm", "-r"],
+    ] {
+        let mut command = site.command(&[right, &[&url]].concat());
+        let output = command.env("GRIDHAUL_CONFIG", &config).output().unwrap();
+        assert!(output.status.success(), "{right:?}: {:?}", texts(&output).1);
+    }
+    fs::write(site.served("b"), "text").unwrap();
+    let mut command = site.command(&["rm", &site.server.url("b")]);
+    let output = command.env("GRIDHAUL_CONFIG", &config).output().unwrap();
+    assert!(output.status.success(), "{:?}", texts(&output).1);
+    // rm lists with these options, too.
+    fs::create_dir(site.served("c")).unwrap();
+    let error = site.fails(&["rm", "-r", "--stack", "missing", &site.server.url("c")]);
+    assert!(error.contains("missing"), "{error}");
 }

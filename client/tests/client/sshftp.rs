@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use gridhaul_interop::{Kind, SshHost, content};
 
 use super::site::{assert_same, texts};
+use super::terminal::Terminal;
 
 /// Larger than one block, and not a multiple of one.
 const BYTES: u64 = 3_000_001;
@@ -116,4 +117,52 @@ fn the_script_of_the_user_starts_the_server() {
         stdout.starts_with("5d41402abc4b2a76b9719d911017c592"),
         "{stdout}{stderr}"
     );
+}
+
+#[test]
+fn bars_leave_the_screen_to_ssh() {
+    let host = SshHost::new(Kind::Gridhaul).unwrap();
+    let tree = host.path("tree");
+    fs::create_dir(&tree).unwrap();
+    for name in ["a", "b"] {
+        content::write(&tree.join(name), 20_000_000).unwrap();
+    }
+    // The second ssh asks, and waits until the file of the first session has moved on, while bars would be drawn several times.
+    let first = host.path("ssh-of-host");
+    fs::rename(host.path("ssh"), &first).unwrap();
+    let asking = format!(
+        "#!/bin/sh\n\
+         size() {{ cat {copies}/* {copies}/.[!.]* 2>/dev/null | wc -c; }}\n\
+         if ! mkdir {copies}.first 2>/dev/null; then\n\
+         while [ $(size) -eq 0 ]; do sleep 0.02; done\n\
+         echo ASKS >/dev/tty\n\
+         before=$(size)\n\
+         while [ $(size) -lt $((before + 5000000)) ]; do sleep 0.02; done\n\
+         echo ANSWERED >/dev/tty\n\
+         fi\n\
+         exec {} \"$@\"\n",
+        first.display(),
+        copies = host.path("copies").display()
+    );
+    fs::write(host.path("ssh"), asking).unwrap();
+    let script = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(host.path("ssh"), script).unwrap();
+    let shown = Terminal::start(&format!(
+        "stty cols 100; env TERM=xterm XDG_STATE_HOME={} GLOBUS_REMOTE_SSHFTP={} {} copy -r -c 2 --mode stream --stack tcp:rate=80m --ssh {} {} {}",
+        host.path("state").display(),
+        host.path("sshftp").display(),
+        env!("CARGO_BIN_EXE_gridhaul"),
+        host.path("ssh").display(),
+        tree.display(),
+        url(&host, "copies"),
+    ))
+    .read();
+    let (before, rest) = shown.split_once("ASKS").expect(&shown);
+    let (during, after) = rest.split_once("ANSWERED").expect(&shown);
+    assert!(!during.contains("files"), "{during:?}");
+    assert!(
+        after.contains("2 files, 40.0 MB in "),
+        "{before:?} {after:?}"
+    );
+    assert_same(&tree.join("b"), &host.path("copies/b"), &[]);
 }

@@ -50,12 +50,17 @@ impl RdmaArguments {
     /// When the stack is one over another driver.
     pub(in crate::program) fn as_copy(&self, way: RdmaWay) -> Result<CopyArguments, String> {
         let mut copy = self.copy.clone();
-        let stack = copy.data.stack.take().unwrap_or_else(|| StackSpec {
-            drivers: vec![DriverSpec {
-                name: DRIVER.to_owned(),
-                options: Vec::new(),
-            }],
-        });
+        let stack = copy
+            .data
+            .channels
+            .stack
+            .take()
+            .unwrap_or_else(|| StackSpec {
+                drivers: vec![DriverSpec {
+                    name: DRIVER.to_owned(),
+                    options: Vec::new(),
+                }],
+            });
         if stack
             .drivers
             .first()

@@ -3,7 +3,7 @@
 use clap::{ArgAction, Args};
 use gridhaul_protocol::command::FileMode;
 
-use super::{DataArguments, LoginArguments};
+use super::{ChannelArguments, LoginArguments};
 
 #[derive(Debug, Args)]
 pub(in crate::program) struct ChmodArguments {
@@ -19,7 +19,7 @@ pub(in crate::program) struct ChmodArguments {
     #[command(flatten)]
     pub(in crate::program) login: LoginArguments,
     #[command(flatten)]
-    pub(in crate::program) data: DataArguments,
+    pub(in crate::program) channels: ChannelArguments,
 }
 
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub(in crate::program) struct UsageArguments {
     #[command(flatten)]
     pub(in crate::program) login: LoginArguments,
     #[command(flatten)]
-    pub(in crate::program) data: DataArguments,
+    pub(in crate::program) channels: ChannelArguments,
 }
 
 #[derive(Debug, Args)]
@@ -53,7 +53,7 @@ pub(in crate::program) struct TreeArguments {
     #[command(flatten)]
     pub(in crate::program) login: LoginArguments,
     #[command(flatten)]
-    pub(in crate::program) data: DataArguments,
+    pub(in crate::program) channels: ChannelArguments,
 }
 
 fn octal(text: &str) -> Result<FileMode, String> {

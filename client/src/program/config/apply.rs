@@ -17,6 +17,9 @@ const WITHOUT: [&str; 3] = ["config", "guc", "proxy"];
 /// Options that copies of standard input and output do not have.
 const OF_FILES: [&str; 4] = ["create-dirs", "mode", "parallel", "times"];
 
+/// Options that `chmod` and `rm` have with `--recursive` only, for the listings of directories.
+const OF_LISTINGS: [&str; 4] = ["dcau", "protect", "stack", "stall-timeout"];
+
 /// The command of this process. `None` after an error, which is printed.
 pub(in crate::program) fn command() -> Option<Command> {
     let words: Vec<OsString> = env::args_os().collect();
@@ -47,7 +50,10 @@ pub(in crate::program) fn command() -> Option<Command> {
     };
     let of_name = all.find_subcommand(name)?;
     let has_stream = has_stream(name, matches_of);
-    let has = |key: &str| !has_stream || !OF_FILES.contains(&key);
+    let lists = lists(of_name, matches_of);
+    let has = |key: &str| {
+        (!has_stream || !OF_FILES.contains(&key)) && (lists || !OF_LISTINGS.contains(&key))
+    };
     let is_wanted = |key: &str| !is_login(key) && has(key);
     let hosts = hosts(of_name, matches_of);
     let added = profile.words(of_name, matches_of, &hosts, is_wanted);
@@ -73,6 +79,11 @@ pub(in crate::program) fn command() -> Option<Command> {
 fn has_stream(name: &str, matches: &ArgMatches) -> bool {
     let locations = matches.try_get_raw("locations").ok().flatten();
     name == "cat" || locations.into_iter().flatten().any(|word| word == "-")
+}
+
+/// Whether a command may list directories: `chmod` and `rm` do so with `--recursive`.
+fn lists(command: &clap::Command, matches: &ArgMatches) -> bool {
+    !matches!(command.get_name(), "chmod" | "rm") || matches.get_flag("recursive")
 }
 
 /// The hosts of the URLs of a command.

@@ -226,7 +226,7 @@ impl<'a> Destination<'a> {
         let failed = |error| CopyError::DestinationListing(Box::new(error));
         let (arguments, path) = (&self.shared.arguments, url.argument()?);
         let Remote { session, lister } = self.remote(url).await?;
-        let how = arguments.data.listings(session);
+        let how = arguments.data.channels.listings(session);
         let mut had = HashMap::new();
         let listing = match lister.list(session, &path, &how).await {
             // Nothing was made.
@@ -284,7 +284,7 @@ impl<'a> Destination<'a> {
             Place::Remote(url) if is_directory => {
                 let arguments = &self.shared.arguments;
                 let Remote { session, lister } = self.remote(url).await?;
-                let how = arguments.data.listings(session);
+                let how = arguments.data.channels.listings(session);
                 let removed = remove_tree(session, lister, url, &how).await;
                 removed.map_err(|error| CopyError::Remove(place.words(), Box::new(error)))
             }

@@ -164,7 +164,7 @@ pub(super) async fn errands(
     };
     let machine = LocalMachine::new(LocalConfig::default());
     let of_rdma = arguments.rdma.as_ref().map(|rdma| &rdma.stack);
-    for stack in arguments.data.stack.iter().chain(of_rdma) {
+    for stack in arguments.data.channels.stack.iter().chain(of_rdma) {
         if let Err(error) = machine.check_stack(stack) {
             return (usage(&format!("--stack {stack}: {error}")), Vec::new());
         }

@@ -51,7 +51,7 @@ impl Pattern {
                 let path = url.argument()?;
                 let mut session = shared.session(&url.server).await?;
                 let lister = Lister::new(&shared.machine)?;
-                let how = shared.arguments.data.listings(&session);
+                let how = shared.arguments.data.channels.listings(&session);
                 let listing = lister.list(&mut session, &path, &how).await;
                 shared.give_back(session);
                 let mut names = Vec::new();

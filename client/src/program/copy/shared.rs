@@ -254,12 +254,14 @@ impl Shared {
         let offer_rdma = servers.iter().all(|one| one.has(SimpleFeature::Radr));
         let (stack, commands) = match &self.arguments.rdma {
             Some(rdma) if offer_rdma => (rdma.told(), DataCommands::Rdma),
-            _ => (data.stack.clone(), DataCommands::Usual),
+            _ => (data.channels.stack.clone(), DataCommands::Usual),
         };
         TransferSettings {
             mode,
             parallelism: data.parallel,
-            protection: data.protection(DataProtection::default_of(servers)),
+            protection: data
+                .channels
+                .protection(DataProtection::default_of(servers)),
             stack,
             commands,
         }
@@ -269,7 +271,7 @@ impl Shared {
     pub(super) fn stack_here(&self, settings: &TransferSettings) -> StackSpec {
         match (&self.arguments.rdma, settings.commands) {
             (Some(rdma), DataCommands::Rdma) => rdma.stack.clone(),
-            _ => self.arguments.data.stack_here(),
+            _ => self.arguments.data.channels.stack_here(),
         }
     }
 }

@@ -218,7 +218,7 @@ async fn transfer(
         handling: shared.handling(),
         verify: None,
         first_connection: None,
-        stall: shared.arguments.data.stall_timeout,
+        stall: shared.arguments.data.channels.stall_timeout,
     };
     let mut watch = shared.report.watch(names.0, names.1, size);
     let mut done = two_party(session, &files, &copy, &mut watch).await?;

@@ -233,7 +233,7 @@ impl<'a> Walker<'a> {
         let Place::Remote(url) = place else {
             return Err(CopyError::Local);
         };
-        let how = self.shared.arguments.data.listings(session);
+        let how = self.shared.arguments.data.channels.listings(session);
         Ok(lister.list(session, &url.argument()?, &how).await?)
     }
 

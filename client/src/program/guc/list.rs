@@ -43,7 +43,7 @@ async fn listed(text: &str, arguments: &CopyArguments) -> Result<(), String> {
     let (mut url, mut session) = files::open(text, &arguments.login).await?;
     let pattern = pattern(&mut url)?;
     let path = url.argument().map_err(|error| error.to_string())?;
-    let listing = files::list(&mut session, &path, &arguments.data).await?;
+    let listing = files::list(&mut session, &path, &arguments.data.channels).await?;
     let unwritten = |error| format!("standard output: {error}");
     print(shown(text.as_bytes())).map_err(unwritten)?;
     for entry in listing {

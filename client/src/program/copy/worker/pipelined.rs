@@ -268,7 +268,7 @@ impl Batch<'_> {
             verify: None,
             first_connection: None,
             stream: None,
-            stall: self.shared.arguments.data.stall_timeout,
+            stall: self.shared.arguments.data.channels.stall_timeout,
         })
     }
 

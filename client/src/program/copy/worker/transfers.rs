@@ -174,7 +174,7 @@ impl Worker {
             },
             verify: shared.arguments.checksum,
             first_connection,
-            stall: shared.arguments.data.stall_timeout,
+            stall: shared.arguments.data.channels.stall_timeout,
         };
         let session = open(&mut self.source, &shared, &from.server).await?;
         let done = two_party(session, &files, &copy, watch).await?;
@@ -216,7 +216,7 @@ impl Worker {
             handling: shared.handling(),
             verify: shared.arguments.checksum,
             first_connection: None,
-            stall: shared.arguments.data.stall_timeout,
+            stall: shared.arguments.data.channels.stall_timeout,
         };
         let done = two_party(session, &files, &copy, watch).await?;
         if version.differs_from(&Version::of_file(from.path)?) {
@@ -254,7 +254,7 @@ impl Worker {
             present: present.of(version, settings.mode),
             settings,
             verify: shared.arguments.checksum,
-            stall: shared.arguments.data.stall_timeout,
+            stall: shared.arguments.data.channels.stall_timeout,
         };
         let done = third_party(source, destination, &copy, watch).await?;
         if done.took > QUICK

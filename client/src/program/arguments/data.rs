@@ -1,0 +1,110 @@
+//! The options of data channels and transfers.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use gridhaul_protocol::command::TransferMode;
+use gridhaul_protocol::stack::{DriverSpec, StackSpec};
+
+use super::seconds;
+use crate::listing::ListingSettings;
+use crate::session::{DataCommands, DataProtection, Session, TransferSettings};
+
+/// The data channels of files.
+#[derive(Debug, Clone, Args)]
+pub(in crate::program) struct DataArguments {
+    /// Connections of each file, 1 to 64. More than one selects MODE E
+    #[arg(long, short, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(in crate::program) parallel: u8,
+    /// The transfer mode. In MODE E connections serve several files, and the receiver must be reachable
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    pub(in crate::program) mode: ModeArgument,
+    #[command(flatten)]
+    pub(in crate::program) channels: ChannelArguments,
+}
+
+/// What every data channel has, also that of a listing.
+#[derive(Debug, Clone, Args)]
+pub(in crate::program) struct ChannelArguments {
+    /// The driver stack of data channels at both ends, like tcp:cc=bbr or rdma:rate=5g. Default: that of
+    /// the server, and auto on this machine
+    #[arg(long, value_name = "STACK", value_parser = StackSpec::parse)]
+    pub(in crate::program) stack: Option<StackSpec>,
+    /// Whether data channels are authenticated. Default: yes after a login with a certificate, and encrypted
+    /// with ftps; none sends ftps data in the clear, too
+    #[arg(long, value_name = "WHICH")]
+    dcau: Option<Authentication>,
+    /// Encrypt data channels
+    #[arg(long, conflicts_with = "dcau")]
+    protect: bool,
+    /// Without a byte for so long, a transfer fails
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    pub(in crate::program) stall_timeout: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(in crate::program) enum ModeArgument {
+    /// MODE E, except for a single file from a server, and from servers that do not reach this machine
+    Auto,
+    /// Stream mode: one connection for each file
+    Stream,
+    /// MODE E, extended block mode
+    Extended,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Authentication {
+    /// Both ends prove that they act for the user
+    #[value(name = "self")]
+    User,
+    /// Data channels are not authenticated
+    None,
+}
+
+impl ChannelArguments {
+    /// The stack of this machine.
+    pub(in crate::program) fn stack_here(&self) -> StackSpec {
+        let default = || StackSpec {
+            drivers: vec![DriverSpec {
+                name: "auto".to_owned(),
+                options: Vec::new(),
+            }],
+        };
+        self.stack.clone().unwrap_or_else(default)
+    }
+
+    /// How directories of a server are listed.
+    pub(in crate::program) fn listings(&self, server: &Session) -> ListingSettings {
+        ListingSettings {
+            settings: TransferSettings {
+                mode: TransferMode::Stream,
+                parallelism: 1,
+                protection: self.protection(DataProtection::default_of(&[server])),
+                stack: self.stack.clone(),
+                commands: DataCommands::Usual,
+            },
+            stack: self.stack_here(),
+            stall: self.stall_timeout,
+        }
+    }
+
+    /// Without options.
+    pub(in crate::program) fn plain() -> Self {
+        Self {
+            stack: None,
+            dcau: None,
+            protect: false,
+            stall_timeout: Duration::from_secs(300),
+        }
+    }
+
+    /// The protection of a transfer.
+    pub(in crate::program) fn protection(&self, default: DataProtection) -> DataProtection {
+        match (self.protect, self.dcau) {
+            (true, _) => DataProtection::Private,
+            (_, Some(Authentication::None)) => DataProtection::None,
+            (_, Some(Authentication::User)) => DataProtection::Authenticated,
+            (_, None) => default,
+        }
+    }
+}
