@@ -172,6 +172,11 @@ soak: test-programs release ## Run 500 sessions for two minutes, copy 100,000 sm
 kills: test-programs release ## Kill data nodes, control servers and the network between them COUNT times from SEED on
 	$(INTEROP) kills -- --seed $(SEED) --count $(COUNT)
 
+.PHONY: copy-kills
+copy-kills: test-programs release ## Kill the client or a server during COUNT copies from SEED on, and resume them
+	cargo build --release -p gridhaul-client
+	$(INTEROP) kills -- --client $(TARGET_DIRECTORY)/release/gridhaul --seed $(SEED) --count $(COUNT)
+
 SEED ?= 1
 COUNT ?= 200
 

@@ -261,10 +261,13 @@ impl Session {
             path: path.clone(),
         };
         // The size is a matter of the time limit only; the server says why it refuses the file.
-        let size = match self.size(path).await {
-            Ok(size) => size,
-            Err(ControlError::Refused { .. }) => None,
-            Err(error) => return Err(error),
+        let size = match length {
+            Some(length) => Some(length),
+            None => match self.size(path).await {
+                Ok(size) => size,
+                Err(ControlError::Refused { .. }) => None,
+                Err(error) => return Err(error),
+            },
         };
         let limit = self.control.patience() + checksum_time(size);
         let reply = self.control.ask_within(&command, limit).await?;

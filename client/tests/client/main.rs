@@ -8,6 +8,7 @@ mod files;
 mod ftps;
 mod guc;
 mod hostile;
+mod kills;
 mod lies;
 mod lists;
 mod parts;

@@ -2,11 +2,14 @@
 //!
 //! After each fault the client restarts its transfer. The file must then be exact; nodes must hold nothing of ended sessions after
 //! 15 seconds; and sessions that do not use what was killed must not notice. A seed plays the same round again.
+//!
+//! With a client, kills it or its servers during its copies in place of that, and resumes them: less than two blocks for each channel
+//! may be sent again.
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use gridhaul_interop::kills::Campaign;
+use gridhaul_interop::kills::{Campaign, CopyCampaign};
 
 #[derive(Debug, Parser)]
 #[command(about = "Kill data nodes, control servers and the network between them during transfers")]
@@ -20,10 +23,25 @@ struct Arguments {
     /// Rounds at the same time, each with programs of its own
     #[arg(long, default_value_t = 2)]
     jobs: usize,
+    /// The program gridhaul: kill it or its servers during copies, and resume them
+    #[arg(long, value_name = "PROGRAM")]
+    client: Option<std::path::PathBuf>,
 }
 
 fn main() -> ExitCode {
-    let Arguments { seed, count, jobs } = Arguments::parse();
+    let Arguments {
+        seed,
+        count,
+        jobs,
+        client,
+    } = Arguments::parse();
+    if let Some(client) = client {
+        return copies(&CopyCampaign {
+            client,
+            seed,
+            rounds: count,
+        });
+    }
     let campaign = Campaign {
         seed,
         rounds: count,
@@ -40,6 +58,26 @@ fn main() -> ExitCode {
                 ExitCode::SUCCESS
             } else {
                 ExitCode::FAILURE
+            }
+        }
+        Err(error) => {
+            eprintln!("kills: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn copies(campaign: &CopyCampaign) -> ExitCode {
+    match campaign.run() {
+        Ok(defects) => {
+            println!("{} copies, {} defects", campaign.rounds, defects.len());
+            for (seed, defect) in &defects {
+                let line = defect.lines().next().unwrap_or_default();
+                println!("seed {seed}: {line}");
+            }
+            match defects.is_empty() {
+                true => ExitCode::SUCCESS,
+                false => ExitCode::FAILURE,
             }
         }
         Err(error) => {

@@ -7,9 +7,11 @@
 //!           ├─> transfer    the clients: MODE E with restarts, and globus-url-copy
 //!           ├─> steady      sessions beside it, which must not notice
 //!           └─> remains     what nodes still hold
+//!   copies       `gridhaul copy`, killed and resumed: a campaign of its own
 //! ```
 
 mod campaign;
+mod copies;
 mod cut;
 mod dice;
 mod remains;
@@ -19,3 +21,4 @@ mod transfer;
 mod world;
 
 pub use campaign::{Campaign, Summary};
+pub use copies::CopyCampaign;

@@ -1,5 +1,6 @@
 //! What the destination has of a file from an earlier attempt.
 
+use std::fs;
 use std::path::Path;
 
 use gridhaul_protocol::command::TransferMode;
@@ -40,6 +41,28 @@ impl Present {
             self.ranges = RangeSet::from(0..size);
         }
         self.is_begun = false;
+    }
+
+    /// The mode in which an earlier attempt has received the most of the file at `path`: only the same mode can continue it.
+    pub(super) fn earlier_mode(&self, path: &Path) -> Option<TransferMode> {
+        let size = |form: UploadForm| {
+            let found = form
+                .unfinished(path)
+                .and_then(|path| fs::metadata(path).ok());
+            found.map_or(0, |found| found.len())
+        };
+        let (stream, blocks) = (size(UploadForm::Stream), size(UploadForm::Blocks));
+        match self.is_begun {
+            true if stream > blocks => Some(TransferMode::Stream),
+            true if blocks > 0 => Some(TransferMode::Extended),
+            _ => None,
+        }
+    }
+
+    /// Whether an earlier attempt or run has begun this version of a file that is worth it.
+    pub(super) fn may_have_more(&self, version: Version, least: u64) -> bool {
+        let is_same = !self.version.differs_from(&version);
+        self.is_begun && is_same && version.size >= Some(least)
     }
 
     /// What need not be sent again of this version.

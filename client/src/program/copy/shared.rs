@@ -239,6 +239,11 @@ impl Shared {
             .map(|mode| self.settings_in(mode, &[server]))
     }
 
+    /// The mode that a get continues in, if an earlier attempt has begun it in one and the user wants no other.
+    pub(super) fn mode_of_begun(&self, begun: Option<TransferMode>) -> Option<TransferMode> {
+        begun.filter(|_| self.wanted_mode().is_none())
+    }
+
     /// The mode that the user wants.
     fn wanted_mode(&self) -> Option<TransferMode> {
         let data = &self.arguments.data;

@@ -1,5 +1,6 @@
 //! Copies one file after the other, with sessions that are kept.
 
+mod found;
 mod pipelined;
 mod retries;
 mod transfers;

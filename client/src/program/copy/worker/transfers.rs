@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::path::PathArgument;
+use gridhaul_storage::UploadForm;
 use gridhaul_transfer::{Admission, Demands, Handling, UploadName};
 
 use super::super::super::report::Watch;
@@ -14,7 +15,8 @@ use super::super::error::CopyError;
 use super::super::job::{Job, Place};
 use super::super::present::Present;
 use super::super::version::Version;
-use super::{Worker, open};
+use super::found::{End, found, size_here};
+use super::{WORTHWHILE, Worker, open};
 use crate::location::Url;
 use crate::session::TransferSettings;
 use crate::transfer::{
@@ -92,7 +94,10 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let server = &from.server;
         let session = open(&mut self.source, &shared, server).await?;
-        let (settings, tries) = shared.settings_of_get(session, job.is_only);
+        let (mut settings, mut tries) = shared.settings_of_get(session, job.is_only);
+        if let Some(mode) = shared.mode_of_begun(present.earlier_mode(to.path)) {
+            (settings, tries) = (shared.settings_in(mode, &[session]), false);
+        }
         if !tries {
             return self
                 .get_with(settings, None, (from, to, job), present, watch)
@@ -143,6 +148,20 @@ impl Worker {
         let files = self.files(to.root, hosts)?;
         if settings.mode == TransferMode::Stream {
             present.note_stream(&*files, to.beneath);
+        }
+        if shared.arguments.part().is_none()
+            && settings.mode == TransferMode::Extended
+            && present.may_have_more(version, WORTHWHILE)
+            && let Some(temporary) = UploadForm::Blocks.unfinished(to.beneath)
+        {
+            let session = open(&mut self.source, &shared, &from.server).await?;
+            let (here, there) = (
+                End::Here(&files, &temporary),
+                End::There(session, remote.clone()),
+            );
+            let size = size_here(&*files, &temporary);
+            let more = found(present.ranges(), size, there, here).await;
+            present.gain(&more);
         }
         // A device or a pipe cannot be replaced.
         let is_special =
@@ -203,6 +222,17 @@ impl Worker {
         let settings = shared.settings(&[&*session]);
         let files = self.files(from.root, Admission::none())?;
         let session = open(&mut self.destination, &shared, &to.server).await?;
+        if shared.arguments.part().is_none()
+            && present.may_have_more(version, WORTHWHILE)
+            && let Some((there, size)) =
+                End::unfinished(session, &remote, form(settings.mode)).await
+        {
+            let here = End::Here(&files, from.beneath);
+            let size = size.min(version.size.unwrap_or_default());
+            let more = found(present.ranges(), size, here, there).await;
+            present.gain(&more);
+        }
+        let session = open(&mut self.destination, &shared, &to.server).await?;
         let copy = FileCopy {
             direction: Direction::Put,
             local: from.beneath.to_owned(),
@@ -246,6 +276,18 @@ impl Worker {
         let destination = open(&mut self.destination, &shared, &to.server).await?;
         let version = Version::of_source(source, &source_path, known).await?;
         let settings = shared.settings(&[&*source, &*destination]);
+        if shared.arguments.part().is_none()
+            && present.may_have_more(version, WORTHWHILE)
+            && let Some((there, size)) =
+                End::unfinished(destination, &destination_path, form(settings.mode)).await
+        {
+            let from = End::There(source, source_path.clone());
+            let size = size.min(version.size.unwrap_or_default());
+            let more = found(present.ranges(), size, from, there).await;
+            present.gain(&more);
+        }
+        let source = open(&mut self.source, &shared, &from.server).await?;
+        let destination = open(&mut self.destination, &shared, &to.server).await?;
         let copy = ThirdPartyCopy {
             source: source_path,
             destination: destination_path,
@@ -276,5 +318,13 @@ impl Worker {
             set.map_err(CopyError::Destination)?;
         }
         Ok(())
+    }
+}
+
+/// How the bytes of an upload in this mode arrive.
+fn form(mode: TransferMode) -> UploadForm {
+    match mode {
+        TransferMode::Stream => UploadForm::Stream,
+        TransferMode::Extended => UploadForm::Blocks,
     }
 }
