@@ -132,6 +132,12 @@ test-reproducible: packages ## Build the packages of the last commit a second ti
 interop: test-programs release ## Print every interoperability case, this server beside globus-gridftp-server
 	$(INTEROP) interop-report
 
+.PHONY: interop-clients
+interop-clients: test-programs release ## Run every case of globus-url-copy with gridhaul guc and gridhaul copy in its place
+	cargo build --release -p gridhaul-client
+	$(INTEROP) interop-report -- --client guc $(CASES_OF_COPIERS)
+	$(INTEROP) interop-report -- --client copy $(CASES_OF_COPIERS)
+
 .PHONY: bench
 bench: test-programs release ## Measure this server beside globus-gridftp-server and the kernel's limit
 	$(INTEROP) bench
@@ -176,6 +182,8 @@ kills: test-programs release ## Kill data nodes, control servers and the network
 copy-kills: test-programs release ## Kill the client or a server during COUNT copies from SEED on, and resume them
 	cargo build --release -p gridhaul-client
 	$(INTEROP) kills -- --client $(TARGET_DIRECTORY)/release/gridhaul --seed $(SEED) --count $(COUNT)
+
+CASES_OF_COPIERS = globus-url-copy gsi/get gsi/put gsi/third-party gsi/stacks gsi/accounts nodes/third-party nodes/stacks nodes/restart
 
 SEED ?= 1
 COUNT ?= 200

@@ -36,6 +36,17 @@ pub struct Server {
     pub host: String,
     /// The port.
     pub port: u16,
+    /// The end of copies that it is, if options for one end make sessions of both ends different.
+    pub end: Option<End>,
+}
+
+/// An end of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// Where files come from.
+    Source,
+    /// Where copies go.
+    Destination,
 }
 
 /// The way to log in.
@@ -110,6 +121,17 @@ impl Location {
     }
 }
 
+impl Server {
+    /// Whether both are one server, and one user.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let end = other.end;
+        Self {
+            end,
+            ..self.clone()
+        } == *other
+    }
+}
+
 impl Scheme {
     /// As it is written in URLs.
     pub fn name(self) -> &'static str {
@@ -170,9 +192,22 @@ fn remote(text: &str, scheme: Scheme, rest: &str) -> Result<Url, LocationError> 
             user,
             host,
             port: port.unwrap_or_else(|| scheme.port()),
+            end: None,
         },
         path: decoded(path).ok_or_else(undecodable)?,
     })
+}
+
+/// A URL with a password, in two parts: the URL without it, and the decoded password. `None`: it has none.
+pub(crate) fn split_password(text: &str) -> Option<(String, Vec<u8>)> {
+    let (scheme, rest) = text.split_once("://")?;
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (user, host) = authority.rsplit_once('@')?;
+    let (user, password) = user.split_once(':')?;
+    Some((
+        format!("{scheme}://{user}@{host}{path}"),
+        decoded(password)?,
+    ))
 }
 
 fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
@@ -236,6 +271,18 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
+/// A path as URLs have it.
+pub(crate) fn encoded(path: &[u8]) -> String {
+    path.iter().fold(String::new(), |mut text, &byte| {
+        let is_plain = byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#' | b'"');
+        match is_plain {
+            true => text.push(char::from(byte)),
+            false => text.push_str(&format!("%{byte:02X}")),
+        }
+        text
+    })
+}
+
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme.name())?;
@@ -264,6 +311,11 @@ impl Url {
             Location::Remote(url) => Ok(url),
             Location::Local(_) => Err(LocationError::NoServer(text.to_owned())),
         }
+    }
+
+    /// Whether both are one file of one server.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        self.server.is_same(&other.server) && self.path == other.path
     }
 
     /// The path for commands. `/~/` begins a path beneath the user's home directory, as for globus-url-copy.
@@ -295,15 +347,7 @@ impl Url {
 /// Encodes what [`Location::parse`] decodes.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.server)?;
-        for &byte in &self.path {
-            let is_plain = byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#' | b'"');
-            match is_plain {
-                true => write!(f, "{}", char::from(byte))?,
-                false => write!(f, "%{byte:02X}")?,
-            }
-        }
-        Ok(())
+        write!(f, "{}{}", self.server, encoded(&self.path))
     }
 }
 

@@ -41,8 +41,8 @@ pub mod kills;
 pub mod support;
 
 pub use support::{
-    Accounts, BadCredential, BadKind, Client, ClientError, Cluster, Failure, Finished, HOST, Kind,
-    Launch, LaunchError, Node, NodeLaunch, NodeSite, PASSWORD, PASSWORD_USER, Pki, PkiError,
-    ProgramError, Relay, Server, SshHost, UserCredential, UserKind, check, chown_to_nobody,
-    content, gridhaul_client, gridhaul_program, raw, url,
+    Accounts, BadCredential, BadKind, Client, ClientError, Cluster, Copier, Failure, Finished,
+    HOST, Kind, Launch, LaunchError, Node, NodeLaunch, NodeSite, PASSWORD, PASSWORD_USER, Pki,
+    PkiError, ProgramError, Relay, Server, SshHost, UserCredential, UserKind, check,
+    chown_to_nobody, content, gridhaul_client, gridhaul_program, raw, url,
 };

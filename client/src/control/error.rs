@@ -131,7 +131,7 @@ pub enum ControlError {
     Clear(Reply),
     /// The server is another host.
     #[error(
-        "{host} presents the certificate of {presented}: check the name, or say --subject if this is the right server"
+        "{host} presents the certificate of {presented}, and the names do not match: check the URL, or say --subject if this is the right server"
     )]
     OtherHost {
         /// The host that was dialled.

@@ -16,10 +16,12 @@ mod trees;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gridhaul_protocol::command::SiteCommand;
+use gridhaul_protocol::command::{AlgorithmName, Password, SiteCommand};
+use gridhaul_protocol::stack::StackSpec;
 use gridhaul_storage::ChecksumAlgorithm;
 
 pub(super) use self::cat::CatArguments;
@@ -30,8 +32,10 @@ pub(super) use self::files::{
 pub(super) use self::hosts::{HostOptions, is_login};
 pub(super) use self::rdma::{OverRdma, RdmaArguments, RdmaWay};
 pub(super) use self::trees::{ChmodArguments, TreeArguments, UsageArguments};
+use super::plan::Plan;
 use super::proxy::ProxyCommand;
 use crate::control::AddressFamily;
+use crate::location::{End, Server};
 use crate::transfer::FilePart;
 
 /// Copy files to, from and between GridFTP servers
@@ -144,6 +148,9 @@ pub(super) struct CopyArguments {
     /// MODE E, 1 to 100; 1 sends none ahead. Not with --checksum or between servers
     #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(super) pipeline: u8,
+    /// Move the bytes of copies between two servers through this machine, as a stream
+    #[arg(long, conflicts_with = "resume")]
+    pub(super) relay: bool,
     /// How often a file is tried again after a connection or a server has failed
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub(super) retry: u32,
@@ -180,6 +187,12 @@ pub(super) struct CopyArguments {
     /// Verify the copies by this checksum, computed at both ends: MD5, ADLER32, CRC32C, SHA256, ...
     #[arg(long, value_name = "ALGORITHM")]
     pub(super) checksum: Option<ChecksumAlgorithm>,
+    /// A checksum that only servers can compute, in the place of `checksum`, for options of globus-url-copy.
+    #[arg(skip)]
+    pub(super) checksum_of_servers: Option<AlgorithmName>,
+    /// Where a dry run writes its copies, for options of globus-url-copy.
+    #[arg(skip)]
+    pub(super) plan: Option<Arc<Plan>>,
     /// Print one JSON object a line
     #[arg(long)]
     pub(super) json: bool,
@@ -259,15 +272,45 @@ pub(super) struct LoginArguments {
     /// The longest wait for a connection or a reply
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(super) timeout: Duration,
-    /// What servers are sent after the login, for options of globus-url-copy.
+    /// What holds for the sources and for the destinations only, for options of globus-url-copy.
     #[arg(skip)]
-    pub(super) site: Vec<SiteCommand>,
+    pub(super) ends: [EndOptions; 2],
+    /// Passwords that were in URLs, for options of globus-url-copy.
+    #[arg(skip)]
+    pub(super) passwords: Vec<(Server, Password)>,
     /// What configuration files set for each server.
     #[arg(skip)]
     pub(super) hosts: Option<HostOptions>,
 }
 
+/// What holds for the servers of one end of copies.
+#[derive(Debug, Clone, Default)]
+pub(super) struct EndOptions {
+    /// In place of `proxy`.
+    pub(super) proxy: Option<PathBuf>,
+    /// In place of `subject`.
+    pub(super) subject: Option<String>,
+    /// The driver stack of data channels, in place of `stack`.
+    pub(super) stack: Option<StackSpec>,
+    /// What servers are sent after the login.
+    pub(super) site: Vec<SiteCommand>,
+}
+
 impl LoginArguments {
+    /// The options for one end.
+    pub(super) fn for_end(mut self, end: Option<End>) -> (Self, EndOptions) {
+        // Where ends are not told apart, both have the same options.
+        let end = end.unwrap_or(End::Source);
+        let own = std::mem::take(&mut self.ends[end as usize]);
+        if own.proxy.is_some() {
+            self.proxy.clone_from(&own.proxy);
+        }
+        if own.subject.is_some() {
+            self.subject.clone_from(&own.subject);
+        }
+        (self, own)
+    }
+
     pub(super) fn family(&self) -> AddressFamily {
         match (self.ipv4, self.ipv6) {
             (true, _) => AddressFamily::Ipv4,

@@ -9,6 +9,7 @@
 //!   files          ls, stat, mkdir, rm, mv
 //!   trees          chmod, du, tree
 //!   ping           how a server answers
+//!   plan           the list of a dry run
 //!   proxy          proxies of the user
 //!   servers        sessions by server, and how to log in
 //!   secret         passwords and passphrases
@@ -24,6 +25,7 @@ mod guc;
 mod output;
 mod ping;
 mod place;
+mod plan;
 mod profile;
 mod proxy;
 mod report;

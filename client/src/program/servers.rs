@@ -90,6 +90,7 @@ impl Servers {
 
     pub(super) async fn open(&self, server: &Server) -> Result<Session, OpenError> {
         let arguments = self.arguments.for_host(&server.host);
+        let (arguments, own) = arguments.for_end(server.end);
         let login = self.login(server, &arguments).await?;
         let config = SessionConfig {
             family: arguments.family(),
@@ -103,8 +104,9 @@ impl Servers {
         let opened = Session::open(server, login, config).await;
         drop(pause);
         let mut session = opened.map_err(|error| OpenError::Session(Box::new(error)))?;
-        for command in &arguments.site {
-            let command = Command::Site(command.clone());
+        session.prefer_stack(own.stack);
+        for command in own.site {
+            let command = Command::Site(command);
             let taken = session.control().must(&command).await;
             taken.map_err(|error| {
                 let server = server.clone();
@@ -195,6 +197,13 @@ impl Servers {
             return Ok(known.password.clone());
         }
         let named = || server.to_string();
+        let given = arguments
+            .passwords
+            .iter()
+            .find(|(one, _)| one.is_same(server));
+        if let Some((_, password)) = given {
+            return Ok(Zeroizing::new(password.as_bytes().to_vec()));
+        }
         let password = match &arguments.password_file {
             Some(file) => {
                 let mut same = known

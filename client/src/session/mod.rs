@@ -14,6 +14,7 @@ use gridhaul_protocol::facts::FileFacts;
 use gridhaul_protocol::feature::{Feature, SimpleFeature};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::reply::Reply;
+use gridhaul_protocol::stack::StackSpec;
 use jiff::Timestamp;
 
 pub(crate) use kept::{Kept, OtherEnd};
@@ -37,6 +38,8 @@ pub struct Session {
     features: Vec<Feature>,
     /// What the server was told.
     settings: settings::Told,
+    /// The stack of data channels in place of that of transfers.
+    own_stack: Option<StackSpec>,
     /// The data channels that are open.
     kept: Option<Kept>,
     /// Differs for each session of the process.
@@ -72,6 +75,11 @@ impl Session {
     /// How the user logged in.
     pub fn login(&self) -> &Login {
         &self.login
+    }
+
+    /// Uses this stack for data channels, in place of that of transfers.
+    pub(crate) fn prefer_stack(&mut self, stack: Option<StackSpec>) {
+        self.own_stack = stack;
     }
 
     /// Differs for each session of the process.

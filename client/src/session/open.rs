@@ -102,6 +102,7 @@ impl Session {
             welcome,
             features,
             settings,
+            own_stack: None,
             kept: None,
             id: IDS.fetch_add(1, Ordering::Relaxed),
         })

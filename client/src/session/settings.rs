@@ -4,7 +4,7 @@ use gridhaul_protocol::command::{
     Command, DataChannelAuthentication, MarkerEvent, OptsCommand, Parallelism, ProtectionLevel,
     RetrieveOptions, SiteCommand, StackRequest, Text, TransferMode,
 };
-use gridhaul_protocol::stack::StackSpec;
+use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 
 use super::Session;
 use crate::control::ControlError;
@@ -45,12 +45,16 @@ pub enum DataProtection {
     Private,
 }
 
+/// The driver that protects data channels.
+const GSI: &str = "gsi";
+
 /// What the server was told last.
 #[derive(Debug)]
 pub(super) struct Told {
     mode: TransferMode,
     parallelism: u8,
     protection: DataProtection,
+    authentication: DataChannelAuthentication,
     is_buffer_told: bool,
     are_markers_told: bool,
     stack: Option<StackSpec>,
@@ -67,6 +71,10 @@ impl Told {
             protection: match with_certificate {
                 true => DataProtection::Authenticated,
                 false => DataProtection::None,
+            },
+            authentication: match with_certificate {
+                true => DataChannelAuthentication::User,
+                false => DataChannelAuthentication::None,
             },
             is_buffer_told: false,
             are_markers_told: false,
@@ -93,15 +101,30 @@ impl Session {
     ///
     /// When the server refuses a setting, or the session has ended.
     pub(crate) async fn settle(&mut self, wanted: &TransferSettings) -> Result<(), ControlError> {
+        let user = DataChannelAuthentication::User;
+        self.settle_with(wanted, user).await
+    }
+
+    /// As [`Self::settle`], where the other end of data channels acts for this user, if they are authenticated.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::settle`].
+    pub(crate) async fn settle_with(
+        &mut self,
+        wanted: &TransferSettings,
+        user: DataChannelAuthentication,
+    ) -> Result<(), ControlError> {
         self.settings.commands = wanted.commands;
-        self.settle_protection(wanted.protection).await?;
-        if self.settings.stack != wanted.stack {
-            let drivers = wanted.stack.as_ref().map(StackSpec::to_string);
+        self.settle_protection(wanted.protection, user).await?;
+        let stack = self.stack_of(wanted);
+        if self.settings.stack != stack {
+            let drivers = stack.as_ref().map(StackSpec::to_string);
             let request = drivers.and_then(Text::new);
             let request = request.map_or(StackRequest::Default, StackRequest::Drivers);
             let command = Command::Site(SiteCommand::SetNetStack(request));
             self.control.must(&command).await?;
-            self.settings.stack.clone_from(&wanted.stack);
+            self.settings.stack = stack;
         }
         if self.settings.mode != wanted.mode {
             self.control.must(&Command::Mode(wanted.mode)).await?;
@@ -117,6 +140,22 @@ impl Session {
             self.settings.parallelism = wanted.parallelism;
         }
         Ok(())
+    }
+
+    /// The stack that the server is told. globus-gridftp-server protects data channels only if the stack has the driver `gsi`
+    /// (observed from version 13.24), and globus-url-copy inserts it in the same place.
+    fn stack_of(&self, wanted: &TransferSettings) -> Option<StackSpec> {
+        let mut stack = self.own_stack.as_ref().or(wanted.stack.as_ref())?.clone();
+        let has_gsi = stack.drivers.iter().any(|driver| driver.name == GSI);
+        if self.login.identity().is_some() && wanted.protection != DataProtection::None && !has_gsi
+        {
+            let gsi = DriverSpec {
+                name: GSI.to_owned(),
+                options: Vec::new(),
+            };
+            stack.drivers.insert(stack.drivers.len().min(1), gsi);
+        }
+        Some(stack)
     }
 
     /// Asks for a restart marker each second, so that little is sent again after a failure. A server may not have the command.
@@ -136,16 +175,19 @@ impl Session {
         Ok(())
     }
 
-    async fn settle_protection(&mut self, wanted: DataProtection) -> Result<(), ControlError> {
+    async fn settle_protection(
+        &mut self,
+        wanted: DataProtection,
+        user: DataChannelAuthentication,
+    ) -> Result<(), ControlError> {
         let told = self.settings.protection;
-        if told == wanted {
-            return Ok(());
-        }
         match (self.login.has_tls(), wanted) {
-            (true, DataProtection::Authenticated) => return Err(ControlError::NoMutual),
+            (true, DataProtection::Authenticated) if told != wanted => {
+                return Err(ControlError::NoMutual);
+            }
             // RFC 4217 has no DCAU: PROT alone says whether data channels have TLS.
             (true, _) => {}
-            (false, _) => self.settle_authentication(told, wanted).await?,
+            (false, _) => self.settle_authentication(wanted, user).await?,
         }
         let level = |protection| match protection {
             DataProtection::Private => ProtectionLevel::Private,
@@ -169,18 +211,19 @@ impl Session {
 
     async fn settle_authentication(
         &mut self,
-        told: DataProtection,
         wanted: DataProtection,
+        user: DataChannelAuthentication,
     ) -> Result<(), ControlError> {
-        if (told == DataProtection::None) == (wanted == DataProtection::None) {
-            return Ok(());
-        }
         let authentication = match wanted {
             DataProtection::None => DataChannelAuthentication::None,
-            _ => DataChannelAuthentication::User,
+            _ => user,
         };
-        let command = Command::Dcau(authentication);
-        self.control.must(&command).await.map(drop)
+        if self.settings.authentication != authentication {
+            let command = Command::Dcau(authentication.clone());
+            self.control.must(&command).await?;
+            self.settings.authentication = authentication;
+        }
+        Ok(())
     }
 
     /// The protection of data channels if the user wants nothing else.

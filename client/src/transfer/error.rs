@@ -1,5 +1,6 @@
 //! Why transfers fail.
 
+use std::io;
 use std::time::Duration;
 
 use gridhaul_stack::StackError;
@@ -38,7 +39,7 @@ pub enum TransferFailure {
     NoCertificate,
     /// Data between two servers is to be protected, and one of them has no certificate of the user.
     #[error(
-        "data between two servers can be protected only with gsiftp URLs: use these, or say --dcau none, or copy over this machine"
+        "data between two servers can be protected only with gsiftp URLs: use these, or say --dcau none, or --relay"
     )]
     BetweenTls,
     /// The ends do not agree about the length of the file.
@@ -75,6 +76,9 @@ pub enum TransferFailure {
     /// The checksum of a file of this machine cannot be computed.
     #[error("this machine: {0}")]
     Checksumming(#[source] StorageError),
+    /// There is no pipe between two transfers.
+    #[error("this machine: no pipe: {0}")]
+    Pipe(#[source] io::Error),
     /// A server sends more than a directory can have.
     #[error("source: the listing of the directory is too long")]
     LongListing,
@@ -127,6 +131,7 @@ impl TransferFailure {
             | Self::NoCertificate
             | Self::BetweenTls
             | Self::Checksumming(_)
+            | Self::Pipe(_)
             | Self::LongListing
             | Self::Unsettled(_)
             | Self::Lost => false,

@@ -10,6 +10,7 @@
 mod error;
 mod local_end;
 mod part;
+mod relay;
 mod said;
 mod stall;
 mod stream;
@@ -24,8 +25,9 @@ use gridhaul_stack::Details;
 
 pub use error::TransferFailure;
 pub use part::FilePart;
+pub use relay::{RelayedCopy, relay};
 pub(crate) use said::MOST_RANGES;
-pub use stream::StandardStream;
+pub use stream::ByteStream;
 pub use third_party::{ThirdPartyCopy, third_party};
 pub use two_party::{Direction, FileCopy, Piped, Supply, is_out_of_step, pipeline, two_party};
 pub use verify::{checksum_of_file, checksum_of_server};

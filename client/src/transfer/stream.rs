@@ -1,7 +1,7 @@
-//! Standard input and standard output as an end of a transfer.
+//! Standard input, standard output or a pipe as an end of a transfer.
 
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,6 +9,7 @@ use gridhaul_storage::{Checksum, ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{ByteSink, LineSource, Task};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 
 /// The bytes that are read at a time.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -22,9 +23,9 @@ const TICK: Timespec = Timespec {
     tv_nsec: 100_000_000,
 };
 
-/// Standard input or standard output, for one transfer.
+/// Standard input, standard output or an end of a pipe, for one transfer.
 #[derive(Debug, Clone)]
-pub struct StandardStream {
+pub struct ByteStream {
     way: Way,
     state: Arc<State>,
 }
@@ -37,6 +38,8 @@ enum Way {
 
 #[derive(Default)]
 struct State {
+    /// The end of a pipe, in place of standard input or standard output; `None` after [`ByteStream::close`].
+    pipe: Option<Mutex<Option<Arc<OwnedFd>>>>,
     /// The transfer has ended.
     is_over: AtomicBool,
     /// The program at the other end sends or reads no bytes now.
@@ -54,19 +57,33 @@ impl std::fmt::Debug for State {
     }
 }
 
-impl StandardStream {
+impl ByteStream {
     /// Standard input. Its checksum is computed, if one is wanted.
     pub fn input(sum: Option<ChecksumAlgorithm>) -> Self {
-        Self::new(Way::Input, sum)
+        Self::new(Way::Input, None, sum)
     }
 
     /// Standard output. Its checksum is computed, if one is wanted.
     pub fn output(sum: Option<ChecksumAlgorithm>) -> Self {
-        Self::new(Way::Output, sum)
+        Self::new(Way::Output, None, sum)
     }
 
-    fn new(way: Way, sum: Option<ChecksumAlgorithm>) -> Self {
+    /// A pipe between two transfers: the end that receives bytes, and the one that sends them.
+    ///
+    /// # Errors
+    ///
+    /// When the process has too many open files.
+    pub(super) fn pipe() -> io::Result<[Self; 2]> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ok([
+            Self::new(Way::Output, Some(writer), None),
+            Self::new(Way::Input, Some(reader), None),
+        ])
+    }
+
+    fn new(way: Way, pipe: Option<OwnedFd>, sum: Option<ChecksumAlgorithm>) -> Self {
         let state = State {
+            pipe: pipe.map(|end| Mutex::new(Some(Arc::new(end)))),
             sum: Mutex::new(sum.map(Checksum::new)),
             ..State::default()
         };
@@ -119,6 +136,13 @@ impl StandardStream {
         self.state.waits.load(Ordering::Relaxed)
     }
 
+    /// Closes the end of a pipe after its transfer, so that the other one sees the end of the bytes.
+    pub(super) fn close(&self) {
+        if let Some(pipe) = &self.state.pipe {
+            *pipe.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
     /// Ends a wait for input or for the reader of the output.
     pub(super) fn end(&self) {
         self.state.is_over.store(true, Ordering::Relaxed);
@@ -126,15 +150,30 @@ impl StandardStream {
 }
 
 impl State {
+    /// Does something with the descriptor of the stream, which is `standard` unless this is a pipe.
+    fn with<T>(
+        &self,
+        standard: BorrowedFd<'_>,
+        act: impl FnOnce(BorrowedFd<'_>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let Some(pipe) = &self.pipe else {
+            return act(standard);
+        };
+        let end = pipe.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        act(end.ok_or(Errno::CANCELED)?.as_fd())
+    }
+
     /// The next piece; `None` at the end.
     fn read(&self) -> Result<Option<Vec<u8>>, StorageError> {
         let failed = |errno| StorageError::new("read", errno);
         let stdin = io::stdin();
         let mut piece = vec![0; PIECE_BYTES];
         loop {
-            self.wait_for(PollFd::new(&stdin, PollFlags::IN))
-                .map_err(failed)?;
-            match rustix::io::read(stdin.as_fd(), &mut piece) {
+            let read = self.with(stdin.as_fd(), |stream| {
+                self.wait_for(PollFd::new(&stream, PollFlags::IN))?;
+                rustix::io::read(stream, &mut piece)
+            });
+            match read {
                 Ok(0) => return Ok(None),
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 read => {
@@ -153,11 +192,13 @@ impl State {
         // Before the first byte: a transfer that ends while a part of a piece is written must not be repeated.
         self.is_used.store(true, Ordering::Relaxed);
         while !left.is_empty() {
-            self.wait_for(PollFd::new(&stdout, PollFlags::OUT))
-                .map_err(failed)?;
             // pipe(7): a pipe that is ready takes so many bytes at once. More would wait for the reader, and see no end.
             let piece = &left[..left.len().min(PIPE_BYTES)];
-            match rustix::io::write(stdout.as_fd(), piece) {
+            let written = self.with(stdout.as_fd(), |stream| {
+                self.wait_for(PollFd::new(&stream, PollFlags::OUT))?;
+                rustix::io::write(stream, piece)
+            });
+            match written {
                 Ok(count) => {
                     self.count(&left[..count]);
                     left = &left[count..];

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gridhaul_protocol::command::{Command, Restart, TransferMode};
+use gridhaul_protocol::command::{Command, DataChannelAuthentication, Restart, Text, TransferMode};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::reply::Reply;
@@ -56,7 +56,10 @@ pub async fn third_party(
     let started = Instant::now();
     let moved = attempt(source, destination, copy, observer).await?;
     let checksum = match copy.verify {
-        Some(algorithm) => Some(compare(source, destination, copy, algorithm).await?),
+        Some(algorithm) => {
+            let paths = [&copy.source, &copy.destination];
+            Some(compare(source, destination, paths, copy.part, algorithm).await?)
+        }
         None => None,
     };
     Ok(Transferred {
@@ -82,8 +85,12 @@ async fn attempt(
     if have_tls && copy.settings.protection != DataProtection::None {
         return Err(TransferFailure::BetweenTls);
     }
-    source.settle(&copy.settings).await.map_err(from)?;
-    destination.settle(&copy.settings).await.map_err(to)?;
+    let [of_source, of_destination] = users(source, destination);
+    let settings = &copy.settings;
+    let settled = source.settle_with(settings, of_destination).await;
+    settled.map_err(from)?;
+    let settled = destination.settle_with(settings, of_source).await;
+    settled.map_err(to)?;
     let is_blocks = copy.settings.mode == TransferMode::Extended;
     if is_blocks {
         destination.settle_markers().await.map_err(to)?;
@@ -120,6 +127,26 @@ async fn attempt(
         destination.keep(of_destination);
     }
     Ok(moved)
+}
+
+/// The users of the source and of the destination, as the other server is told.
+fn users(source: &Session, destination: &Session) -> [DataChannelAuthentication; 2] {
+    let name = |session: &Session| {
+        let identity = session.login().identity()?;
+        Some(identity.credential.identity().one_line().to_owned())
+    };
+    let same = DataChannelAuthentication::User;
+    let (Some(one), Some(other)) = (name(source), name(destination)) else {
+        return [same.clone(), same];
+    };
+    if one == other {
+        return [same.clone(), same];
+    }
+    // GFD.20: `DCAU S` names whom the other end acts for.
+    [one, other].map(|name| match Text::new(name) {
+        Some(name) => DataChannelAuthentication::Subject(name),
+        None => same.clone(),
+    })
 }
 
 impl ThirdPartyCopy {
@@ -163,15 +190,16 @@ async fn open_port(
 }
 
 /// Compares the file of both servers.
-async fn compare(
+pub(super) async fn compare(
     source: &mut Session,
     destination: &mut Session,
-    copy: &ThirdPartyCopy,
+    [from, to]: [&PathArgument; 2],
+    part: Option<FilePart>,
     algorithm: ChecksumAlgorithm,
 ) -> Result<String, TransferFailure> {
     let (source_sum, destination_sum) = tokio::join!(
-        verify::checksum_of_server(source, algorithm, &copy.source, copy.part),
-        verify::checksum_of_server(destination, algorithm, &copy.destination, copy.part)
+        verify::checksum_of_server(source, algorithm, from, part),
+        verify::checksum_of_server(destination, algorithm, to, part)
     );
     let source_sum = source_sum.map_err(TransferFailure::Source)?;
     let destination_sum = destination_sum.map_err(TransferFailure::Destination)?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
 
-use gridhaul_interop::Kind;
+use gridhaul_interop::{Kind, PASSWORD, PASSWORD_USER, url};
 
 use crate::site::{Site, assert_same};
 
@@ -181,6 +181,78 @@ fn options_that_it_does_not_have_are_refused() {
     assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("does not have the option -af"), "{stderr}");
+}
+
+#[test]
+fn a_password_in_a_url_is_sent_to_its_server_only() {
+    let site = Site::tls("127.0.0.1");
+    fs::write(site.served("a"), "content").unwrap();
+    let port = site.server.address().port();
+    let host = format!("127.0.0.1:{port}");
+    let list = site.local("list");
+    let place = format!("ftp://{PASSWORD_USER}:{}@{host}/a", url::escape(PASSWORD));
+    fs::write(&list, format!("{place} {}\n", file_url(&site, "back"))).unwrap();
+    let output = guc(&site, &["-f", "list"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::read(site.local("back")).unwrap(), b"content");
+    let wrong = format!("ftp://{PASSWORD_USER}:wrong@{host}/a");
+    let output = guc(&site, &[&wrong, &file_url(&site, "other")]);
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.contains("530") && !stderr.contains("wrong"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_list_of_planned_copies_is_read_by_both_programs() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    fs::create_dir_all(site.served("tree/sub")).unwrap();
+    fs::write(site.served("tree/sub/a b"), "content").unwrap();
+    let (tree, copy) = (site.server.url("tree/"), file_url(&site, "copy/"));
+    let output = guc(&site, &["-r", "-do", "plan", &tree, &copy]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(!site.local("copy").exists());
+    for (name, program) in [("ours", true), ("theirs", false)] {
+        let options = ["-cd", "-f", "plan"];
+        let output = match program {
+            true => guc(&site, &options),
+            false => run(&site, "globus-url-copy", &options),
+        };
+        assert!(output.status.success(), "{name}: {output:?}");
+        assert_eq!(fs::read(site.local("copy/sub/a b")).unwrap(), b"content");
+        fs::remove_dir_all(site.local("copy")).unwrap();
+    }
+}
+
+#[test]
+fn each_end_has_options_of_its_own() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let (source, url) = (file_url(&site, "source"), site.server.url("a"));
+    assert!(guc(&site, &[&source, &url]).status.success());
+    for (options, end) in [
+        (["-src-fsstack", "nosuchdriver"], "source"),
+        (["-dst-fsstack", "nosuchdriver"], "destination"),
+    ] {
+        let copy = site.server.url("b");
+        let output = guc(&site, &[&options[..], &[&url, &copy]].concat());
+        assert_eq!(output.status.code(), Some(1), "{end}: {output:?}");
+        assert!(!site.served("b").exists());
+    }
+    // Each is for the other end.
+    for options in [
+        [
+            "-src-fsstack",
+            "nosuchdriver",
+            &source,
+            &site.server.url("c"),
+        ],
+        ["-dst-fsstack", "nosuchdriver", &url, &file_url(&site, "c")],
+    ] {
+        let output = guc(&site, &options);
+        assert!(output.status.success(), "{options:?}: {output:?}");
+    }
 }
 
 #[test]

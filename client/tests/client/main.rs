@@ -19,6 +19,7 @@ mod progress;
 mod proxy;
 mod rdma;
 mod reach;
+mod relay;
 mod resume;
 mod scripted;
 mod site;

@@ -1,11 +1,12 @@
 //! Runs the table and prints the outcomes of both servers.
 
+use std::io;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
-use gridhaul_interop::Kind;
 use gridhaul_interop::cases::{Report, Testbed, run, table};
+use gridhaul_interop::{Copier, Kind, ProgramError, gridhaul_program};
 
 /// Runs the same cases against gridhaul-server and globus-gridftp-server, side by side.
 #[derive(Debug, Parser)]
@@ -21,9 +22,28 @@ struct Arguments {
     /// Run our server with this number of data nodes, also in cases that are not about them.
     #[arg(long, default_value_t = 0)]
     nodes: u8,
+    /// Run the commands of globus-url-copy with our client, in the directory of gridhaul-server.
+    #[arg(long, value_enum, value_name = "COMMAND")]
+    client: Option<OurClient>,
     /// Print the names of the cases and run nothing.
     #[arg(long)]
     list: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OurClient {
+    Guc,
+    Copy,
+}
+
+impl OurClient {
+    fn copier(self) -> Result<Copier, ProgramError> {
+        let path = gridhaul_program()?.with_file_name("gridhaul");
+        Ok(match self {
+            Self::Guc => Copier::Guc(path),
+            Self::Copy => Copier::Copy(path),
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -43,7 +63,7 @@ impl Servers {
     }
 }
 
-fn main() -> std::io::Result<ExitCode> {
+fn main() -> io::Result<ExitCode> {
     let arguments = Arguments::parse();
     let chosen = |name: &str| {
         arguments.filters.is_empty() || arguments.filters.iter().any(|part| name.contains(part))
@@ -57,8 +77,10 @@ fn main() -> std::io::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let started = Instant::now();
-    let testbed = Testbed::with_nodes(arguments.nodes)?;
-    let mut report = Report::default();
+    let copier = arguments.client.map(OurClient::copier).transpose();
+    let copier = copier.map_err(io::Error::other)?.unwrap_or_default();
+    let testbed = Testbed::with_nodes(arguments.nodes)?.with_copier(copier.clone());
+    let mut report = Report::with_copier(copier);
     for kind in arguments.server.kinds() {
         match kind.program() {
             Ok(program) => println!("{}: {}", kind.name(), program.display()),

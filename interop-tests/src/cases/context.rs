@@ -221,6 +221,7 @@ impl<'a> Context<'a> {
         arguments: impl IntoIterator<Item = A>,
     ) -> Client {
         Client::new("globus-url-copy")
+            .copier(self.testbed.copier())
             .args(arguments)
             .envs(self.environment())
             .directory(self.local(""))

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::run::{Outcome, Row, Verdict};
+use crate::support::Copier;
 
 /// The number of characters of a reason in the line of its case; the end of the report has all of it.
 const SHORT_REASON: usize = 100;
@@ -15,9 +16,19 @@ pub struct Report {
     rows: usize,
     not_run: usize,
     deviations: usize,
+    differences: usize,
+    copier: Copier,
 }
 
 impl Report {
+    /// For a run with this program in the place of `globus-url-copy`.
+    pub fn with_copier(copier: Copier) -> Self {
+        Self {
+            copier,
+            ..Self::default()
+        }
+    }
+
     /// The heading.
     pub fn heading() -> String {
         format!("{:<92} {:>11}  {:>15}", "case", "ours", "real server")
@@ -44,7 +55,8 @@ impl Report {
                 let _ = write!(line, "  {:>15}", cell(theirs));
             }
         }
-        if let Some(reason) = row.failure() {
+        let difference = self.copier.difference(&row.name);
+        if let Some(reason) = row.failure_with(&self.copier) {
             let first = reason.lines().next().unwrap_or_default();
             let _ = write!(
                 line,
@@ -52,6 +64,9 @@ impl Report {
                 first.chars().take(SHORT_REASON).collect::<String>()
             );
             self.failures.push((row.name.clone(), reason));
+        } else if let Some(reason) = difference {
+            self.differences += 1;
+            let _ = write!(line, "  ({} differs: {reason})", self.copier.name());
         } else if let Some(reason) = deviation {
             let _ = write!(line, "  ({reason})");
         } else if let Some(reason) = row.not_run() {
@@ -76,12 +91,14 @@ impl Report {
         }
         let _ = write!(
             text,
-            "\n{} cases: {} passed, {} failed, {} not run on this machine; \
+            "\n{} cases: {} passed, {} failed, {} not run on this machine, {} in which {} differs on purpose; \
              the real server deviates in {}; {:.0} s",
             self.rows,
-            self.rows - self.failures.len() - self.not_run,
+            self.rows - self.failures.len() - self.not_run - self.differences,
             self.failures.len(),
             self.not_run,
+            self.differences,
+            self.copier.name(),
             self.deviations,
             elapsed.as_secs_f64()
         );

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::case::{Case, Observation};
 use super::context::Context;
 use super::testbed::Testbed;
-use crate::support::{Failure, Kind};
+use crate::support::{Copier, Failure, Kind};
 
 /// The outcomes of one case.
 #[derive(Debug)]
@@ -43,6 +43,17 @@ impl Row {
                 Some(format!("the real server: {reason}"))
             }
             _ => None,
+        }
+    }
+
+    /// The same with this program in the place of `globus-url-copy`: a case that it fails on purpose must fail.
+    pub fn failure_with(&self, copier: &Copier) -> Option<String> {
+        match (self.failure(), copier.difference(&self.name)) {
+            (Some(_), Some(_)) => None,
+            (None, Some(reason)) => Some(format!(
+                "it passes, and is listed as a difference: {reason}"
+            )),
+            (failure, None) => failure,
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 use super::setup::Role;
-use crate::support::{Cluster, Failure, Kind, Launch, Pki, Server};
+use crate::support::{Cluster, Copier, Failure, Kind, Launch, Pki, Server};
 
 /// Servers, started at their first use, and the tree that they serve.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct Testbed {
     directory: TempDir,
     /// The data nodes of each server of ours whose role has none.
     nodes: u8,
+    /// Runs the commands of `globus-url-copy`.
+    copier: Copier,
 }
 
 /// A server, alone or with data nodes.
@@ -67,6 +69,7 @@ impl Testbed {
             servers: [const { OnceLock::new() }; Role::COUNT * 2],
             directory,
             nodes: 0,
+            copier: Copier::default(),
         })
     }
 
@@ -80,6 +83,17 @@ impl Testbed {
             nodes,
             ..Self::new()?
         })
+    }
+
+    /// The same, with this program in the place of `globus-url-copy`.
+    #[must_use]
+    pub fn with_copier(self, copier: Copier) -> Self {
+        Self { copier, ..self }
+    }
+
+    /// The program that runs the commands of `globus-url-copy`.
+    pub fn copier(&self) -> &Copier {
+        &self.copier
     }
 
     /// The tree that the servers serve.

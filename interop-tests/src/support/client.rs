@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
+use super::copier::{Copier, Inexpressible, Line};
 use super::process_group::ProcessGroup;
 
 /// The number of bytes of a program's output that are kept; the rest is read and dropped.
@@ -56,6 +57,7 @@ const PACKAGES: [(&str, &str); 16] = [
 pub struct Client {
     program: OsString,
     arguments: Vec<OsString>,
+    copier: Copier,
     environment: Vec<(OsString, OsString)>,
     directory: Option<PathBuf>,
     input: Vec<u8>,
@@ -68,6 +70,7 @@ impl Client {
         Self {
             program: program.into(),
             arguments: Vec::new(),
+            copier: Copier::GlobusUrlCopy,
             environment: Vec::new(),
             directory: None,
             input: Vec::new(),
@@ -86,6 +89,13 @@ impl Client {
     #[must_use]
     pub fn args<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Has this program in the place of `globus-url-copy`, whose arguments these are.
+    #[must_use]
+    pub fn copier(mut self, copier: &Copier) -> Self {
+        self.copier = copier.clone();
         self
     }
 
@@ -132,14 +142,15 @@ impl Client {
     /// program that exits with a failure is not an error here: see [`Finished::status`].
     pub fn run(self) -> Result<Finished, ClientError> {
         let started = Instant::now();
-        let line = self.line();
+        let words = self.copier.line(&self.program, &self.arguments)?;
+        let line = self.line(&words);
         let failed = |error| ClientError::Run {
             line: line.clone(),
             error,
         };
-        let program = find(&self.program)?;
-        let mut group = ProcessGroup::start(self.command(&program)).map_err(failed)?;
-        let input = self.input;
+        let program = find(&words.program)?;
+        let mut group = ProcessGroup::start(self.command(&program, &words)).map_err(failed)?;
+        let (copier, input) = (self.copier, self.input);
         let mut stdin = group.leader().stdin.take();
         // Ends when the program has read all input or has exited.
         thread::spawn(move || stdin.as_mut().map(|pipe| pipe.write_all(&input)));
@@ -155,9 +166,10 @@ impl Client {
             Some(status) => Ok(Finished {
                 line,
                 status,
-                stdout,
+                stdout: copier.understood(stdout, &words),
                 stderr,
                 elapsed,
+                has_own_words: copier.has_own_words(),
             }),
             None => Err(ClientError::TimedOut {
                 line,
@@ -167,10 +179,10 @@ impl Client {
         }
     }
 
-    fn command(&self, program: &Path) -> Command {
+    fn command(&self, program: &Path, words: &Line) -> Command {
         let mut command = Command::new(program);
         command
-            .args(&self.arguments)
+            .args(&words.arguments)
             .env_clear()
             .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
             // No program can make a directory there, not even as root.
@@ -190,12 +202,12 @@ impl Client {
     }
 
     /// The command line as a user would type it.
-    fn line(&self) -> String {
+    fn line(&self, words: &Line) -> String {
         let environment = self
             .environment
             .iter()
             .map(|(name, value)| format!("{}={}", name.display(), value.display()));
-        let words = std::iter::once(&self.program).chain(&self.arguments);
+        let words = std::iter::once(&words.program).chain(&words.arguments);
         environment
             .chain(words.map(|word| quoted(&word.to_string_lossy())))
             .collect::<Vec<_>>()
@@ -216,6 +228,8 @@ pub struct Finished {
     pub stderr: Vec<u8>,
     /// Its duration.
     pub elapsed: Duration,
+    /// Its errors are those of `gridhaul copy`, in place of those of globus-url-copy.
+    pub(super) has_own_words: bool,
 }
 
 impl Finished {
@@ -254,6 +268,9 @@ pub enum ClientError {
         /// The operating system's error.
         error: io::Error,
     },
+    /// The program in its place cannot do it.
+    #[error(transparent)]
+    Inexpressible(#[from] Inexpressible),
     /// It did not end in time, and was killed.
     #[error("`{line}` did not end within {} s; it had printed: {output}", limit.as_secs())]
     TimedOut {

@@ -163,6 +163,7 @@ impl<'a> Destination<'a> {
                 Ok(found.ok().map(|found| Version {
                     size: Some(found.size),
                     modified: Some(found.modified),
+                    mode: None,
                 }))
             }
             Place::Remote(url) => {
@@ -370,6 +371,7 @@ fn look_local(
             let version = Version {
                 size: Some(found.size),
                 modified: Some(found.modified),
+                mode: None,
             };
             let entry = Had {
                 is_directory,

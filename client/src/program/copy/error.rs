@@ -48,6 +48,10 @@ pub(super) enum CopyError {
     Deep(usize),
     #[error("the source was not read to its end, which is a defect of this program")]
     Walk,
+    #[error(
+        "this machine cannot compute {0}: only copies between two servers can be verified by it"
+    )]
+    OnlyServers(String),
     #[error("{0}: neither a file nor a directory: its checksum cannot be verified")]
     Special(String),
     #[error("{0}: no file matches")]

@@ -9,9 +9,9 @@ use super::error::CopyError;
 use super::job::{Job, Place};
 use super::pattern::Pattern;
 use super::shared::Shared;
-use super::version::Version;
+use super::version::{Version, permissions_of};
 use super::walk::Walker;
-use crate::location::Location;
+use crate::location::{End, Location};
 use crate::session::Kind;
 
 /// Sources that go to one destination.
@@ -38,16 +38,35 @@ impl Errand {
         })
     }
 
+    /// Makes sessions of sources differ from those of destinations.
+    pub(in crate::program) fn tell_ends(&mut self) {
+        let tell = |location: &mut Location, end| {
+            if let Location::Remote(url) = location {
+                url.server.end = Some(end);
+            }
+        };
+        for source in &mut self.sources {
+            tell(source, End::Source);
+        }
+        tell(&mut self.destination, End::Destination);
+    }
+
+    /// Whether an end is on this machine.
+    pub(super) fn is_here(&self) -> bool {
+        let mut all = self.sources.iter().chain([&self.destination]);
+        all.any(|one| matches!(one, Location::Local(_)))
+    }
+
     /// The number of sources.
     pub(super) fn len(&self) -> usize {
         self.sources.len()
     }
 
     /// Where trees of servers go is a root of its own.
-    fn destination(&self, is_recursive: bool) -> Result<Place, CopyError> {
+    fn destination(&self, makes_root: bool) -> Result<Place, CopyError> {
         let is_remote = |location: &Location| matches!(location, Location::Remote(_));
         match &self.destination {
-            Location::Local(path) if is_recursive && self.sources.iter().any(is_remote) => {
+            Location::Local(path) if makes_root && self.sources.iter().any(is_remote) => {
                 Place::as_root(path)
             }
             destination => Place::of(destination),
@@ -59,6 +78,7 @@ impl Errand {
 pub(super) async fn find(shared: &Shared, errands: Vec<Errand>, jobs: mpsc::Sender<Job>) {
     let mut targets = HashSet::new();
     let is_only = errands.len() == 1;
+    let makes_root = shared.arguments.recursive && !shared.arguments.dry_run;
     for errand in errands {
         let failed = |error: CopyError, source: Option<&Location>| {
             let from = source.map(ToString::to_string).unwrap_or_default();
@@ -66,7 +86,7 @@ pub(super) async fn find(shared: &Shared, errands: Vec<Errand>, jobs: mpsc::Send
             let names = source.map(|_| (from.as_str(), to.as_str()));
             shared.report.failed(names, &error.to_string());
         };
-        let destination = match errand.destination(shared.arguments.recursive) {
+        let destination = match errand.destination(makes_root) {
             Ok(destination) => destination,
             Err(error) => {
                 failed(error, None);
@@ -194,6 +214,7 @@ impl Finder<'_> {
                 let version = Version {
                     size: found.is_file().then_some(found.len()),
                     modified: found.modified().ok(),
+                    mode: Some(permissions_of(&found)),
                 };
                 Ok((kind, version))
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::error::CopyError;
 use super::version::Version;
-use crate::location::{Location, Url};
+use crate::location::{Location, Url, encoded};
 
 /// A file to copy.
 #[derive(Debug, Clone)]
@@ -143,6 +143,17 @@ impl Place {
         }
     }
 
+    /// As a URL.
+    pub(super) fn url(&self) -> String {
+        match self {
+            Self::Local { path, .. } => {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                format!("file://{}", encoded(path.as_os_str().as_bytes()))
+            }
+            Self::Remote(url) => url.to_string(),
+        }
+    }
+
     /// The last component.
     pub(super) fn name(&self) -> Vec<u8> {
         let path = match self {
@@ -167,7 +178,7 @@ impl Place {
         let path = |url: &Url| Path::new(OsStr::from_bytes(&url.path)).to_owned();
         match (self, other) {
             (Self::Remote(one), Self::Remote(other)) => {
-                one.server == other.server && path(other).starts_with(path(one))
+                one.server.is_same(&other.server) && path(other).starts_with(path(one))
             }
             _ => false,
         }

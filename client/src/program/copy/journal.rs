@@ -309,6 +309,7 @@ mod tests {
             known: Version {
                 size: Some(size),
                 modified: Some(SystemTime::UNIX_EPOCH),
+                mode: None,
             },
             is_only: false,
         }
@@ -358,6 +359,7 @@ mod tests {
         let file = Version {
             size: Some(1 << 62),
             modified: None,
+            mode: None,
         };
         let recorder = Recorder::new(&journal, key, &RangeSet::new(), file);
         // As many pieces as possible, far apart and with long numbers.

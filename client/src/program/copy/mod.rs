@@ -79,7 +79,7 @@ pub(super) async fn standard_stream(
     match StreamCopy::of(locations, arguments) {
         Ok(None) => None,
         Ok(Some(copy)) => Some(stream::run(arguments, errors, copy).await),
-        Err(error) => Some(usage(&error)),
+        Err(error) => Some(usage_as(errors, &error)),
     }
 }
 
@@ -147,7 +147,14 @@ pub(super) fn of_list(
 }
 
 fn usage(words: &str) -> Ending {
-    eprintln!("gridhaul: {words}");
+    usage_as(Errors::Own, words)
+}
+
+fn usage_as(errors: Errors, words: &str) -> Ending {
+    match errors {
+        Errors::Own => eprintln!("gridhaul: {words}"),
+        Errors::Globus => eprintln!("error: {words}"),
+    }
     Ending::Usage
 }
 
@@ -163,10 +170,14 @@ pub(super) async fn errands(
         _ => Form::Lines,
     };
     let machine = LocalMachine::new(LocalConfig::default());
+    let is_here = arguments.relay || errands.iter().any(Errand::is_here);
     let of_rdma = arguments.rdma.as_ref().map(|rdma| &rdma.stack);
-    for stack in arguments.data.channels.stack.iter().chain(of_rdma) {
+    // Between servers they know their drivers.
+    let of_both = arguments.data.channels.stack.iter().filter(|_| is_here);
+    for stack in of_both.chain(of_rdma) {
         if let Err(error) = machine.check_stack(stack) {
-            return (usage(&format!("--stack {stack}: {error}")), Vec::new());
+            let words = format!("--stack {stack}: {error}");
+            return (usage_as(errors, &words), Vec::new());
         }
     }
     let files = errands.iter().map(Errand::len).sum();

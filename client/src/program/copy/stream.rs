@@ -21,8 +21,7 @@ use crate::local::{LocalConfig, LocalMachine};
 use crate::location::{Location, Url};
 use crate::session::Session;
 use crate::transfer::{
-    Direction, FileCopy, StandardStream, TransferFailure, Transferred, checksum_of_server,
-    two_party,
+    ByteStream, Direction, FileCopy, TransferFailure, Transferred, checksum_of_server, two_party,
 };
 
 /// A copy with a standard stream.
@@ -109,12 +108,12 @@ pub(super) async fn run(arguments: &CopyArguments, errors: Errors, copy: StreamC
         StreamCopy::Put(url) => {
             shared.report.finds(None);
             shared.report.found_all();
-            let stream = || StandardStream::input(arguments.checksum);
+            let stream = || ByteStream::input(arguments.checksum);
             one(&shared, &url, stream, ("-", &url.to_string())).await;
         }
         StreamCopy::Get(urls) => {
             for url in urls {
-                let stream = || StandardStream::output(arguments.checksum);
+                let stream = || ByteStream::output(arguments.checksum);
                 is_closed = one(&shared, &url, stream, (&url.to_string(), "-")).await;
                 if is_closed {
                     break;
@@ -134,7 +133,7 @@ pub(super) async fn run(arguments: &CopyArguments, errors: Errors, copy: StreamC
 async fn one(
     shared: &Shared,
     url: &Url,
-    stream: impl Fn() -> StandardStream,
+    stream: impl Fn() -> ByteStream,
     names: (&str, &str),
 ) -> bool {
     let (mut left, mut pause) = (shared.arguments.retry, FIRST_PAUSE);
@@ -167,7 +166,7 @@ async fn one(
 async fn attempt(
     shared: &Shared,
     url: &Url,
-    stream: &StandardStream,
+    stream: &ByteStream,
     names: (&str, &str),
 ) -> Result<Transferred, CopyError> {
     let is_put = names.0 == "-";
@@ -189,7 +188,7 @@ async fn transfer(
     shared: &Shared,
     (url, is_put): (&Url, bool),
     session: &mut Session,
-    stream: &StandardStream,
+    stream: &ByteStream,
     names: (&str, &str),
 ) -> Result<Transferred, CopyError> {
     let path = url.argument()?;

@@ -1,11 +1,13 @@
 //! Size and time of a file.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
 use gridhaul_protocol::path::PathArgument;
 
+use super::super::plan::PlannedFile;
 use super::error::CopyError;
 use crate::session::{Facts, Session};
 
@@ -16,6 +18,8 @@ pub(super) struct Version {
     pub(super) size: Option<u64>,
     /// The last change of the content.
     pub(super) modified: Option<SystemTime>,
+    /// The permission bits. A file with others is no other version.
+    pub(super) mode: Option<u32>,
 }
 
 impl Version {
@@ -74,7 +78,17 @@ impl Version {
                 .is_file()
                 .then(|| metadata.modified().ok())
                 .flatten(),
+            mode: Some(permissions_of(&metadata)),
         })
+    }
+
+    /// For the list of a dry run.
+    pub(super) fn planned(&self) -> PlannedFile {
+        PlannedFile {
+            size: self.size,
+            modified: self.seconds(),
+            mode: self.mode,
+        }
     }
 
     /// The time in whole seconds, as FTP has it.
@@ -93,11 +107,17 @@ impl Version {
     }
 }
 
+/// The permission bits of a file of this machine.
+pub(super) fn permissions_of(metadata: &fs::Metadata) -> u32 {
+    metadata.permissions().mode() & 0o7777
+}
+
 impl From<Facts> for Version {
     fn from(facts: Facts) -> Self {
         Self {
             size: facts.size,
             modified: facts.modified,
+            mode: facts.mode,
         }
     }
 }

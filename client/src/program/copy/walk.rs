@@ -13,7 +13,7 @@ use super::destination::Destination;
 use super::error::CopyError;
 use super::job::{Job, Place};
 use super::shared::Shared;
-use super::version::Version;
+use super::version::{Version, permissions_of};
 use crate::listing::{Lister, Listing};
 use crate::session::{Kind, Session};
 
@@ -366,6 +366,7 @@ fn of_local(path: &Path) -> io::Result<Found> {
         Found::File(Version {
             size: Some(target.len()),
             modified: target.modified().ok(),
+            mode: Some(permissions_of(&target)),
         })
     } else if !target.is_dir() {
         Found::Skipped(SPECIAL)

@@ -5,21 +5,28 @@
 
 mod list;
 mod site;
+mod urls;
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Parser as _;
-use gridhaul_protocol::command::SiteCommand;
+use gridhaul_protocol::command::{AlgorithmName, Password};
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_storage::ChecksumAlgorithm;
 
-use self::site::{AfterLogin, SiteError};
+use self::site::{AfterLogin, Ends, SiteError};
+use self::urls::{relative, without_password};
 use super::Ending;
-use super::arguments::{Arguments, Command, CopyArguments};
+use super::arguments::{Arguments, Command, CopyArguments, EndOptions};
 use super::copy::{self, Errand, ListError};
+use super::plan::Plan;
 use super::report::Errors;
-use crate::location::{Location, LocationError};
+use crate::location::{Location, LocationError, Server};
 
 /// A wrong command line.
 #[derive(Debug, thiserror::Error)]
@@ -28,20 +35,29 @@ enum GucError {
     Value(String),
     #[error("this program does not have the option {0} of globus-url-copy")]
     Option(String),
-    #[error(
-        "this program does not have UDT: leave -udt out, or use -dcstack rdma between servers that have it"
-    )]
-    Udt,
     #[error("give a source and a destination, or -f FILE")]
     Urls,
-    #[error("-s, -ss and -ds must name the same subject")]
-    Subjects,
+    #[error("-checksum-alg {0}: this is no name of an algorithm")]
+    Algorithm(String),
+    #[error("{0} {1}: this is no driver stack")]
+    Stack(String, String),
+    #[error("{}: {}", .0.display(), .1)]
+    Plan(PathBuf, io::Error),
+    #[error("{}", words_of(.0))]
+    Options(#[from] clap::Error),
     #[error(transparent)]
     Site(#[from] SiteError),
     #[error(transparent)]
     List(#[from] ListError),
     #[error(transparent)]
     Location(#[from] LocationError),
+}
+
+/// What is wrong with the value of an option.
+fn words_of(error: &clap::Error) -> String {
+    let words = error.to_string();
+    let words = words.split("\n\n").next().unwrap_or_default();
+    words.trim_start_matches("error: ").to_owned()
 }
 
 /// What a command line asks for.
@@ -61,7 +77,11 @@ struct Request {
     syncs: bool,
     checksum: Option<String>,
     verifies: bool,
-    subject: Option<String>,
+    /// The file of `-do`.
+    plan: Option<PathBuf>,
+    /// Of sources and destinations.
+    ends: [OneEnd; 2],
+    passwords: Vec<(Server, Password)>,
     after_login: Vec<AfterLogin>,
     wants_udt: bool,
     is_unprotected: bool,
@@ -70,43 +90,71 @@ struct Request {
     is_verbose: bool,
 }
 
+/// Options for the servers of one end.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct OneEnd {
+    credential: Option<PathBuf>,
+    subject: Option<String>,
+    stack: Option<StackSpec>,
+}
+
 pub(super) async fn run(words: &[OsString]) -> Ending {
-    let asked = Request::parse(words).and_then(|request| {
-        let (errands, commands) = (request.errands()?, request.commands()?);
-        Ok((request, errands, commands))
-    });
-    let (request, errands, commands) = match asked {
-        Ok(asked) => asked,
+    let prepared = Request::parse(words).and_then(prepare);
+    let (request, errands, arguments) = match prepared {
+        Ok(prepared) => prepared,
         Err(error) => {
-            eprintln!("error: {error}");
             // As globus-url-copy.
+            eprintln!("error: {error}");
             return Ending::Failed;
         }
     };
-    let mut arguments = match request.arguments() {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            let _ = error.print();
-            return Ending::Failed;
+    match copied(&request, errands, &arguments).await {
+        // globus-url-copy has no other status for wrong command lines.
+        Ending::Usage => Ending::Failed,
+        ending => ending,
+    }
+}
+
+/// The copies, and the options of `gridhaul copy` for them.
+fn prepare(mut request: Request) -> Result<(Request, Vec<Errand>, CopyArguments), GucError> {
+    let mut errands = request.errands()?;
+    let mut arguments = request.arguments()?;
+    let ends = request.end_options();
+    if request.has_ends() {
+        for errand in &mut errands {
+            errand.tell_ends();
         }
-    };
-    arguments.login.site = commands;
+    }
+    arguments.login.ends = ends;
+    arguments.login.passwords = std::mem::take(&mut request.passwords);
+    Ok((request, errands, arguments))
+}
+
+async fn copied(request: &Request, errands: Vec<Errand>, arguments: &CopyArguments) -> Ending {
     if let Some(listed) = &request.listed {
-        return list::run(listed, &arguments).await;
+        return list::run(listed, arguments).await;
     }
     let locations = request.urls.iter().flat_map(|url| Location::parse(url));
     let locations: Vec<_> = locations.collect();
-    if let Some(ending) = copy::standard_stream(&arguments, Errors::Globus, &locations).await {
+    if let Some(ending) = copy::standard_stream(arguments, Errors::Globus, &locations).await {
         return ending;
     }
-    let (ending, failed) = copy::errands(&arguments, Errors::Globus, errands).await;
-    if let Some(path) = &request.dump_file
-        && let Err(error) = dump(path, &failed)
-    {
-        eprintln!("gridhaul guc: {}: {error}", path.display());
-        return Ending::Failed;
+    let (ending, failed) = copy::errands(arguments, Errors::Globus, errands).await;
+    let dumped = match &request.dump_file {
+        Some(path) => dump(path, &failed).map_err(|error| (path, error)),
+        None => Ok(()),
+    };
+    let planned = match (&request.plan, &arguments.plan) {
+        (Some(path), Some(plan)) => plan.finish().map_err(|error| (path, error)),
+        _ => Ok(()),
+    };
+    match dumped.and(planned) {
+        Ok(()) => ending,
+        Err((path, error)) => {
+            eprintln!("error: {}: {error}", path.display());
+            Ending::Failed
+        }
     }
-    ending
 }
 
 impl Request {
@@ -125,18 +173,19 @@ impl Request {
                 }
             }
         }
-        if request.are_paths_relative {
-            for url in request.urls.iter_mut().chain(&mut request.listed) {
+        for url in request.urls.iter_mut().chain(&mut request.listed) {
+            if request.are_paths_relative {
                 *url = relative(url);
             }
+            *url = without_password(std::mem::take(url), &mut request.passwords);
         }
         // Observed from globus-url-copy 10.12: without data channel authentication it does not request UDT, so -udt changes nothing.
         let has_gsi = request.urls.iter().any(|url| url.starts_with("gsiftp:"));
         let may_have_gsi = has_gsi || request.list_file.is_some();
-        match request.wants_udt && may_have_gsi && !request.is_unprotected {
-            true => Err(GucError::Udt),
-            false => Ok(request),
+        if request.wants_udt && may_have_gsi && !request.is_unprotected {
+            request.add(&["--stack", "udt"]);
         }
+        Ok(request)
     }
 
     /// Reads an option without a value; whether it is one.
@@ -161,6 +210,7 @@ impl Request {
             "dcsafe" | "data-channel-safe" | "dcpriv" | "data-channel-private" => {
                 self.add(&["--protect"]);
             }
+            "notpt" | "no-third-party-transfers" => self.add(&["--relay"]),
             "sync" => self.syncs = true,
             "verify-checksum" => self.verifies = true,
             _ => return false,
@@ -191,16 +241,26 @@ impl Request {
             }
             "st" | "stall-timeout" => self.add(&["--stall-timeout", &value()?]),
             "t" => self.add(&["--timeout", &value()?]),
-            "s" | "subject" | "ss" | "source-subject" | "ds" | "dest-subject" => {
-                let subject = value()?;
-                if self.subject.as_ref().is_some_and(|known| *known != subject) {
-                    return Err(GucError::Subjects);
-                }
-                self.subject = Some(subject);
+            "do" | "dump-only" => self.plan = Some(value()?.into()),
+            "s"
+            | "subject"
+            | "ss"
+            | "source-subject"
+            | "ds"
+            | "dest-subject"
+            | "cred"
+            | "src-cred"
+            | "sc"
+            | "dst-cred"
+            | "dc"
+            | "src-dcstack"
+            | "source-data-channel-stack"
+            | "dst-dcstack"
+            | "dest-data-channel-stack" => {
+                self.end_option(name, &value()?)?;
             }
             "off" | "partial-offset" => self.add(&["--offset", &value()?]),
             "len" | "partial-length" => self.add(&["--length", &value()?]),
-            "cred" => self.add(&["--proxy", &value()?]),
             "dcstack" | "data-channel-stack" => self.add(&["--stack", &value()?]),
             "sync-level" => {
                 self.syncs = true;
@@ -222,13 +282,59 @@ impl Request {
         Ok(true)
     }
 
+    /// Takes the value of an option for one end, or for both.
+    fn end_option(&mut self, name: &str, value: &str) -> Result<(), GucError> {
+        let ends: &[usize] = match name {
+            "s" | "subject" | "cred" => &[0, 1],
+            "ss" | "src-cred" | "sc" => &[0],
+            name if name.starts_with("source-") || name.starts_with("src-") => &[0],
+            _ => &[1],
+        };
+        for end in ends {
+            let end = &mut self.ends[*end];
+            if name.ends_with("stack") {
+                let stack = StackSpec::parse(value)
+                    .map_err(|_| GucError::Stack(format!("-{name}"), value.to_owned()))?;
+                end.stack = Some(stack);
+            } else if name.ends_with("cred") || matches!(name, "sc" | "dc") {
+                end.credential = Some(value.into());
+            } else {
+                end.subject = Some(value.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something holds for one end only.
+    fn has_ends(&self) -> bool {
+        let [source, destination] = &self.ends;
+        let mut after_login = self.after_login.iter();
+        source != destination || after_login.any(|one| one.ends() != Ends::Both)
+    }
+
+    fn end_options(&self) -> [EndOptions; 2] {
+        let commands = site::commands(&self.after_login);
+        let [source, destination] = &self.ends;
+        let mut all = [source, destination].into_iter().zip(commands);
+        let mut next = || {
+            let (end, site) = all.next().unwrap_or((source, Vec::new()));
+            EndOptions {
+                proxy: end.credential.clone(),
+                subject: end.subject.clone(),
+                stack: end.stack.clone(),
+                site,
+            }
+        };
+        [next(), next()]
+    }
+
     fn add(&mut self, options: &[&str]) {
         self.options
             .extend(options.iter().map(|one| (*one).to_owned()));
     }
 
     /// The same for `gridhaul copy`.
-    fn arguments(&self) -> Result<CopyArguments, clap::Error> {
+    fn arguments(&self) -> Result<CopyArguments, GucError> {
         let mut words = vec!["gridhaul".to_owned(), "copy".to_owned()];
         words.extend(self.options.iter().cloned());
         // Its copies are one after the other, without restarts, and it is silent.
@@ -253,12 +359,13 @@ impl Request {
             };
             words.push(format!("--sync={how}"));
         }
-        if self.verifies {
-            let algorithm = self.checksum.as_deref().unwrap_or("MD5");
+        let algorithm = self.checksum.as_deref().unwrap_or("MD5");
+        let is_known = algorithm.parse::<ChecksumAlgorithm>().is_ok();
+        if self.verifies && is_known {
             words.extend(["--checksum", algorithm].map(ToOwned::to_owned));
         }
-        if let Some(subject) = &self.subject {
-            words.extend(["--subject", subject].map(ToOwned::to_owned));
+        if self.plan.is_some() {
+            words.push("--dry-run".to_owned());
         }
         if self.is_quiet || !self.is_verbose {
             words.push("--quiet".to_owned());
@@ -270,22 +377,40 @@ impl Request {
             unreachable!("the words are those of copy");
         };
         arguments.locations.clone_from(&self.urls);
+        if self.verifies && !is_known {
+            let name = AlgorithmName::new(algorithm);
+            let name = name.ok_or_else(|| GucError::Algorithm(algorithm.to_owned()))?;
+            arguments.checksum_of_servers = Some(name);
+        }
+        if let Some(path) = &self.plan {
+            let plan = Plan::create(path).map_err(|error| GucError::Plan(path.clone(), error))?;
+            arguments.plan = Some(Arc::new(plan));
+        }
+        let are_servers = self.are_servers();
+        for (end, other) in [(0, 1), (1, 0)] {
+            // The other end of its data channels is this machine.
+            if are_servers[end] && !are_servers[other] && self.ends[end].stack.is_some() {
+                arguments
+                    .data
+                    .channels
+                    .stack
+                    .clone_from(&self.ends[end].stack);
+            }
+        }
         Ok(arguments)
     }
 
-    /// The commands that servers get after the login.
-    fn commands(&self) -> Result<Vec<SiteCommand>, SiteError> {
+    /// Whether source and destination are servers.
+    fn are_servers(&self) -> [bool; 2] {
         let is_server = |url: &str| matches!(Location::parse(url), Ok(Location::Remote(_)));
-        let servers = match (&self.listed, self.urls.as_slice()) {
-            (Some(_), _) => [true, false],
-            (None, [source, destination]) => [is_server(source), is_server(destination)],
+        match self.urls.as_slice() {
+            [source, destination] => [is_server(source), is_server(destination)],
             // A list may have copies of all kinds.
             _ => [true, true],
-        };
-        site::commands(&self.after_login, servers)
+        }
     }
 
-    fn errands(&self) -> Result<Vec<Errand>, GucError> {
+    fn errands(&mut self) -> Result<Vec<Errand>, GucError> {
         if self.listed.is_some() {
             return Ok(Vec::new());
         }
@@ -298,11 +423,17 @@ impl Request {
             return Ok(copy::of_list(path, &|location| location)?);
         }
         if let Some(path) = &self.list_file {
-            let rewrite = |location: String| match self.are_paths_relative {
-                true => relative(&location),
-                false => location,
+            let passwords = RefCell::new(std::mem::take(&mut self.passwords));
+            let rewrite = |location: String| {
+                let location = match self.are_paths_relative {
+                    true => relative(&location),
+                    false => location,
+                };
+                without_password(location, &mut passwords.borrow_mut())
             };
-            return Ok(copy::of_list(path, &rewrite)?);
+            let errands = copy::of_list(path, &rewrite)?;
+            self.passwords = passwords.into_inner();
+            return Ok(errands);
         }
         match self.urls.as_slice() {
             [source, destination] => {
@@ -313,22 +444,6 @@ impl Request {
             }
             _ => Err(GucError::Urls),
         }
-    }
-}
-
-/// A URL whose path begins at the home directory of the user, unless it begins with an encoded slash.
-fn relative(url: &str) -> String {
-    let place = url.find("://").map(|scheme| scheme + 3);
-    let slash = place.and_then(|place| url[place..].find('/').map(|slash| place + slash));
-    match slash
-        .filter(|_| !url.starts_with("file:"))
-        .map(|slash| url.split_at(slash))
-    {
-        Some((server, path)) if path.to_ascii_uppercase().starts_with("/%2F") => {
-            format!("{server}/{}", &path[4..])
-        }
-        Some((server, path)) if !path.starts_with("/~") => format!("{server}/~{path}"),
-        _ => url.to_owned(),
     }
 }
 
@@ -353,7 +468,7 @@ mod tests {
     #[test]
     fn options_become_those_of_copy() {
         let words = "-vb -fast -p 4 -cc 2 -r -rst-retries 3 -sync-level 1 -verify-checksum -dcpriv -tcp-bs 1000 file:/a ftp://h/b";
-        let request = request(words).expect("valid");
+        let mut request = request(words).expect("valid");
         let arguments = request.arguments().expect("valid");
         assert_eq!((arguments.data.parallel, arguments.concurrency), (4, 2));
         assert!(arguments.recursive && !arguments.quiet);
@@ -363,31 +478,9 @@ mod tests {
     }
 
     #[test]
-    fn relative_paths_begin_at_the_home_directory() {
-        for (url, expected) in [
-            ("ftp://h/a/b", "ftp://h/~/a/b"),
-            ("ftp://h/%2Fa/b", "ftp://h/a/b"),
-            ("ftp://h/~/a", "ftp://h/~/a"),
-            ("file:///a", "file:///a"),
-            ("a", "a"),
-        ] {
-            assert_eq!(relative(url), expected);
-        }
-        let request = request("-rp -udt ftp://h/a file:///b").expect("valid");
-        assert_eq!(request.urls, ["ftp://h/~/a", "file:///b"]);
-    }
-
-    #[test]
     fn what_it_cannot_do_is_refused() {
-        for line in [
-            "-udt gsiftp://h/a b",
-            "-nosuch a b",
-            "-p",
-            "a",
-            "a b c",
-            "-ss x -ds y a b",
-        ] {
-            let asked = request(line).and_then(|request| request.errands());
+        for line in ["-nosuch a b", "-p", "a", "a b c", "-src-dcstack , a b"] {
+            let asked = request(line).and_then(|mut request| request.errands());
             asked.expect_err(line);
         }
     }

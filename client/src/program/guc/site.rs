@@ -16,7 +16,6 @@ pub(super) enum Ends {
 /// What an option sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AfterLogin {
-    option: String,
     ends: Ends,
     command: SiteCommand,
 }
@@ -24,8 +23,6 @@ pub(super) struct AfterLogin {
 /// Why an option cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SiteError {
-    #[error("{0} is for one end of a copy between two servers, which this program does not have")]
-    OneEnd(String),
     #[error("{0}: the value has characters that FTP cannot send")]
     Unsendable(String),
     #[error("{option} {file}: {error}")]
@@ -53,11 +50,7 @@ pub(super) fn read(
     };
     let value = value()?;
     let option = format!("-{name}");
-    Some(command(name, &option, &value).map(|command| AfterLogin {
-        option,
-        ends,
-        command,
-    }))
+    Some(command(name, &option, &value).map(|command| AfterLogin { ends, command }))
 }
 
 fn command(name: &str, option: &str, value: &str) -> Result<SiteCommand, SiteError> {
@@ -82,29 +75,19 @@ fn command(name: &str, option: &str, value: &str) -> Result<SiteCommand, SiteErr
     }
 }
 
-/// The commands for the servers of a copy of which these ends are servers. Sessions do not know their end, so a command for one
-/// end needs a copy with one server.
-///
-/// # Errors
-///
-/// When a command is for one of two servers.
-pub(super) fn commands(
-    all: &[AfterLogin],
-    [source, destination]: [bool; 2],
-) -> Result<Vec<SiteCommand>, SiteError> {
-    let mut commands = Vec::new();
-    for one in all {
-        let is_sent = match one.ends {
-            Ends::Both => true,
-            _ if source && destination => return Err(SiteError::OneEnd(one.option.clone())),
-            Ends::Source => source,
-            Ends::Destination => destination,
-        };
-        if is_sent {
-            commands.push(one.command.clone());
-        }
+/// The commands for sources and those for destinations.
+pub(super) fn commands(all: &[AfterLogin]) -> [Vec<SiteCommand>; 2] {
+    [Ends::Source, Ends::Destination].map(|end| {
+        let all = all.iter();
+        let sent = all.filter(|one| one.ends == Ends::Both || one.ends == end);
+        sent.map(|one| one.command.clone()).collect()
+    })
+}
+
+impl AfterLogin {
+    pub(super) fn ends(&self) -> Ends {
+        self.ends
     }
-    Ok(commands)
 }
 
 #[cfg(test)]
@@ -113,27 +96,25 @@ mod tests {
 
     use super::*;
 
-    fn sent(name: &str, value: &str, servers: [bool; 2]) -> Result<Vec<String>, SiteError> {
+    fn sent(name: &str, value: &str) -> Result<[Vec<String>; 2], SiteError> {
         let read = read(name, &mut || Some(value.to_owned())).expect("an option")?;
-        let commands = commands(&[read], servers)?.into_iter();
-        let lines = commands.map(Command::Site);
-        Ok(lines.map(|line| line.to_string()).collect())
+        Ok(commands(&[read]).map(|commands| {
+            let lines = commands.into_iter().map(Command::Site);
+            lines.map(|line| line.to_string()).collect()
+        }))
     }
 
     #[test]
     fn options_become_site_commands_of_their_end() {
-        let stack = "SITE SETDISKSTACK file";
-        assert_eq!(
-            sent("fsstack", "file", [true, true]).expect("sent"),
-            [stack]
-        );
-        let pipe = "SITE SETDISKSTACK popen:argv=#cat#/etc/x";
-        let get = [true, false];
-        assert_eq!(sent("src-pipe", "#cat#/etc/x", get).expect("sent"), [pipe]);
-        assert!(sent("dst-fsstack", "file", get).expect("none").is_empty());
-        let error = sent("dst-fsstack", "file", [true, true]).expect_err("two servers");
-        assert!(matches!(error, SiteError::OneEnd(option) if option == "-dst-fsstack"));
-        sent("fsstack", "a\r\nDELE x", get).expect_err("two commands");
-        sent("aa", "/nonexistent", get).expect_err("no file");
+        let stack = "SITE SETDISKSTACK file".to_owned();
+        let both = [vec![stack.clone()], vec![stack.clone()]];
+        assert_eq!(sent("fsstack", "file").expect("sent"), both);
+        let pipe = "SITE SETDISKSTACK popen:argv=#cat#/etc/x".to_owned();
+        let source = [vec![pipe], vec![]];
+        assert_eq!(sent("src-pipe", "#cat#/etc/x").expect("sent"), source);
+        let destination = [vec![], vec![stack]];
+        assert_eq!(sent("dst-fsstack", "file").expect("sent"), destination);
+        sent("fsstack", "a\r\nDELE x").expect_err("two commands");
+        sent("aa", "/nonexistent").expect_err("no file");
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use super::super::local_end::{LocalTransfer, Sums};
 use super::super::said::{Pace, Said, Told};
 use super::super::stall::{FAREWELL, StallWatch};
-use super::super::{Observer, StandardStream, TransferFailure, verify};
+use super::super::{ByteStream, Observer, TransferFailure, verify};
 use super::{Direction, FileCopy, LONGEST_LISTING};
 use crate::control::ControlError;
 use crate::session::Session;
@@ -163,7 +163,7 @@ impl<'a> Following<'a> {
         self.look_for_connection(local)?;
         self.note_received(local);
         let stream = self.copy.stream.as_ref();
-        if local.running.is_settling() || stream.is_some_and(StandardStream::waits) {
+        if local.running.is_settling() || stream.is_some_and(ByteStream::waits) {
             self.watch.works();
         }
         if !self.watch.is_overdue() {

@@ -18,7 +18,7 @@ use self::follow::{Complete, Following};
 pub use self::pipeline::{Piped, Supply, is_out_of_step, pipeline};
 use super::local_end::{Channels, LocalTransfer};
 use super::part::{self, FilePart};
-use super::{Observer, StandardStream, TransferFailure, Transferred, verify};
+use super::{ByteStream, Observer, TransferFailure, Transferred, verify};
 use crate::control::ControlError;
 use crate::session::{Addresses, Kept, OtherEnd, Session, TransferSettings};
 
@@ -44,7 +44,7 @@ pub struct FileCopy {
     /// The file beneath the root of the local files.
     pub local: PathBuf,
     /// Standard input or output, in place of the file; in stream mode, and without `verify`.
-    pub stream: Option<StandardStream>,
+    pub stream: Option<ByteStream>,
     /// The file of the server.
     pub remote: PathArgument,
     /// The part that is copied; `None` is the whole file.

@@ -2,7 +2,9 @@
 
 mod found;
 mod pipelined;
+mod relayed;
 mod retries;
+mod sums;
 mod transfers;
 
 use std::collections::VecDeque;
@@ -105,6 +107,10 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let names = (job.source.words(), job.destination.words());
         if shared.arguments.dry_run {
+            if let Some(plan) = &shared.arguments.plan {
+                let places = [&job.source, &job.destination].map(Place::url);
+                plan.write([&places[0], &places[1]], &job.known.planned());
+            }
             shared.report.would_copy(&names.0, &names.1);
             return;
         }

@@ -152,6 +152,7 @@ fn allows(shared: &Shared) -> bool {
     // Checksums of a server are commands of their own, whose results decide about a file.
     !arguments.dry_run
         && arguments.checksum.is_none()
+        && arguments.checksum_of_servers.is_none()
         && arguments.sync != Some(SyncArgument::Checksum)
         && arguments.part().is_none()
 }

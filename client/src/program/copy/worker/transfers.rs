@@ -24,7 +24,7 @@ use crate::transfer::{
 };
 
 /// A transfer that took longer may have had time for a change of its source.
-const QUICK: Duration = Duration::from_secs(2);
+pub(super) const QUICK: Duration = Duration::from_secs(2);
 
 /// How long the first connection of a server to this machine may take: that of a firewall that drops packets never comes. The
 /// kernel sends a lost packet again after 1 s and 3 s.
@@ -38,7 +38,8 @@ struct Local<'a> {
 }
 
 impl Worker {
-    pub(super) async fn attempt(
+    /// Copies a file once.
+    pub(super) async fn transfer(
         &mut self,
         job: &Job,
         present: &mut Present,
@@ -59,7 +60,8 @@ impl Worker {
                     root,
                     beneath,
                 };
-                self.get(from, &to, job, present, watch).await
+                // The futures of all ways together would be too large for the stack of a thread.
+                Box::pin(self.get(from, &to, job, present, watch)).await
             }
             (
                 Place::Local {
@@ -74,11 +76,12 @@ impl Worker {
                     root,
                     beneath,
                 };
-                self.put(&from, to, job.known, present, watch).await
+                Box::pin(self.put(&from, to, job.known, present, watch)).await
             }
-            (Place::Remote(from), Place::Remote(to)) => {
-                self.between(from, to, job.known, present, watch).await
-            }
+            (Place::Remote(from), Place::Remote(to)) => match self.shared.arguments.relay {
+                true => Box::pin(self.relayed(from, to, job.known, watch)).await,
+                false => Box::pin(self.between(from, to, job.known, present, watch)).await,
+            },
         }
     }
 
@@ -264,7 +267,7 @@ impl Worker {
         present: &mut Present,
         watch: &mut Watch<'_>,
     ) -> Result<Transferred, CopyError> {
-        if from == to {
+        if from.is_same_file(to) {
             return Err(CopyError::Same);
         }
         if self.shared.arguments.rate.is_some() {
@@ -309,7 +312,11 @@ impl Worker {
     }
 
     /// Gives the copy on a server the time of its source, if that is wanted.
-    async fn keep_time(&mut self, path: &PathArgument, version: Version) -> Result<(), CopyError> {
+    pub(super) async fn keep_time(
+        &mut self,
+        path: &PathArgument,
+        version: Version,
+    ) -> Result<(), CopyError> {
         let modified = version
             .modified
             .filter(|_| self.shared.arguments.keeps_times());

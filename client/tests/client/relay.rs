@@ -1,0 +1,60 @@
+//! Copies between two servers whose bytes go through this machine.
+
+use std::fs;
+
+use gridhaul_interop::{Kind, Pki};
+
+use crate::site::{Site, assert_same};
+
+#[test]
+fn bytes_go_through_this_machine() {
+    for kind in [Kind::Gridhaul, Kind::Globus] {
+        let [from, to] = [(), ()].map(|()| Site::gsi(kind, &[]));
+        from.must(&["copy", "source", &from.server.url("file")]);
+        for (name, options) in [("plain", &[][..]), ("private", &["--protect"])] {
+            let (source, copy) = (from.server.url("file"), to.server.url(name));
+            let arguments = ["copy", "--relay", "--checksum", "MD5", &source, &copy];
+            from.must(&[&arguments[..], options].concat());
+            assert_same(&from.local("source"), &to.served(name), options);
+        }
+        let part = to.server.url("part");
+        let source = from.server.url("file");
+        from.must(&[
+            "copy", "--relay", "--offset", "100", "--length", "10", &source, &part,
+        ]);
+        let whole = fs::read(from.local("source")).unwrap();
+        let copied = fs::read(to.served("part")).unwrap();
+        assert_eq!(copied[100..], whole[100..110], "{kind:?}");
+    }
+}
+
+#[test]
+fn the_error_is_that_of_the_server_that_failed() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    site.must(&["copy", "source", &site.server.url("file")]);
+    let copy = |from: &str, to: &str| {
+        let (from, to) = (site.server.url(from), site.server.url(to));
+        site.fails(&["copy", "--relay", "--retry", "0", &from, &to])
+    };
+    let error = copy("nosuch", "copy");
+    assert!(
+        error.contains("source: ") && error.contains("No such file"),
+        "{error}"
+    );
+    let error = copy("file", "nosuch/copy");
+    assert!(
+        error.contains("destination: ") && error.contains("No such file"),
+        "{error}"
+    );
+}
+
+#[test]
+fn tls_servers_copy_through_this_machine() {
+    let site = Site::tls("127.0.0.1");
+    fs::write(site.served("file"), "content").unwrap();
+    let url = |name: &str| site.server.url(name).replace("ftp://", "ftps://");
+    let ca = Pki::shared().unwrap().authority();
+    let (from, to) = (url("file"), url("copy"));
+    site.must(&["copy", "--relay", "--ca", ca.to_str().unwrap(), &from, &to]);
+    assert_eq!(fs::read(site.served("copy")).unwrap(), b"content");
+}
