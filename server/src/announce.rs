@@ -24,9 +24,10 @@ pub(crate) fn announce(server: &Server) {
     }
     let config = server.config();
     if let (Some(_), Some(address)) = (&config.anonymous, server.addresses().first()) {
-        text.push_str("Try it:\n    ");
-        text.push_str(&hint(*address, &config.root));
-        text.push('\n');
+        text.push_str("Try it:\n");
+        for hint in hints(*address, &config.root) {
+            text.push_str(&format!("    {hint}\n"));
+        }
     }
     let mut stdout = io::stdout().lock();
     let _ = stdout
@@ -34,8 +35,8 @@ pub(crate) fn announce(server: &Server) {
         .and_then(|()| stdout.flush());
 }
 
-/// A command line that fetches a file from this server.
-fn hint(listening: SocketAddr, root: &Path) -> String {
+/// Command lines that fetch a file from this server: of the client of this project, and of that of Globus.
+fn hints(listening: SocketAddr, root: &Path) -> [String; 2] {
     let host = match listening.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -46,9 +47,15 @@ fn hint(listening: SocketAddr, root: &Path) -> String {
     match sample(root) {
         Some(name) => {
             let name = encode(&name);
-            format!("globus-url-copy {flag}ftp://{server}/{name} file:///tmp/{name}")
+            [
+                format!("gridhaul copy ftp://{server}/{name} /tmp/"),
+                format!("globus-url-copy {flag}ftp://{server}/{name} file:///tmp/{name}"),
+            ]
         }
-        None => format!("globus-url-copy {flag}-list ftp://{server}/"),
+        None => [
+            format!("gridhaul ls ftp://{server}/"),
+            format!("globus-url-copy {flag}-list ftp://{server}/"),
+        ],
     }
 }
 
@@ -86,24 +93,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hint_names_a_file_that_is_there() {
+    fn the_hints_name_a_file_that_is_there() {
         let root = tempfile::tempdir().expect("a directory");
         let address = "0.0.0.0:2811".parse().expect("an address");
         assert_eq!(
-            hint(address, root.path()),
-            "globus-url-copy -list ftp://127.0.0.1:2811/"
+            hints(address, root.path()),
+            [
+                "gridhaul ls ftp://127.0.0.1:2811/",
+                "globus-url-copy -list ftp://127.0.0.1:2811/"
+            ]
         );
         std::fs::write(root.path().join("a b;c"), "x").expect("written");
         std::fs::create_dir(root.path().join("README.d")).expect("made");
         assert_eq!(
-            hint(address, root.path()),
-            "globus-url-copy ftp://127.0.0.1:2811/a%20b%3Bc file:///tmp/a%20b%3Bc"
+            hints(address, root.path()),
+            [
+                "gridhaul copy ftp://127.0.0.1:2811/a%20b%3Bc /tmp/",
+                "globus-url-copy ftp://127.0.0.1:2811/a%20b%3Bc file:///tmp/a%20b%3Bc"
+            ]
         );
         std::fs::write(root.path().join("README.md"), "x").expect("written");
         let address = "[::1]:5000".parse().expect("an address");
         assert_eq!(
-            hint(address, root.path()),
-            "globus-url-copy -ipv6 ftp://[::1]:5000/README.md file:///tmp/README.md"
+            hints(address, root.path()),
+            [
+                "gridhaul copy ftp://[::1]:5000/README.md /tmp/",
+                "globus-url-copy -ipv6 ftp://[::1]:5000/README.md file:///tmp/README.md"
+            ]
         );
     }
 }

@@ -2,6 +2,7 @@
 
 mod log;
 mod markdown;
+mod new_user;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};

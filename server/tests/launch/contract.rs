@@ -25,15 +25,16 @@ fn the_launch_contract_is_kept() {
     assert_eq!(replies[2], "230 User anonymous logged in.");
     assert_eq!(replies[4], "213 5");
     assert!(replies[5].starts_with("550"), "{replies:?}");
-    let mut hint = String::new();
-    server.stdout.read_line(&mut hint).expect("a line");
-    hint.clear();
-    server.stdout.read_line(&mut hint).expect("a line");
     let address = server.address;
-    assert_eq!(
-        hint.trim(),
-        format!("globus-url-copy ftp://{address}/README.md file:///tmp/README.md")
-    );
+    for expected in [
+        "Try it:".to_owned(),
+        format!("gridhaul copy ftp://{address}/README.md /tmp/"),
+        format!("globus-url-copy ftp://{address}/README.md file:///tmp/README.md"),
+    ] {
+        let mut line = String::new();
+        server.stdout.read_line(&mut line).expect("a line");
+        assert_eq!(line.trim(), expected);
+    }
     let (status, log) = server.stop();
     assert_eq!(status, 0, "{log}");
     if is_root() {
