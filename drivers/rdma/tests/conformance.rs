@@ -1,9 +1,16 @@
 //! The conformance suite over `rdma`, alone and under the transforms of the stack crate.
 
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_rdma::Rdma;
 use gridhaul_stack::conformance::{Subject, check_options};
-use gridhaul_stack::{Fault, Registry, Trace, conformance_tests};
+use gridhaul_stack::{
+    Body, Built, Cancel, ChannelError, Driver as _, Fault, Operation, Received, Registry,
+    SocketOptions, Trace, conformance_tests,
+};
 
 conformance_tests!(soft, subject("rdma:provider=soft"));
 conformance_tests!(
@@ -54,4 +61,52 @@ fn subject(stack: &str) -> Subject {
 #[test]
 fn options_are_checked() {
     check_options(&Rdma);
+}
+
+/// A receiver looks for a small file for a moment, and goes on waiting elsewhere.
+#[test]
+fn a_receive_whose_time_is_over_can_be_repeated() {
+    let options = [("provider".to_owned(), "soft".to_owned())];
+    let Built::Transport(transport) = Rdma.build(&options).expect("built") else {
+        panic!("rdma is a transport");
+    };
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: Some(Instant::now() + Duration::from_secs(20)),
+        cancel: &cancel,
+    };
+    let sockets = SocketOptions::default();
+    let mut listener = transport
+        .listen(IpAddr::V4(Ipv4Addr::LOCALHOST), &sockets)
+        .expect("listening");
+    let address = listener.address();
+    let has_waited = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut sender = transport.connect(address, &sockets, &operation)?;
+            sender.establish(&operation).expect("established");
+            has_waited.wait();
+            sender
+                .send(b"", Body::Memory(b"hello"), &operation)
+                .expect("sent");
+            sender.finish(&operation).expect("finished");
+            Ok::<_, gridhaul_stack::ConnectError>(())
+        });
+        let mut receiver = listener.accept(&operation).expect("accepted");
+        receiver.establish(&operation).expect("established");
+        let mut bytes = [0; 64];
+        let short = Operation {
+            deadline: Some(Instant::now() + Duration::from_millis(50)),
+            cancel: &cancel,
+        };
+        let early = receiver.receive(&mut bytes, &short);
+        assert!(
+            matches!(early, Err(ChannelError::DeadlineExceeded)),
+            "{early:?}"
+        );
+        has_waited.wait();
+        let received = receiver.receive(&mut bytes, &operation).expect("received");
+        assert!(matches!(received, Received::Bytes(count) if count.get() == 5));
+        assert_eq!(&bytes[..5], b"hello");
+    });
 }
