@@ -279,6 +279,14 @@ impl Control {
         self.is_out_of_step = true;
     }
 
+    /// Ends the session from this end: the server carries out nothing more once it has seen that, and closes its data connections.
+    /// Replies can be read until it has closed the connection.
+    pub(crate) async fn hang_up(&mut self) {
+        self.is_out_of_step = true;
+        // A connection that is broken has ended as well.
+        let _ = timeout(self.patience, self.stream.shutdown()).await;
+    }
+
     /// Protects all further commands. Bytes that have come before count for nothing, because another host may have sent them.
     pub(crate) fn protect(&mut self, context: Context) -> Result<(), ControlError> {
         if !self.input.is_empty() {

@@ -145,7 +145,7 @@ pub(super) struct CopyArguments {
     #[arg(long, short, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(super) concurrency: u8,
     /// Files of less than 4 MiB whose commands are sent before earlier ones are complete, on each session in
-    /// MODE E, 1 to 100; 1 sends none ahead. Not with --checksum or between servers
+    /// MODE E, 1 to 100; 1 sends none ahead
     #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(super) pipeline: u8,
     /// Move the bytes of copies between two servers through this machine, as a stream

@@ -3,10 +3,12 @@
 //! ```text
 //!   two_party     a server and this machine ──> local_end (channels and files of this machine)
 //!   third_party   two servers
-//!     both use: said (replies while a server transfers), stall (time limits), verify (checksums of both ends), part (parts of files)
+//!     both use: said (replies while a server transfers), stall (time limits), verify (checksums of both ends), part (parts of files),
+//!               ahead (commands of several files that are sent ahead)
 //!   stream        standard input and output as an end of two_party
 //! ```
 
+mod ahead;
 mod error;
 mod local_end;
 mod part;
@@ -23,13 +25,14 @@ use std::time::Duration;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::Details;
 
+pub use ahead::{Supply, is_out_of_step};
 pub use error::TransferFailure;
 pub use part::FilePart;
 pub use relay::{RelayedCopy, relay};
 pub(crate) use said::MOST_RANGES;
 pub use stream::ByteStream;
-pub use third_party::{ThirdPartyCopy, third_party};
-pub use two_party::{Direction, FileCopy, Piped, Supply, is_out_of_step, pipeline, two_party};
+pub use third_party::{ThirdPartyCopy, pipeline_between, third_party};
+pub use two_party::{Direction, FileCopy, pipeline, two_party};
 pub use verify::{checksum_of_file, checksum_of_server};
 
 /// What a complete transfer has moved.

@@ -25,14 +25,14 @@ fn content(number: usize) -> Vec<u8> {
         .collect()
 }
 
-fn fill(place: &Path) {
+pub(crate) fn fill(place: &Path) {
     fs::create_dir_all(place.join("sub")).unwrap();
     for number in 0..FILES {
         fs::write(place.join(name(number)), content(number)).unwrap();
     }
 }
 
-fn name(number: usize) -> String {
+pub(crate) fn name(number: usize) -> String {
     match number % 3 {
         0 => format!("sub/f{number}"),
         _ => format!("f{number}"),
@@ -40,7 +40,7 @@ fn name(number: usize) -> String {
 }
 
 /// Compares the files, without one.
-fn assert_filled(place: &Path, without: Option<usize>) {
+pub(crate) fn assert_filled(place: &Path, without: Option<usize>) {
     for number in (0..FILES).filter(|number| Some(*number) != without) {
         let found = fs::read(place.join(name(number)));
         let found = found.unwrap_or_else(|error| panic!("{}: {error}", name(number)));
@@ -56,6 +56,7 @@ fn trees_of_small_files_go_both_ways() {
             &["--dcau", "none", "-c", "1"],
             &["--protect"],
             &["-p", "2"],
+            &["--checksum", "MD5"],
         ] {
             let site = Site::gsi(kind, &[]);
             fill(&site.local("tree"));
@@ -128,7 +129,7 @@ fn assert_nine(place: &Path, error: &str) {
 }
 
 /// The number of RETR commands.
-fn retrieved(server: &Scripted) -> usize {
+pub(crate) fn retrieved(server: &Scripted) -> usize {
     let commands = server.commands();
     commands
         .iter()

@@ -15,7 +15,7 @@ use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{Handling, NodeSession, Plan, Task, UploadName};
 
 use self::follow::{Complete, Following};
-pub use self::pipeline::{Piped, Supply, is_out_of_step, pipeline};
+pub use self::pipeline::pipeline;
 use super::local_end::{Channels, LocalTransfer};
 use super::part::{self, FilePart};
 use super::{ByteStream, Observer, TransferFailure, Transferred, verify};

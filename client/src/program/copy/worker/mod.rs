@@ -59,6 +59,8 @@ struct Taken {
     job: Job,
     /// It is copied by itself.
     is_alone: bool,
+    /// The destination may have another file under its name.
+    is_doubtful: bool,
 }
 
 impl Taken {
@@ -66,6 +68,7 @@ impl Taken {
         Self {
             job,
             is_alone: false,
+            is_doubtful: false,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Transfers between two servers.
 
+mod pipeline;
+
 use std::time::{Duration, Instant};
 
 use gridhaul_protocol::command::{Command, DataChannelAuthentication, Restart, Text, TransferMode};
@@ -10,6 +12,7 @@ use gridhaul_stack::Details;
 use gridhaul_storage::ChecksumAlgorithm;
 use tokio::time::interval;
 
+pub use self::pipeline::pipeline_between;
 use super::part::{self, FilePart};
 use super::said::{Pace, Said, Told};
 use super::stall::StallWatch;
@@ -19,6 +22,9 @@ use crate::session::{Addresses, DataProtection, Kept, OtherEnd, Session, Transfe
 
 /// How often the time limit is looked at.
 const TICK: Duration = Duration::from_secs(1);
+
+/// How long the destination may take to say why it fails, too, when the source has refused the file.
+const REFUSED: Duration = Duration::from_secs(2);
 
 /// The copy of a file between two servers.
 #[derive(Debug, Clone)]
@@ -80,34 +86,8 @@ async fn attempt(
     observer: &mut dyn Observer,
 ) -> Result<u64, TransferFailure> {
     let (from, to) = (TransferFailure::Source, TransferFailure::Destination);
-    // Neither server could prove to the other that it acts for the user.
-    let have_tls = source.login().has_tls() || destination.login().has_tls();
-    if have_tls && copy.settings.protection != DataProtection::None {
-        return Err(TransferFailure::BetweenTls);
-    }
-    let [of_source, of_destination] = users(source, destination);
-    let settings = &copy.settings;
-    let settled = source.settle_with(settings, of_destination).await;
-    settled.map_err(from)?;
-    let settled = destination.settle_with(settings, of_source).await;
-    settled.map_err(to)?;
     let is_blocks = copy.settings.mode == TransferMode::Extended;
-    if is_blocks {
-        destination.settle_markers().await.map_err(to)?;
-    }
-    let channels = [(&*destination, true), (&*source, false)].map(|(with, sends)| Kept {
-        with: OtherEnd::Session(with.id()),
-        sends,
-        settings: copy.settings.clone(),
-        stack: None,
-    });
-    let are_open = [
-        source.takes_kept(&channels[0]),
-        destination.takes_kept(&channels[1]),
-    ];
-    if are_open != [true, true] {
-        open_port(source, destination, copy).await?;
-    }
+    let channels = prepare(source, destination, copy).await?;
     announce(destination, copy).await.map_err(to)?;
     restart(source, copy).await.map_err(from)?;
     let (store, retrieve) = (copy.store(), copy.retrieve());
@@ -169,6 +149,43 @@ impl ThirdPartyCopy {
             false => Err(TransferFailure::Length { expected, copied }),
         }
     }
+}
+
+/// Tells both servers the settings, and where data goes. Returns the data channels of the source and of the destination.
+async fn prepare(
+    source: &mut Session,
+    destination: &mut Session,
+    copy: &ThirdPartyCopy,
+) -> Result<[Kept; 2], TransferFailure> {
+    let (from, to) = (TransferFailure::Source, TransferFailure::Destination);
+    // Neither server could prove to the other that it acts for the user.
+    let have_tls = source.login().has_tls() || destination.login().has_tls();
+    if have_tls && copy.settings.protection != DataProtection::None {
+        return Err(TransferFailure::BetweenTls);
+    }
+    let [of_source, of_destination] = users(source, destination);
+    let settings = &copy.settings;
+    let settled = source.settle_with(settings, of_destination).await;
+    settled.map_err(from)?;
+    let settled = destination.settle_with(settings, of_source).await;
+    settled.map_err(to)?;
+    if copy.settings.mode == TransferMode::Extended {
+        destination.settle_markers().await.map_err(to)?;
+    }
+    let channels = [(&*destination, true), (&*source, false)].map(|(with, sends)| Kept {
+        with: OtherEnd::Session(with.id()),
+        sends,
+        settings: copy.settings.clone(),
+        stack: None,
+    });
+    let are_open = [
+        source.takes_kept(&channels[0]),
+        destination.takes_kept(&channels[1]),
+    ];
+    if are_open != [true, true] {
+        open_port(source, destination, copy).await?;
+    }
+    Ok(channels)
 }
 
 async fn open_port(
@@ -326,6 +343,10 @@ impl<'a> Following<'a> {
             Said::Last(reply) => {
                 match reply.is_completion() {
                     true => self.watch.progressed(),
+                    // The destination waits for data that will not come, for ever if it is globus-gridftp-server 13.24.
+                    false if server == SOURCE && !told.has_begun() => {
+                        self.watch.shorten_to(REFUSED);
+                    }
                     // The other one waits for data connections, or for data.
                     false => self.watch.shorten(),
                 }

@@ -1,0 +1,172 @@
+//! The files of a pipeline.
+
+use std::collections::VecDeque;
+
+use super::super::super::job::{Job, Place};
+use super::super::super::shared::Shared;
+use super::super::super::version::Version;
+use super::super::{Queue, Taken, WORTHWHILE, is_known, succeeded};
+use crate::transfer::{Supply, TransferFailure, Transferred};
+
+/// What the files of a pipeline have in common.
+pub(super) trait Way: Send {
+    /// The copy of a file.
+    type Copy;
+
+    /// The copy of a file and the version that is copied. `None` if it does not go with the others.
+    fn copy(&self, shared: &Shared, job: &Job) -> Option<(Self::Copy, Version)>;
+}
+
+/// The size of a file of a pipeline: `None` if it is not small, or of unknown size. An earlier attempt of a larger one may have left
+/// something to continue.
+pub(super) fn size(version: Version) -> Option<u64> {
+    version.size.filter(|size| *size < WORTHWHILE)
+}
+
+/// The files that a worker copies in a pipeline.
+pub(super) struct Batch<'a, W> {
+    shared: &'a Shared,
+    way: W,
+    queue: &'a Queue,
+    /// Of an earlier pipeline.
+    taken: &'a mut VecDeque<Taken>,
+    begun: VecDeque<Begun>,
+    /// A file that does not go with the others.
+    pub(super) other: Option<Taken>,
+    /// Files that have changed meanwhile.
+    changed: Vec<Job>,
+    /// The number of complete files.
+    pub(super) complete: usize,
+}
+
+/// A file whose copy has begun.
+struct Begun {
+    job: Job,
+    /// That of an uploaded file.
+    version: Version,
+    /// The destination may have stored another file under its name.
+    is_doubtful: bool,
+}
+
+impl<'a, W: Way> Batch<'a, W> {
+    pub(super) fn new(
+        shared: &'a Shared,
+        way: W,
+        queue: &'a Queue,
+        taken: &'a mut VecDeque<Taken>,
+    ) -> Self {
+        Self {
+            shared,
+            way,
+            queue,
+            taken,
+            begun: VecDeque::new(),
+            other: None,
+            changed: Vec::new(),
+            complete: 0,
+        }
+    }
+
+    /// The copy of a file. One that does not go with the others stays.
+    pub(super) fn begin(&mut self, taken: Taken) -> Option<W::Copy> {
+        match self.way.copy(self.shared, &taken.job) {
+            Some((copy, version)) if !taken.is_alone => {
+                self.begun.push_back(Begun {
+                    job: taken.job,
+                    version,
+                    is_doubtful: false,
+                });
+                Some(copy)
+            }
+            _ => {
+                self.other = Some(taken);
+                None
+            }
+        }
+    }
+
+    /// Gives back what is not complete. After uploads that may still be carried out, it has failed instead.
+    pub(super) fn end(self, ended: &Result<(), TransferFailure>) {
+        match ended {
+            Err(failure @ TransferFailure::Unsettled(_)) => self.abandon(failure),
+            ended => self.leave(ended.is_err()),
+        }
+    }
+
+    /// What is not complete has failed: the server may still carry out its commands, and would replace what is copied there meanwhile.
+    fn abandon(mut self, failure: &TransferFailure) {
+        let begun = std::mem::take(&mut self.begun);
+        for Begun { job, .. } in begun {
+            let names = (job.source.words(), job.destination.words());
+            let words = failure.to_string();
+            self.shared
+                .report
+                .failed(Some((&names.0, &names.1)), &words);
+        }
+        self.leave(false);
+    }
+
+    /// Gives back what is not complete. After an error, the oldest file is the one that has failed.
+    fn leave(self, has_failed: bool) {
+        let mut back: Vec<Taken> = Vec::new();
+        for (index, begun) in self.begun.into_iter().enumerate() {
+            back.push(Taken {
+                is_alone: has_failed && index == 0,
+                is_doubtful: begun.is_doubtful,
+                ..Taken::new(begun.job)
+            });
+        }
+        back.extend(self.changed.into_iter().map(|job| Taken {
+            is_alone: true,
+            ..Taken::new(job)
+        }));
+        back.extend(self.other);
+        for taken in back.into_iter().rev() {
+            self.taken.push_front(taken);
+        }
+    }
+
+    /// The next file of the queue, if one waits now.
+    fn take(&mut self) -> Option<Taken> {
+        self.taken.pop_front().or_else(|| {
+            // Who has the lock waits for a file: there is none.
+            let mut queue = self.queue.try_lock().ok()?;
+            queue.try_recv().ok().map(Taken::new)
+        })
+    }
+}
+
+impl<W: Way> Supply<W::Copy> for Batch<'_, W> {
+    fn next(&mut self) -> Option<W::Copy> {
+        while self.other.is_none() && self.shared.gives_up().is_none() {
+            let taken = self.take()?;
+            if is_known(self.shared, &taken.job) {
+                self.shared.report.unchanged();
+                continue;
+            }
+            return self.begin(taken);
+        }
+        None
+    }
+
+    fn complete(&mut self, done: Transferred) {
+        let Some(Begun { job, version, .. }) = self.begun.pop_front() else {
+            return;
+        };
+        if let Place::Local { path, .. } = &job.source
+            && Version::of_file(path).is_ok_and(|now| version.differs_from(&now))
+        {
+            self.changed.push(job);
+            return;
+        }
+        self.complete += 1;
+        let names = (job.source.words(), job.destination.words());
+        succeeded(self.shared, &job, (&names.0, &names.1), &done);
+    }
+
+    fn doubt(&mut self, place: usize) {
+        if let Some(begun) = self.begun.get_mut(place) {
+            begun.is_doubtful = true;
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Commands that are sent before the replies to earlier ones: those of one file at one server.
+//!
+//! Replies have no names, so they are matched by their order.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use gridhaul_protocol::command::{AlgorithmName, Command};
+use gridhaul_protocol::path::PathArgument;
+use gridhaul_protocol::reply::Reply;
+use gridhaul_storage::ChecksumAlgorithm;
+
+use super::{TransferFailure, Transferred};
+use crate::control::{Control, ControlError};
+
+/// The bytes of files ahead. More would only take them away from other sessions.
+pub(super) const MOST_BYTES: u64 = 8 << 20;
+
+/// The bytes of commands ahead: a server that reads none during a transfer must have room for all of them, because the client would
+/// wait for it without serving the transfer.
+pub(super) const MOST_COMMAND_BYTES: usize = 8 << 10;
+
+/// A server that has not begun a file after so long may have discarded the command.
+pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(30);
+
+/// The files of a pipeline.
+pub trait Supply<Copy>: Send {
+    /// The next file, if one waits now. It goes the same way as the first one, with the same settings.
+    fn next(&mut self) -> Option<Copy>;
+
+    /// The oldest file that has no result is complete.
+    fn complete(&mut self, done: Transferred);
+
+    /// The pipeline has failed, and the destination has stored this one of the files without a result, counted from the oldest one.
+    /// It may have the content of another file.
+    fn doubt(&mut self, place: usize);
+}
+
+/// Whether replies came that do not fit the commands.
+pub fn is_out_of_step(failure: &TransferFailure) -> bool {
+    matches!(
+        failure,
+        TransferFailure::Source(ControlError::Unexpected { .. })
+            | TransferFailure::Destination(ControlError::Unexpected { .. })
+    )
+}
+
+/// What a command is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// `ALLO`, which a server may refuse.
+    Announce,
+    /// `STOR`, `RETR`.
+    Move,
+    /// `SIZE` of the copy.
+    Size,
+    /// `CKSM`.
+    Sum,
+}
+
+/// What a reply means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// A marker of the transfer (`111`, `112`).
+    Marker,
+    /// The server is at work, or the file waits there (GFD.20 120).
+    Works,
+    /// The server begins the transfer.
+    Begins,
+    /// A command has its last reply.
+    Last,
+}
+
+/// The commands of a file that were sent to a server, and what it has replied.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    /// Commands without their last replies, and their verbs.
+    owed: VecDeque<(Step, &'static str)>,
+    command_bytes: usize,
+    /// The server has begun the transfer.
+    pub(super) has_begun: bool,
+    /// The server has confirmed it.
+    pub(super) is_confirmed: bool,
+    /// The reply to `SIZE`, in bytes.
+    pub(super) size: Option<u64>,
+    /// The reply to `CKSM`.
+    pub(super) sum: Option<String>,
+}
+
+impl Ahead {
+    /// Adds the commands to those that are sent next.
+    pub(super) fn prepare(
+        control: &mut Control,
+        commands: &[(Step, Command)],
+    ) -> Result<Self, ControlError> {
+        let mut command_bytes = 0;
+        for (_, command) in commands {
+            command_bytes += control.prepare(command)?;
+        }
+        let owed = commands.iter().map(|(step, one)| (*step, one.verb()));
+        Ok(Self {
+            owed: owed.collect(),
+            command_bytes,
+            has_begun: false,
+            is_confirmed: false,
+            size: None,
+            sum: None,
+        })
+    }
+
+    /// Whether all commands have their last replies.
+    pub(super) fn is_answered(&self) -> bool {
+        self.owed.is_empty()
+    }
+
+    /// The bytes of the commands, as long as the server may not have read all of them.
+    pub(super) fn unread_bytes(&self) -> usize {
+        match self.is_answered() {
+            true => 0,
+            false => self.command_bytes,
+        }
+    }
+
+    /// Takes the next reply. A transfer that has no end yet (`may_end`) cannot be confirmed.
+    pub(super) fn hear(&mut self, reply: Reply, may_end: bool) -> Result<Heard, ControlError> {
+        let Some((step, verb)) = self.owed.front().copied() else {
+            let verb = "no command";
+            return Err(ControlError::Unexpected { verb, reply });
+        };
+        if let Some(heard) = self.preliminary(step, &reply) {
+            return heard.ok_or(ControlError::Unexpected { verb, reply });
+        }
+        self.owed.pop_front();
+        match (step, reply.code()) {
+            // A server may refuse what it does not need.
+            (Step::Announce, 200 | 202 | 400..) => {}
+            (_, 400..) => return Err(ControlError::Refused { verb, reply }),
+            (Step::Move, 226 | 250) if self.has_begun && may_end => self.is_confirmed = true,
+            (Step::Size, 213) => match reply.text().trim().parse() {
+                Ok(size) => self.size = Some(size),
+                Err(_) => return Err(ControlError::Unexpected { verb, reply }),
+            },
+            (Step::Sum, 200..=299) => self.sum = Some(reply.text().trim().to_owned()),
+            _ => return Err(ControlError::Unexpected { verb, reply }),
+        }
+        Ok(Heard::Last)
+    }
+
+    /// What a preliminary reply means: `None` if it is a last one, `Some(None)` if it has no meaning here.
+    fn preliminary(&mut self, step: Step, reply: &Reply) -> Option<Option<Heard>> {
+        if !reply.is_preliminary() {
+            return None;
+        }
+        Some(match (step, reply.code()) {
+            (Step::Move, 125 | 150) => {
+                let has_begun = std::mem::replace(&mut self.has_begun, true);
+                (!has_begun).then_some(Heard::Begins)
+            }
+            (Step::Move, 111 | 112) => Some(Heard::Marker),
+            (Step::Move | Step::Sum, _) => Some(Heard::Works),
+            _ => None,
+        })
+    }
+}
+
+/// The command that asks a server for the checksum of a whole file.
+pub(super) fn sum(
+    algorithm: ChecksumAlgorithm,
+    path: &PathArgument,
+) -> Result<(Step, Command), ControlError> {
+    let name = AlgorithmName::new(algorithm.name());
+    let algorithm = name.ok_or(ControlError::Unsendable("the name of the algorithm"))?;
+    let command = Command::Cksm {
+        algorithm,
+        offset: 0,
+        length: None,
+        path: path.clone(),
+    };
+    Ok((Step::Sum, command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ahead(steps: &[Step]) -> Ahead {
+        Ahead {
+            owed: steps.iter().map(|step| (*step, "TEST")).collect(),
+            command_bytes: 10,
+            has_begun: false,
+            is_confirmed: false,
+            size: None,
+            sum: None,
+        }
+    }
+
+    fn reply(line: &str) -> Reply {
+        let mut bytes = line.as_bytes();
+        let decoded = gridhaul_protocol::reply::ReplyDecoder::new().decode(&mut bytes);
+        decoded.unwrap().unwrap()
+    }
+
+    /// Takes replies until one does not fit.
+    fn hears(steps: &[Step], lines: &[&str]) -> (Ahead, bool) {
+        let mut ahead = ahead(steps);
+        let fits = |line: &&str| ahead.hear(reply(&format!("{line}\r\n")), true).is_ok();
+        let fit = lines.iter().all(fits);
+        (ahead, fit)
+    }
+
+    #[test]
+    fn replies_are_matched_with_the_steps() {
+        let steps = [Step::Announce, Step::Move, Step::Size, Step::Sum];
+        let lines = ["500 no", "150 now", "112 mark", "226 done", "213 17"];
+        let (all, fit) = hears(&steps, &[&lines[..], &["213 abc"]].concat());
+        assert!(fit && all.is_answered() && all.is_confirmed);
+        assert_eq!((all.size, all.sum.as_deref()), (Some(17), Some("abc")));
+        assert_eq!(all.unread_bytes(), 0);
+    }
+
+    #[test]
+    fn replies_of_other_commands_do_not_fit() {
+        let steps = [Step::Move, Step::Size];
+        for lines in [
+            &["226 done"][..],
+            &["200 yes"],
+            &["150 now", "125 again"],
+            &["150 now", "200 yes"],
+            &["150 now", "226 done", "226 done"],
+            &["150 now", "226 done", "213 many"],
+            &["150 now", "226 done", "150 now"],
+            &["150 now", "226 done", "213 17", "213 17"],
+        ] {
+            let (_, fit) = hears(&steps, lines);
+            assert!(!fit, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn the_next_step_follows_a_refusal() {
+        let mut all = ahead(&[Step::Move, Step::Size]);
+        let refused = all.hear(reply("550 no\r\n"), true);
+        assert!(matches!(refused, Err(ControlError::Refused { .. })));
+        assert_eq!(all.hear(reply("213 17\r\n"), true).unwrap(), Heard::Last);
+        assert!(all.is_answered() && !all.is_confirmed);
+    }
+}

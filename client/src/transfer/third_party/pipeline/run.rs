@@ -1,0 +1,317 @@
+//! The commands and replies of a pipeline.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use gridhaul_protocol::command::Command;
+use gridhaul_protocol::reply::Reply;
+use gridhaul_stack::Details;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::super::super::ahead::{
+    self, Ahead, Heard, LONGEST_SILENCE, MOST_BYTES, MOST_COMMAND_BYTES, Step, Supply,
+};
+use super::super::super::said::Pace;
+use super::super::super::stall::StallWatch;
+use super::super::super::{TransferFailure, Transferred, verify};
+use super::super::ThirdPartyCopy;
+use crate::control::ControlError;
+use crate::session::Session;
+
+const TICK: Duration = Duration::from_millis(100);
+
+/// A file whose commands were sent.
+struct Flight {
+    copy: ThirdPartyCopy,
+    sent: Instant,
+    /// What was said to each server and by it.
+    ends: [Ahead; 2],
+    /// A server has refused it.
+    is_refused: bool,
+}
+
+/// The places in [`Flight::ends`].
+const SOURCE: usize = 0;
+const DESTINATION: usize = 1;
+
+impl Flight {
+    /// Prepares the commands of a file.
+    fn prepare(
+        source: &mut Session,
+        destination: &mut Session,
+        copy: ThirdPartyCopy,
+    ) -> Result<Self, TransferFailure> {
+        let (from, to) = (TransferFailure::Source, TransferFailure::Destination);
+        let bytes = copy.size.unwrap_or(0);
+        let announce = Command::Allo {
+            bytes,
+            record_bytes: None,
+        };
+        let size = Command::Size(copy.destination.clone());
+        let mut store = vec![
+            (Step::Announce, announce),
+            (Step::Move, copy.store()),
+            (Step::Size, size),
+        ];
+        let mut retrieve = vec![(Step::Move, copy.retrieve())];
+        if let Some(algorithm) = copy.verify {
+            store.push(ahead::sum(algorithm, &copy.destination).map_err(to)?);
+            retrieve.push(ahead::sum(algorithm, &copy.source).map_err(from)?);
+        }
+        let retrieve = Ahead::prepare(source.control(), &retrieve).map_err(from)?;
+        let store = Ahead::prepare(destination.control(), &store).map_err(to)?;
+        Ok(Self {
+            copy,
+            sent: Instant::now(),
+            ends: [retrieve, store],
+            is_refused: false,
+        })
+    }
+
+    fn is_answered(&self) -> bool {
+        self.ends.iter().all(Ahead::is_answered)
+    }
+
+    /// Compares the copy with the source; returns the checksum of both.
+    fn compared(&self) -> Result<Option<String>, TransferFailure> {
+        let [source, destination] = &self.ends;
+        // Both are known: a file of unknown size is not in a pipeline, and all commands were answered.
+        if let (Some(expected), Some(copied)) = (self.copy.size, destination.size) {
+            self.copy.check_length(expected, copied)?;
+        }
+        match (&source.sum, &destination.sum) {
+            (Some(one), Some(other)) => {
+                verify::compared(one.clone(), other.clone(), true).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+pub(super) struct Pipeline<'a> {
+    first: Option<ThirdPartyCopy>,
+    most: usize,
+    supply: &'a mut dyn Supply<ThirdPartyCopy>,
+    flights: VecDeque<Flight>,
+    /// What a server has said when it refused a file. Files before that one may become complete.
+    refusal: Option<TransferFailure>,
+    stall: Duration,
+    watch: StallWatch,
+    paces: [Pace; 2],
+    silence: Instant,
+}
+
+impl<'a> Pipeline<'a> {
+    pub(super) fn new(
+        first: ThirdPartyCopy,
+        most: usize,
+        supply: &'a mut dyn Supply<ThirdPartyCopy>,
+    ) -> Self {
+        Self {
+            stall: first.stall,
+            watch: StallWatch::new(first.stall),
+            paces: [Pace::new(), Pace::new()],
+            first: Some(first),
+            most,
+            supply,
+            flights: VecDeque::new(),
+            refusal: None,
+            silence: Instant::now(),
+        }
+    }
+
+    /// Without progress for so long, the pipeline has failed.
+    pub(super) fn stall(&self) -> Duration {
+        self.stall
+    }
+
+    pub(super) async fn run(
+        &mut self,
+        source: &mut Session,
+        destination: &mut Session,
+    ) -> Result<(), TransferFailure> {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.fill(source, destination).await?;
+            while self.complete()? {}
+            let oldest = self.flights.front();
+            if oldest.is_some_and(|flight| flight.is_refused)
+                && let Some(refusal) = self.refusal.take()
+            {
+                return Err(refusal);
+            }
+            if !self.flights.is_empty() {
+                self.step(source, destination, &mut ticks).await?;
+            } else if self.first.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends the commands of further files, those of several together: first to the destination, which listens.
+    async fn fill(
+        &mut self,
+        source: &mut Session,
+        destination: &mut Session,
+    ) -> Result<(), TransferFailure> {
+        if self.refusal.is_some() || self.flights.len() > self.most / 2 {
+            return Ok(());
+        }
+        let (mut bytes, mut command_bytes) = (0, 0);
+        for flight in &self.flights {
+            bytes += flight.copy.size.unwrap_or(0);
+            command_bytes += unread_bytes(flight);
+        }
+        let mut verbs = None;
+        while self.flights.len() < self.most
+            && bytes < MOST_BYTES
+            && command_bytes < MOST_COMMAND_BYTES
+        {
+            let Some(copy) = self.first.take().or_else(|| self.supply.next()) else {
+                break;
+            };
+            let flight = Flight::prepare(source, destination, copy)?;
+            bytes += flight.copy.size.unwrap_or(0);
+            command_bytes += unread_bytes(&flight);
+            verbs = Some((flight.copy.store().verb(), flight.copy.retrieve().verb()));
+            if self.flights.is_empty() {
+                self.silence = Instant::now();
+            }
+            self.flights.push_back(flight);
+        }
+        if let Some((store, retrieve)) = verbs {
+            let sent = destination.control().send_prepared(store).await;
+            sent.map_err(TransferFailure::Destination)?;
+            let sent = source.control().send_prepared(retrieve).await;
+            sent.map_err(TransferFailure::Source)?;
+        }
+        Ok(())
+    }
+
+    /// Completes the oldest file.
+    fn complete(&mut self) -> Result<bool, TransferFailure> {
+        let is_complete = |flight: &Flight| flight.is_answered() && !flight.is_refused;
+        let Some(flight) = self.flights.front().filter(|flight| is_complete(flight)) else {
+            return Ok(false);
+        };
+        let checksum = flight.compared()?;
+        let done = Transferred {
+            bytes: flight.copy.size.unwrap_or(0),
+            channels: usize::from(flight.copy.settings.parallelism),
+            took: flight.sent.elapsed(),
+            movement: None,
+            reason: None,
+            details: Details::default(),
+            checksum,
+        };
+        self.flights.pop_front();
+        self.silence = Instant::now();
+        self.supply.complete(done);
+        Ok(true)
+    }
+
+    /// Waits for the next reply of either server.
+    async fn step(
+        &mut self,
+        source: &mut Session,
+        destination: &mut Session,
+        ticks: &mut Interval,
+    ) -> Result<(), TransferFailure> {
+        let owe = [SOURCE, DESTINATION].map(|end| self.awaiting(end).is_some());
+        tokio::select! {
+            reply = source.control().next_reply(), if owe[SOURCE] => {
+                self.hear(SOURCE, reply.map_err(TransferFailure::Source)?)?;
+            }
+            reply = destination.control().next_reply(), if owe[DESTINATION] => {
+                self.hear(DESTINATION, reply.map_err(TransferFailure::Destination)?)?;
+            }
+            _ = ticks.tick() => self.look()?,
+        }
+        Ok(())
+    }
+
+    /// The oldest file whose commands a server has not all answered.
+    fn awaiting(&mut self, end: usize) -> Option<&mut Flight> {
+        let mut flights = self.flights.iter_mut();
+        flights.find(|flight| !flight.ends[end].is_answered())
+    }
+
+    /// Matches a reply with the oldest command that awaits one.
+    fn hear(&mut self, end: usize, reply: Reply) -> Result<(), TransferFailure> {
+        let verb = match end {
+            SOURCE => "RETR",
+            _ => "STOR",
+        };
+        let paced = self.paces[end].count(verb, &reply);
+        paced.map_err(|error| of_end(end, error))?;
+        let Some(flight) = self.awaiting(end) else {
+            return Ok(());
+        };
+        match flight.ends[end].hear(reply, true) {
+            // The destination sends markers also if no data comes.
+            Ok(Heard::Marker) => {}
+            Ok(Heard::Works) => {
+                self.silence = Instant::now();
+                self.watch.hears();
+            }
+            Ok(Heard::Begins) => {
+                // The limit is that of one file.
+                self.paces[end] = Pace::new();
+                self.silence = Instant::now();
+                self.watch.progressed();
+            }
+            Ok(Heard::Last) => self.watch.progressed(),
+            Err(error @ ControlError::Refused { .. }) => {
+                flight.is_refused = true;
+                self.refusal.get_or_insert_with(|| of_end(end, error));
+                // The other server waits for data, or for its confirmation.
+                self.watch.shorten();
+            }
+            Err(error) => return Err(of_end(end, error)),
+        }
+        Ok(())
+    }
+
+    /// Matches a reply of the destination that comes after the pipeline has failed.
+    pub(super) fn hear_late(&mut self, reply: Reply) {
+        if let Some(flight) = self.awaiting(DESTINATION) {
+            // It decides only about what is at the server.
+            let _ = flight.ends[DESTINATION].hear(reply, true);
+        }
+    }
+
+    /// Tells which files the destination may have stored with the content of others.
+    pub(super) fn doubt(&mut self) {
+        for (place, flight) in self.flights.iter().enumerate() {
+            if flight.ends[DESTINATION].is_confirmed {
+                self.supply.doubt(place);
+            }
+        }
+    }
+
+    fn look(&mut self) -> Result<(), TransferFailure> {
+        let oldest = self.flights.front();
+        let has_begun = |flight: &Flight| flight.ends.iter().all(|end| end.has_begun);
+        let waits = oldest.is_some_and(|flight| !has_begun(flight));
+        let silence = self.silence.elapsed();
+        if self.watch.is_overdue() || waits && silence >= LONGEST_SILENCE {
+            let within = self.watch.limit().min(silence);
+            let stalled = TransferFailure::Stalled(within);
+            return Err(self.refusal.take().unwrap_or(stalled));
+        }
+        Ok(())
+    }
+}
+
+fn unread_bytes(flight: &Flight) -> usize {
+    let ends = flight.ends.iter();
+    ends.map(Ahead::unread_bytes).max().unwrap_or(0)
+}
+
+fn of_end(end: usize, error: ControlError) -> TransferFailure {
+    match end {
+        SOURCE => TransferFailure::Source(error),
+        _ => TransferFailure::Destination(error),
+    }
+}

@@ -1,0 +1,235 @@
+//! The commands and replies of a pipeline.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use gridhaul_protocol::reply::Reply;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::super::super::ahead::{Heard, LONGEST_SILENCE, MOST_BYTES, MOST_COMMAND_BYTES, Supply};
+use super::super::super::said::Pace;
+use super::super::super::stall::StallWatch;
+use super::super::super::{TransferFailure, Transferred};
+use super::super::{Direction, FileCopy};
+use super::flight::Flight;
+use super::here::{Here, HereEnd, check_length};
+use crate::session::Session;
+
+const TICK: Duration = Duration::from_millis(100);
+
+pub(super) struct Pipeline<'a> {
+    /// The first file, for what all have in common.
+    pub(super) model: &'a FileCopy,
+    first: Option<FileCopy>,
+    most: usize,
+    supply: &'a mut dyn Supply<FileCopy>,
+    flights: VecDeque<Flight>,
+    pub(super) here: HereEnd<'a>,
+    watch: StallWatch,
+    pace: Pace,
+    silence: Instant,
+}
+
+impl<'a> Pipeline<'a> {
+    pub(super) fn new(
+        here: HereEnd<'a>,
+        model: &'a FileCopy,
+        first: FileCopy,
+        most: usize,
+        supply: &'a mut dyn Supply<FileCopy>,
+    ) -> Self {
+        Self {
+            here,
+            model,
+            first: Some(first),
+            most,
+            supply,
+            flights: VecDeque::new(),
+            watch: StallWatch::new(model.stall),
+            pace: Pace::new(),
+            silence: Instant::now(),
+        }
+    }
+
+    pub(super) async fn run(&mut self, session: &mut Session) -> Result<(), TransferFailure> {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.fill(session).await?;
+            self.advance().await?;
+            if !self.flights.is_empty() {
+                self.step(session, &mut ticks).await?;
+            } else if self.first.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends the commands of further files, those of several together.
+    async fn fill(&mut self, session: &mut Session) -> Result<(), TransferFailure> {
+        if self.flights.len() > self.most / 2 {
+            return Ok(());
+        }
+        let mut command_bytes = 0;
+        let mut bytes = 0;
+        for flight in &self.flights {
+            command_bytes += flight.ahead.unread_bytes();
+            bytes += flight.copy.size.unwrap_or(0);
+        }
+        let mut verb = None;
+        while self.flights.len() < self.most
+            && bytes < MOST_BYTES
+            && command_bytes < MOST_COMMAND_BYTES
+        {
+            let Some(copy) = self.first.take().or_else(|| self.supply.next()) else {
+                break;
+            };
+            let flight = Flight::prepare(session, copy);
+            let flight = flight.map_err(|error| self.model.of_server(error))?;
+            bytes += flight.copy.size.unwrap_or(0);
+            command_bytes += flight.ahead.unread_bytes();
+            verb = Some(flight.copy.command().verb());
+            if self.flights.is_empty() {
+                self.silence = Instant::now();
+            }
+            self.flights.push_back(flight);
+        }
+        match verb {
+            Some(verb) => {
+                let sent = session.control().send_prepared(verb).await;
+                sent.map_err(|error| self.model.of_server(error))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Starts and completes what can be without waiting.
+    async fn advance(&mut self) -> Result<(), TransferFailure> {
+        loop {
+            self.here.consent(&self.flights)?;
+            let is_started = self.here.start(&mut self.flights)?;
+            let is_complete = self.complete().await?;
+            if !is_started && !is_complete {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Completes the oldest file.
+    async fn complete(&mut self) -> Result<bool, TransferFailure> {
+        let oldest = self.flights.front_mut();
+        let Some(flight) = oldest.filter(|flight| flight.is_complete()) else {
+            return Ok(false);
+        };
+        let checksum = flight.compared().await?;
+        let Some(outcome) = flight.outcome.take() else {
+            return Err(TransferFailure::Lost);
+        };
+        check_length(&flight.copy, outcome.bytes)?;
+        let took = flight.sent.elapsed();
+        self.flights.pop_front();
+        self.silence = Instant::now();
+        let movement = outcome.movement.as_ref();
+        self.supply.complete(Transferred {
+            bytes: outcome.bytes,
+            channels: outcome.channels,
+            took,
+            movement: movement.map(|movement| movement.way.to_owned()),
+            reason: movement.map(|movement| movement.reason.to_string()),
+            details: outcome.details,
+            checksum,
+        });
+        Ok(true)
+    }
+
+    /// Waits for the next event of either end.
+    async fn step(
+        &mut self,
+        session: &mut Session,
+        ticks: &mut Interval,
+    ) -> Result<(), TransferFailure> {
+        let is_owed = self.awaiting().is_some();
+        tokio::select! {
+            biased;
+            event = self.here.next() => {
+                self.watch.progressed();
+                match event {
+                    Here::Arrived(sums) => self.here.arrived(sums),
+                    Here::Ended(outcome) => self.here.ended(&mut self.flights, *outcome?)?,
+                }
+            }
+            reply = session.control().next_reply(), if is_owed => {
+                let reply = reply.map_err(|error| self.model.of_server(error))?;
+                self.hear(reply)?;
+            }
+            _ = ticks.tick() => self.look()?,
+        }
+        Ok(())
+    }
+
+    /// The oldest file whose commands have not all been answered.
+    fn awaiting(&mut self) -> Option<&mut Flight> {
+        let mut flights = self.flights.iter_mut();
+        flights.find(|flight| !flight.ahead.is_answered())
+    }
+
+    /// Matches a reply with the oldest command that awaits one.
+    fn hear(&mut self, reply: Reply) -> Result<(), TransferFailure> {
+        let paced = self.pace.count(self.model.command().verb(), &reply);
+        let Some(flight) = self.awaiting() else {
+            return Ok(());
+        };
+        let heard = flight.hear(reply);
+        match heard.map_err(|error| self.model.of_server(error))? {
+            Heard::Works | Heard::Marker => {
+                paced.map_err(|error| self.model.of_server(error))?;
+                self.silence = Instant::now();
+                self.watch.hears();
+            }
+            Heard::Begins => {
+                // The limit is that of one file.
+                self.pace = Pace::new();
+                self.silence = Instant::now();
+                self.watch.progressed();
+            }
+            Heard::Last => self.watch.progressed(),
+        }
+        Ok(())
+    }
+
+    /// Matches a reply that comes after the pipeline has failed.
+    pub(super) fn hear_late(&mut self, reply: Reply) {
+        if let Some(flight) = self.awaiting() {
+            // It decides only about what is at the server.
+            let _ = flight.hear(reply);
+        }
+    }
+
+    /// Tells which files the server may have stored with the content of others: data went to the file behind one that it refused.
+    pub(super) fn doubt(&mut self) {
+        for (place, flight) in self.flights.iter().enumerate() {
+            if flight.copy.direction == Direction::Put && flight.ahead.is_confirmed {
+                self.supply.doubt(place);
+            }
+        }
+    }
+
+    fn look(&mut self) -> Result<(), TransferFailure> {
+        if let Some(running) = self.here.running() {
+            let moved = running.moved();
+            if self.watch.has_moved_to(moved) {
+                self.silence = Instant::now();
+            }
+            if running.running.is_settling() {
+                self.watch.works();
+            }
+        }
+        let oldest = self.flights.front();
+        let waits = oldest.is_some_and(|flight| !flight.ahead.has_begun);
+        let silence = self.silence.elapsed();
+        if self.watch.is_overdue() || waits && silence >= LONGEST_SILENCE {
+            return Err(TransferFailure::Stalled(self.watch.limit().min(silence)));
+        }
+        Ok(())
+    }
+}
