@@ -1,9 +1,9 @@
 //! The command line.
 //!
 //! ```text
-//!   cat, files, trees, rdma     the other commands for files
-//!   data                        options that several commands share
-//!   hosts                       options of logins by server
+//!   cat, files, trees, rdma            the other commands for files
+//!   data                              options that several commands share
+//!   hosts                             options of logins by server
 //! ```
 
 mod cat;
@@ -25,7 +25,7 @@ use gridhaul_protocol::stack::StackSpec;
 use gridhaul_storage::ChecksumAlgorithm;
 
 pub(super) use self::cat::CatArguments;
-pub(super) use self::data::{ChannelArguments, DataArguments, ModeArgument};
+pub(super) use self::data::{ChannelArguments, DataArguments, ModeArgument, Parallel};
 pub(super) use self::files::{
     ListArguments, MakeArguments, MoveArguments, RemoveArguments, StatArguments, SumArguments,
 };

@@ -1,5 +1,6 @@
 //! The program `gridhaul` with our server and the real one.
 
+mod adaptive;
 mod between;
 mod blocks;
 mod config;

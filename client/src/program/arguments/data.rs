@@ -1,5 +1,6 @@
 //! The options of data channels and transfers.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -13,9 +14,16 @@ use crate::session::{DataCommands, DataProtection, Session, TransferSettings};
 /// The data channels of files.
 #[derive(Debug, Clone, Args)]
 pub(in crate::program) struct DataArguments {
-    /// Connections of each file, 1 to 64. More than one selects MODE E
-    #[arg(long, short, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
-    pub(in crate::program) parallel: u8,
+    /// Connections of each file, 1 to 64, or auto: as many as the measured rates of the files before are
+    /// worth. More than one, and auto, select MODE E
+    #[arg(
+        long,
+        short,
+        visible_alias = "streams",
+        value_name = "COUNT",
+        default_value = "1"
+    )]
+    pub(in crate::program) parallel: Parallel,
     /// The transfer mode. In MODE E connections serve several files, and the receiver must be reachable
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub(in crate::program) mode: ModeArgument,
@@ -33,13 +41,34 @@ pub(in crate::program) struct ChannelArguments {
     /// Whether data channels are authenticated. Default: yes after a login with a certificate, and encrypted
     /// with ftps; none sends ftps data in the clear, too
     #[arg(long, value_name = "WHICH")]
-    dcau: Option<Authentication>,
+    pub(in crate::program) dcau: Option<Authentication>,
     /// Encrypt data channels
     #[arg(long, conflicts_with = "dcau")]
-    protect: bool,
+    pub(in crate::program) protect: bool,
     /// Without a byte for so long, a transfer fails
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     pub(in crate::program) stall_timeout: Duration,
+}
+
+/// The connections of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::program) enum Parallel {
+    /// So many.
+    Fixed(u8),
+    /// By measured rates.
+    Auto,
+}
+
+impl FromStr for Parallel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse::<u8>()) {
+            ("auto", _) => Ok(Self::Auto),
+            (_, Ok(count @ 1..=64)) => Ok(Self::Fixed(count)),
+            _ => Err("a number from 1 to 64, or auto".to_owned()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -53,7 +82,7 @@ pub(in crate::program) enum ModeArgument {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Authentication {
+pub(in crate::program) enum Authentication {
     /// Both ends prove that they act for the user
     #[value(name = "self")]
     User,

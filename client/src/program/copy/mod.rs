@@ -15,6 +15,7 @@ mod present;
 mod reach;
 mod shared;
 mod stream;
+mod streams;
 mod version;
 mod walk;
 mod worker;

@@ -9,12 +9,13 @@ use gridhaul_protocol::feature::SimpleFeature;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_transfer::{Admission, BandwidthLimit, Handling, NodeSession};
 
-use super::super::arguments::{CopyArguments, ModeArgument};
+use super::super::arguments::{CopyArguments, ModeArgument, Parallel};
 use super::super::report::Report;
 use super::super::servers::{OpenError, Servers};
 use super::error::CopyError;
 use super::journal::Journal;
 use super::reach::{Reach, Way, is_translated};
+use super::streams::{self, Flight, Streams};
 use super::version::Version;
 use crate::local::LocalMachine;
 use crate::location::Server;
@@ -32,6 +33,8 @@ pub(super) struct Shared {
     pub(super) journal: Journal,
     /// Which servers reach this machine.
     pub(super) reach: Reach,
+    /// The connections of files, with `--parallel auto`.
+    streams: Streams,
     /// Servers that did not answer commands in their order.
     unordered: Mutex<Vec<Server>>,
     /// Servers that are used over TCP, because they do not offer RDMA.
@@ -60,6 +63,7 @@ impl Shared {
             report,
             journal,
             reach: Reach::default(),
+            streams: Streams::default(),
             unordered: Mutex::default(),
             without_rdma: Mutex::default(),
             idle: Mutex::default(),
@@ -244,13 +248,38 @@ impl Shared {
         begun.filter(|_| self.wanted_mode().is_none())
     }
 
+    /// A file begins that goes this way: with `--parallel auto` it gets the number of connections that is measured now.
+    pub(super) fn begin(
+        &self,
+        way: &streams::Way,
+        settings: &mut TransferSettings,
+    ) -> Option<Flight> {
+        if !self.adapts(settings) {
+            return None;
+        }
+        let flight = self.streams.begin(way);
+        settings.parallelism = flight.streams();
+        Some(flight)
+    }
+
+    /// Small files get the number as well, but are not measured: they take more time for commands than for bytes.
+    pub(super) fn settle(&self, way: &streams::Way, settings: &mut TransferSettings) {
+        if self.adapts(settings) {
+            settings.parallelism = self.streams.now(way);
+        }
+    }
+
+    fn adapts(&self, settings: &TransferSettings) -> bool {
+        self.arguments.data.parallel == Parallel::Auto && settings.mode == TransferMode::Extended
+    }
+
     /// The mode that the user wants.
     fn wanted_mode(&self) -> Option<TransferMode> {
         let data = &self.arguments.data;
         match (data.mode, data.parallel) {
             (ModeArgument::Stream, _) => Some(TransferMode::Stream),
-            (ModeArgument::Extended, _) | (ModeArgument::Auto, 2..) => Some(TransferMode::Extended),
-            (ModeArgument::Auto, _) => None,
+            (ModeArgument::Auto, Parallel::Fixed(1)) => None,
+            (ModeArgument::Extended | ModeArgument::Auto, _) => Some(TransferMode::Extended),
         }
     }
 
@@ -263,7 +292,11 @@ impl Shared {
         };
         TransferSettings {
             mode,
-            parallelism: data.parallel,
+            parallelism: match data.parallel {
+                Parallel::Fixed(count) => count,
+                // `begin` and `settle` know more.
+                Parallel::Auto => 1,
+            },
             protection: data
                 .channels
                 .protection(DataProtection::default_of(servers)),

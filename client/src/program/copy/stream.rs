@@ -7,7 +7,7 @@ use gridhaul_protocol::ranges::RangeSet;
 use tokio::time::sleep;
 
 use super::super::Ending;
-use super::super::arguments::{CopyArguments, ModeArgument};
+use super::super::arguments::{CopyArguments, ModeArgument, Parallel};
 use super::super::report::{Errors, Form, Report};
 use super::destination::Destination;
 use super::error::CopyError;
@@ -75,7 +75,7 @@ impl StreamCopy {
             (arguments.create_dirs && !is_put, "--create-dirs"),
             (arguments.json && !is_put, "--json"),
             (arguments.part().is_some() && is_put, "--offset or --length"),
-            (arguments.data.parallel > 1, "--parallel"),
+            (arguments.data.parallel != Parallel::Fixed(1), "--parallel"),
             (
                 arguments.data.mode == ModeArgument::Extended,
                 "--mode extended",

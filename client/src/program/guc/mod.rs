@@ -458,6 +458,7 @@ fn dump(path: &Path, failed: &[(String, String)]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arguments::Parallel;
     use super::*;
 
     fn request(line: &str) -> Result<Request, GucError> {
@@ -470,7 +471,8 @@ mod tests {
         let words = "-vb -fast -p 4 -cc 2 -r -rst-retries 3 -sync-level 1 -verify-checksum -dcpriv -tcp-bs 1000 file:/a ftp://h/b";
         let mut request = request(words).expect("valid");
         let arguments = request.arguments().expect("valid");
-        assert_eq!((arguments.data.parallel, arguments.concurrency), (4, 2));
+        assert_eq!(arguments.data.parallel, Parallel::Fixed(4));
+        assert_eq!(arguments.concurrency, 2);
         assert!(arguments.recursive && !arguments.quiet);
         assert_eq!(arguments.retry, 3);
         assert!(arguments.sync.is_some() && arguments.checksum.is_some());

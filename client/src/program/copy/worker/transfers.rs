@@ -14,6 +14,7 @@ use super::super::super::report::Watch;
 use super::super::error::CopyError;
 use super::super::job::{Job, Place};
 use super::super::present::Present;
+use super::super::streams::Metered;
 use super::super::version::Version;
 use super::found::{End, found, size_here};
 use super::{WORTHWHILE, Worker, open};
@@ -137,7 +138,7 @@ impl Worker {
 
     async fn get_with(
         &mut self,
-        settings: TransferSettings,
+        mut settings: TransferSettings,
         first_connection: Option<Duration>,
         (from, to, job): (&Url, &Local<'_>, &Job),
         present: &mut Present,
@@ -172,6 +173,8 @@ impl Worker {
         if is_special && shared.arguments.checksum.is_some() {
             return Err(CopyError::Special(to.path.display().to_string()));
         }
+        let way = (Some(from.server.clone()), None);
+        let flight = shared.begin(&way, &mut settings);
         let copy = FileCopy {
             direction: Direction::Get,
             local: to.beneath.to_owned(),
@@ -199,7 +202,12 @@ impl Worker {
             stall: shared.arguments.data.channels.stall_timeout,
         };
         let session = open(&mut self.source, &shared, &from.server).await?;
-        let done = two_party(session, &files, &copy, watch).await?;
+        let mut metered = Metered {
+            flight,
+            observer: watch,
+        };
+        let done = two_party(session, &files, &copy, &mut metered).await?;
+        drop(metered);
         if done.took > QUICK && version.differs_from(&Version::of_facts(session, &remote).await?) {
             return Err(CopyError::Changed);
         }
@@ -222,7 +230,7 @@ impl Worker {
             watch.tell_nothing();
         }
         let session = open(&mut self.destination, &shared, &to.server).await?;
-        let settings = shared.settings(&[&*session]);
+        let mut settings = shared.settings(&[&*session]);
         let files = self.files(from.root, Admission::none())?;
         let session = open(&mut self.destination, &shared, &to.server).await?;
         if shared.arguments.part().is_none()
@@ -236,6 +244,8 @@ impl Worker {
             present.gain(&more);
         }
         let session = open(&mut self.destination, &shared, &to.server).await?;
+        let way = (None, Some(to.server.clone()));
+        let flight = shared.begin(&way, &mut settings);
         let copy = FileCopy {
             direction: Direction::Put,
             local: from.beneath.to_owned(),
@@ -251,7 +261,12 @@ impl Worker {
             first_connection: None,
             stall: shared.arguments.data.channels.stall_timeout,
         };
-        let done = two_party(session, &files, &copy, watch).await?;
+        let mut metered = Metered {
+            flight,
+            observer: watch,
+        };
+        let done = two_party(session, &files, &copy, &mut metered).await?;
+        drop(metered);
         if version.differs_from(&Version::of_file(from.path)?) {
             return Err(CopyError::Changed);
         }
@@ -278,7 +293,7 @@ impl Worker {
         let source = open(&mut self.source, &shared, &from.server).await?;
         let destination = open(&mut self.destination, &shared, &to.server).await?;
         let version = Version::of_source(source, &source_path, known).await?;
-        let settings = shared.settings(&[&*source, &*destination]);
+        let mut settings = shared.settings(&[&*source, &*destination]);
         if shared.arguments.part().is_none()
             && present.may_have_more(version, WORTHWHILE)
             && let Some((there, size)) =
@@ -291,6 +306,8 @@ impl Worker {
         }
         let source = open(&mut self.source, &shared, &from.server).await?;
         let destination = open(&mut self.destination, &shared, &to.server).await?;
+        let way = (Some(from.server.clone()), Some(to.server.clone()));
+        let flight = shared.begin(&way, &mut settings);
         let copy = ThirdPartyCopy {
             source: source_path,
             destination: destination_path,
@@ -301,7 +318,12 @@ impl Worker {
             verify: shared.arguments.checksum,
             stall: shared.arguments.data.channels.stall_timeout,
         };
-        let done = third_party(source, destination, &copy, watch).await?;
+        let mut metered = Metered {
+            flight,
+            observer: watch,
+        };
+        let done = third_party(source, destination, &copy, &mut metered).await?;
+        drop(metered);
         if done.took > QUICK
             && version.differs_from(&Version::of_facts(source, &copy.source).await?)
         {

@@ -32,13 +32,15 @@ pub(super) fn way(job: &Job) -> Option<(&Url, &Url)> {
 impl Between {
     /// `None` if transfers between these servers are not in MODE E, sizes cannot be compared, or bytes go through this machine.
     pub(super) fn of(shared: &Shared, source: &Session, destination: &Session) -> Option<Self> {
-        let settings = shared.settings(&[source, destination]);
+        let mut settings = shared.settings(&[source, destination]);
         let is_possible = settings.mode == TransferMode::Extended
             && destination.has(SimpleFeature::Size)
             && !sets_times(shared, destination)
             && !shared.arguments.relay
             // Servers have no limit of the user.
             && shared.arguments.rate.is_none();
+        let servers = [source, destination].map(|session| Some(session.server().clone()));
+        shared.settle(&servers.into(), &mut settings);
         is_possible.then(|| Self {
             source: source.server().clone(),
             destination: destination.server().clone(),

@@ -53,11 +53,17 @@ impl Here {
             }
             _ => shared.settings_of_blocks(session),
         };
+        let (mut settings, server) = (settings?, session.server().clone());
+        let way = match direction {
+            Direction::Put => (None, Some(server.clone())),
+            _ => (Some(server.clone()), None),
+        };
+        shared.settle(&way, &mut settings);
         Some(Self {
             direction,
-            server: session.server().clone(),
+            server,
             root,
-            settings: settings?,
+            settings,
         })
     }
 

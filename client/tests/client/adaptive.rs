@@ -1,0 +1,60 @@
+//! `--parallel auto`.
+
+use std::fs::{self, File};
+
+use gridhaul_interop::Kind;
+use serde_json::Value;
+
+use crate::site::Site;
+
+/// The channels of all files, in the order of their ends.
+fn channels(output: &str) -> Vec<u64> {
+    let lines = output
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let files = lines.filter(|event: &Value| event["event"] == "file");
+    files
+        .map(|event| event["channels"].as_u64().unwrap())
+        .collect()
+}
+
+#[test]
+fn the_number_of_connections_grows_to_the_knee_of_the_path() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    fs::create_dir(site.local("tree")).unwrap();
+    for number in 0..16 {
+        let file = File::create(site.local(&format!("tree/{number}"))).unwrap();
+        file.set_len(16_000_000).unwrap();
+    }
+    // 4 MB a second for each connection, and 16 MB a second for all of them: 4 connections are worth it.
+    let output = site.must(&[
+        "copy",
+        "-r",
+        "-c",
+        "1",
+        "--json",
+        "--streams",
+        "auto",
+        "--stack",
+        "tcp:rate=32m",
+        "--rate",
+        "16M",
+        "tree",
+        &site.server.url("copy"),
+    ]);
+    let channels = channels(&output);
+    assert_eq!((channels.len(), channels[0]), (16, 1), "{channels:?}");
+    // A machine under load may have needed one step more.
+    let last = channels[15];
+    assert!((4..=8).contains(&last), "{channels:?}");
+    assert!(channels.contains(&8), "{channels:?}");
+    assert!(!channels.contains(&32), "{channels:?}");
+}
+
+#[test]
+fn both_servers_take_files_with_the_numbers_of_auto() {
+    for kind in [Kind::Gridhaul, Kind::Globus] {
+        let site = Site::gsi(kind, &[]);
+        site.round(&["--parallel", "auto"], "a");
+    }
+}
