@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::SystemTime;
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Stat};
 use rustix::io::Errno;
 
 use crate::{FileIdentity, Metadata, StorageError};
@@ -263,9 +263,18 @@ impl OpenedFile {
 
     /// The present size of the file, in bytes.
     pub fn size(&self) -> Result<u64, StorageError> {
-        let stat = rustix::fs::fstat(&self.descriptor)
-            .map_err(|errno| StorageError::new("stat", errno))?;
-        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+        Ok(u64::try_from(self.facts()?.st_size).unwrap_or(0))
+    }
+
+    /// Whether the file ends before `length` bytes. A device, such as `/dev/null`, has no end.
+    pub fn ends_before(&self, length: u64) -> Result<bool, StorageError> {
+        let facts = self.facts()?;
+        let is_regular = FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile;
+        Ok(is_regular && u64::try_from(facts.st_size).unwrap_or(0) < length)
+    }
+
+    fn facts(&self) -> Result<Stat, StorageError> {
+        rustix::fs::fstat(&self.descriptor).map_err(|errno| StorageError::new("stat", errno))
     }
 
     /// Reserves blocks for `length` bytes from `offset` without changing the size, and returns whether it did. The blocks

@@ -164,8 +164,8 @@ impl Lister {
     }
 }
 
-/// The progress of a listing interests only the stall limit.
-struct Unobserved;
+/// For transfers whose progress interests only the stall limit.
+pub(crate) struct Unobserved;
 
 impl Observer for Unobserved {
     fn moved(&mut self, _bytes: u64) {}

@@ -1,11 +1,12 @@
 //! The command line.
 //!
 //! ```text
-//!   cat, files, trees, rdma            the other commands for files
+//!   cat, files, trees, rdma, bench     the other commands for files
 //!   data                              options that several commands share
 //!   hosts                             options of logins by server
 //! ```
 
+mod bench;
 mod cat;
 mod data;
 mod files;
@@ -24,6 +25,7 @@ use gridhaul_protocol::command::{AlgorithmName, Password, SiteCommand};
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_storage::ChecksumAlgorithm;
 
+pub(super) use self::bench::BenchArguments;
 pub(super) use self::cat::CatArguments;
 pub(super) use self::data::{ChannelArguments, DataArguments, ModeArgument, Parallel};
 pub(super) use self::files::{
@@ -63,6 +65,8 @@ pub(super) enum Command {
     Sum(SumArguments),
     /// Log in at a server, and show what it is and how fast it answers
     Ping(PingArguments),
+    /// Measure how fast bytes move from or to a server, or between two, with several numbers of connections
+    Bench(BenchArguments),
     /// List directories of servers
     Ls(ListArguments),
     /// Show what servers say about files and directories

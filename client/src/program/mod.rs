@@ -9,6 +9,7 @@
 //!   files          ls, stat, mkdir, rm, mv
 //!   trees          chmod, du, tree
 //!   ping           how a server answers
+//!   bench          how fast bytes move
 //!   plan           the list of a dry run
 //!   proxy          proxies of the user
 //!   servers        sessions by server, and how to log in
@@ -18,6 +19,7 @@
 //! ```
 
 mod arguments;
+mod bench;
 mod config;
 mod copy;
 mod files;
@@ -108,7 +110,8 @@ pub fn main() -> ExitCode {
     let ending = runtime.block_on(async {
         tokio::select! {
             ending = run(&command) => ending,
-            _ = tokio::signal::ctrl_c() => Ending::Interrupted,
+            // A benchmark removes its files first.
+            _ = tokio::signal::ctrl_c(), if !matches!(command, Command::Bench(_)) => Ending::Interrupted,
         }
     });
     secret::stop_asking();
@@ -124,6 +127,7 @@ async fn run(command: &Command) -> Ending {
         Command::Rget(arguments) => copy::over_rdma(arguments, RdmaWay::Get).await,
         Command::Cat(arguments) => copy::cat(arguments).await,
         Command::Sum(arguments) => sum::run(arguments).await,
+        Command::Bench(arguments) => bench::run(arguments).await,
         Command::Ping(arguments) => ping::run(arguments).await,
         Command::Proxy { command } => proxy::run(command).await,
         Command::Ls(arguments) => files::ls(arguments).await,

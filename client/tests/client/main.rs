@@ -1,6 +1,7 @@
 //! The program `gridhaul` with our server and the real one.
 
 mod adaptive;
+mod bench;
 mod between;
 mod blocks;
 mod config;

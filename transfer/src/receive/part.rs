@@ -227,7 +227,7 @@ impl Part {
         } else {
             self.base + arrived.end()
         };
-        if self.file.size()? < needed {
+        if self.file.ends_before(needed)? {
             // The file was truncated while it was received.
             return Err(StorageError::new("write", Errno::IO).into());
         }

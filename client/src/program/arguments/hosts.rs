@@ -74,6 +74,7 @@ impl Command {
             Self::Rput(arguments) | Self::Rget(arguments) => Some(&mut arguments.copy.login),
             Self::Cat(arguments) => Some(&mut arguments.login),
             Self::Sum(arguments) => Some(&mut arguments.login),
+            Self::Bench(arguments) => Some(&mut arguments.login),
             Self::Ping(arguments) => Some(&mut arguments.login),
             Self::Ls(arguments) => Some(&mut arguments.login),
             Self::Stat(arguments) => Some(&mut arguments.login),

@@ -52,7 +52,10 @@ pub(in crate::program) fn command() -> Option<Command> {
     let has_stream = has_stream(name, matches_of);
     let lists = lists(of_name, matches_of);
     let has = |key: &str| {
-        (!has_stream || !OF_FILES.contains(&key)) && (lists || !OF_LISTINGS.contains(&key))
+        (!has_stream || !OF_FILES.contains(&key))
+            && (lists || !OF_LISTINGS.contains(&key))
+            // A benchmark tries several.
+            && (name != "bench" || key != "parallel")
     };
     let is_wanted = |key: &str| !is_login(key) && has(key);
     let hosts = hosts(of_name, matches_of);

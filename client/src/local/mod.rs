@@ -1,5 +1,7 @@
 //! The end of transfers on this machine: its files and data channels, as a data node of one user.
 
+mod discard;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +15,8 @@ use gridhaul_storage::{PosixOptions, PosixStorage, Rights};
 use gridhaul_transfer::{
     AccountFiles, Admission, AttachError, DataNode, LocalNode, NodeAccount, NodeConfig, NodeSession,
 };
+
+use self::discard::Discard;
 
 /// The size of a worker's buffer, in bytes.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -50,11 +54,28 @@ impl Default for LocalConfig {
 impl LocalMachine {
     /// The machine with all drivers of this program.
     pub fn new(config: LocalConfig) -> Self {
+        Self::with(config, open)
+    }
+
+    /// The same, but with files that keep nothing of what they receive, and cannot be read.
+    pub(crate) fn discarding(config: LocalConfig) -> Self {
+        Self::with(config, |_| {
+            Ok(AccountFiles {
+                storage: Arc::new(Discard),
+                home: PathBuf::from("/"),
+            })
+        })
+    }
+
+    fn with(
+        config: LocalConfig,
+        open_storage: impl Fn(&NodeAccount) -> Result<AccountFiles, AttachError> + Send + Sync + 'static,
+    ) -> Self {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             node: LocalNode::new(NodeConfig {
                 registry: registry(),
-                open_storage: Box::new(open),
+                open_storage: Box::new(open_storage),
                 workers: config.channels,
                 block_bytes: BLOCK_BYTES,
                 buffer_memory_bytes: config.buffer_memory_bytes,
