@@ -53,6 +53,12 @@ pub(super) fn store(path: PathArgument, part: Option<FilePart>, commands: DataCo
     }
 }
 
+/// Where `size` bytes of a file, or of its part, end in it; the largest number if the size is not known.
+pub(super) fn end(part: Option<FilePart>, size: Option<u64>) -> u64 {
+    let start = part.map_or(0, |part| part.offset);
+    size.map_or(u64::MAX, |size| start.saturating_add(size))
+}
+
 /// Where received bytes go on this machine.
 pub(super) fn placement(part: Option<FilePart>) -> Placement {
     part.map_or(Placement::Replace, |part| Placement::At(part.offset))

@@ -45,6 +45,18 @@ impl Said {
     }
 }
 
+/// The ranges before `end`: a server cannot have stored what the file does not have.
+pub(super) fn before(end: u64, ranges: RangeSet) -> RangeSet {
+    if ranges.end() <= end {
+        return ranges;
+    }
+    let mut kept = RangeSet::new();
+    for range in ranges.iter().filter(|range| range.start < end) {
+        kept.insert(range.start..range.end.min(end));
+    }
+    kept
+}
+
 /// Bounds the preliminary replies to a command that transfers, which may take days: reading them is work.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -104,13 +116,12 @@ impl Told {
         self.begun
     }
 
-    /// Whether the ranges were not known.
-    pub(super) fn stores(&mut self, ranges: &RangeSet) -> bool {
-        let before = self.stored.covered();
+    /// The bytes of all ranges so far.
+    pub(super) fn stores(&mut self, ranges: &RangeSet) -> u64 {
         if self.stored.len() + ranges.len() <= MOST_RANGES {
             self.stored.extend_from(ranges);
         }
-        self.stored.covered() > before
+        self.stored.covered()
     }
 
     /// The bytes of all stripes.
@@ -125,5 +136,23 @@ impl Told {
     pub(super) fn moved(&self) -> u64 {
         let all = self.stripes.iter();
         all.fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_end_with_the_file() {
+        let ranges = |all: &[std::ops::Range<u64>]| {
+            let mut set = RangeSet::new();
+            all.iter().for_each(|range| set.insert(range.clone()));
+            set
+        };
+        let told = ranges(&[0..5, 7..12, 15..u64::MAX]);
+        assert_eq!(before(10, told.clone()), ranges(&[0..5, 7..10]));
+        assert_eq!(before(12, told.clone()), ranges(&[0..5, 7..12]));
+        assert_eq!(before(u64::MAX, told.clone()), told);
     }
 }

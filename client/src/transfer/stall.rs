@@ -11,6 +11,39 @@ const WORDS: u32 = 4;
 /// How long one end may take after the other one has failed.
 pub(super) const FAREWELL: Duration = Duration::from_secs(10);
 
+/// The least rate of progress that a server tells, in bytes per second of the time limit: a count that grows by less must not hold a
+/// transfer.
+const LEAST_TOLD: u64 = 1024;
+
+/// The bytes that a server says to have moved or stored.
+#[derive(Debug)]
+pub(super) struct Claims {
+    step: u64,
+    counted: u64,
+}
+
+impl Claims {
+    /// Of a transfer with this time limit.
+    pub(super) fn new(limit: Duration) -> Self {
+        let step = limit.as_secs().saturating_mul(LEAST_TOLD);
+        Self {
+            step: step.max(1),
+            counted: 0,
+        }
+    }
+
+    /// Whether these are so many more bytes than before that they are progress. More than `most` do not count; reaching these does.
+    pub(super) fn advance_to(&mut self, bytes: u64, most: u64) -> bool {
+        let bytes = bytes.min(most);
+        let enough = self.counted.saturating_add(self.step).min(most);
+        if bytes <= self.counted || bytes < enough {
+            return false;
+        }
+        self.counted = bytes;
+        true
+    }
+}
+
 /// Notices when nothing moves.
 #[derive(Debug)]
 pub(super) struct StallWatch {
@@ -81,5 +114,40 @@ impl StallWatch {
 
     pub(super) fn is_overdue(&self) -> bool {
         self.sign.elapsed() >= self.limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_count_in_steps_up_to_the_bytes_that_there_are() {
+        let mut claims = Claims::new(Duration::from_secs(2));
+        let counted = [
+            0,
+            1,
+            2047,
+            2048,
+            2049,
+            4095,
+            4096,
+            4097,
+            5000,
+            9000,
+            u64::MAX,
+        ];
+        let counted = counted.map(|bytes| claims.advance_to(bytes, 5000));
+        let expected = [0, 0, 0, 1, 0, 0, 1, 0, 1, 0, 0].map(|is| is == 1);
+        assert_eq!(counted, expected);
+        // More bytes have moved meanwhile.
+        assert!(claims.advance_to(9000, 5001));
+        assert!(!claims.advance_to(0, 0));
+    }
+
+    #[test]
+    fn claims_of_a_short_time_limit_need_a_byte() {
+        let mut claims = Claims::new(Duration::from_millis(10));
+        assert!(claims.advance_to(1, 10) && !claims.advance_to(1, 10));
     }
 }

@@ -20,7 +20,7 @@ struct Lies {
     size: usize,
     /// What it sends.
     content: &'static [u8],
-    /// Its replies after that: none is words without end, as from a slow disk, and [`FLOOD`] as fast as possible.
+    /// Its replies after that: none is words without end, as from a slow disk, and [`FLOOD`] as fast as possible; or [`MARKERS`].
     after: &'static str,
     /// Its reply to `CKSM`.
     checksum: &'static str,
@@ -31,6 +31,9 @@ struct Lies {
 }
 
 const FLOOD: &str = "flood";
+
+/// Markers that count one byte after the other.
+const MARKERS: &str = "markers";
 
 const HONEST: Lies = Lies {
     size: 7,
@@ -48,6 +51,19 @@ fn serve(lies: Lies) -> String {
         talk(line, control, lies).unwrap_or(true)
     };
     Scripted::start(Box::new(script)).url("file")
+}
+
+/// Says for a while that one byte more is stored, or has moved, several times a second.
+fn count_slowly(control: &mut TcpStream) -> std::io::Result<()> {
+    for count in 1..60 {
+        let stored = format!("111 Range Marker 0-{count}\r\n");
+        let moved = format!(
+            "112-Perf Marker\r\n Timestamp: 1\r\n Stripe Index: 0\r\n Stripe Bytes Transferred: {count}\r\n Total Stripe Count: 1\r\n112 End.\r\n"
+        );
+        control.write_all((stored + &moved).as_bytes())?;
+        thread::sleep(Duration::from_millis(200));
+    }
+    control.write_all(b"426 Enough.\r\n")
 }
 
 /// Replies to a command about the file or the directory, and says whether it was one.
@@ -85,6 +101,9 @@ fn talk(line: &str, control: &mut TcpStream, lies: Lies) -> std::io::Result<bool
             // Directories are not nested for ever.
             if line.matches('/').count() <= 2 {
                 channel.write_all(lies.content)?;
+            }
+            if lies.after == MARKERS {
+                return count_slowly(control).map(|()| true);
             }
             if matches!(lies.after, "" | FLOOD) {
                 loop {
@@ -165,6 +184,88 @@ fn words_without_bytes_do_not_hold_a_transfer() {
     assert!(error.contains("no byte has moved for 1 s"), "{error}");
     // Four time limits, with time for a busy machine.
     assert!(started.elapsed() < Duration::from_secs(40));
+}
+
+#[test]
+fn markers_of_a_source_do_not_hold_a_transfer() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let counts = Lies {
+        after: MARKERS,
+        size: 100,
+        ..HONEST
+    };
+    let error = fetch(&site, counts, &["--stall-timeout", "2"]);
+    assert!(error.contains("no byte has moved for 2 s"), "{error}");
+}
+
+#[test]
+fn markers_of_a_destination_that_reads_nothing_do_not_hold_a_transfer() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let large = fs::File::create(site.local("large")).unwrap();
+    large.set_len(1 << 30).unwrap();
+    let error = count_at_destination(&site, "large");
+    assert!(error.contains("no byte has moved for 2 s"), "{error}");
+}
+
+#[test]
+fn markers_of_two_servers_do_not_hold_a_transfer() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let source = blocks::start(Box::new(|_, control| Some(blocks::start_reply(control))));
+    let error = count_at_destination(&site, &source.url("a-file-whose-path-has-some-bytes"));
+    assert!(error.contains("no byte has moved for 2 s"), "{error}");
+}
+
+/// Copies to a destination that counts, and reads no data; returns the error.
+fn count_at_destination(site: &Site, source: &str) -> String {
+    let server = Scripted::start(Box::new(|line, control| {
+        talk_of_upload(line, control).unwrap_or(true)
+    }));
+    let limits = ["--retry", "0", "--stall-timeout", "2"];
+    site.fails(&[&["copy"], &limits[..], &[source, &server.url("a")]].concat())
+}
+
+/// Replies of that destination, which is in MODE E.
+fn talk_of_upload(line: &str, control: &mut TcpStream) -> std::io::Result<bool> {
+    thread_local! {
+        static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
+    }
+    let reply = match line.split(' ').next() {
+        Some("FEAT") => blocks::FEATURES.to_owned(),
+        Some("MLST" | "SIZE") => "550 No such file.\r\n".to_owned(),
+        Some("PASV") => {
+            let port = DATA.with(TcpListener::local_addr)?.port();
+            format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
+        }
+        Some("STOR") => {
+            control.write_all(b"150 Now.\r\n")?;
+            return count_slowly(control).map(|()| true);
+        }
+        _ => return Ok(false),
+    };
+    control.write_all(reply.as_bytes())?;
+    Ok(true)
+}
+
+#[test]
+fn what_a_source_says_to_have_stored_is_not_skipped() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let attempts = AtomicU64::new(0);
+    let server = blocks::start(Box::new(move |_, control| {
+        (attempts.fetch_add(1, Ordering::Relaxed) == 0).then(|| {
+            blocks::start_reply(control)?;
+            blocks::send_byte(0)?;
+            control.write_all(b"111 Range Marker 0-9\r\n426 Broken.\r\n")
+        })
+    }));
+    let url = server.url("a-file-whose-path-has-some-bytes");
+    site.must(&["copy", "--mode", "extended", &url, "a"]);
+    let commands = server.commands();
+    let restart = commands.iter().find(|line| line.starts_with("REST"));
+    // The byte may have arrived in time.
+    let is_right = restart.is_none_or(|line| line == "REST 0-1");
+    assert!(is_right, "{commands:?}");
+    let content = fs::read(site.local("a")).unwrap();
+    assert_eq!(content, b"/a-file-whose-path-has-some-bytes");
 }
 
 #[test]

@@ -14,8 +14,8 @@ use tokio::time::interval;
 
 pub use self::pipeline::pipeline_between;
 use super::part::{self, FilePart};
-use super::said::{Pace, Said, Told};
-use super::stall::StallWatch;
+use super::said::{self, Pace, Said, Told};
+use super::stall::{Claims, StallWatch};
 use super::{Observer, TransferFailure, Transferred, verify};
 use crate::control::{ControlError, accepted};
 use crate::session::{Addresses, DataProtection, Kept, OtherEnd, Session, TransferSettings};
@@ -257,6 +257,11 @@ struct Following<'a> {
     told: [Told; 2],
     paces: [Pace; 2],
     watch: StallWatch,
+    /// What the servers say to have moved, and what the destination says to have stored.
+    moved: Claims,
+    stored_there: Claims,
+    /// The bytes that the observer knows.
+    shown: u64,
     sent: Option<Reply>,
     stored: Option<Reply>,
 }
@@ -273,6 +278,9 @@ impl<'a> Following<'a> {
             told: Default::default(),
             paces: [Pace::new(), Pace::new()],
             watch: StallWatch::new(copy.stall),
+            moved: Claims::new(copy.stall),
+            stored_there: Claims::new(copy.stall),
+            shown: 0,
             sent: None,
             stored: None,
         }
@@ -316,19 +324,26 @@ impl<'a> Following<'a> {
     /// Notes what a server says; returns its last reply.
     fn hear(&mut self, server: usize, reply: Reply) -> Option<Reply> {
         let told = &mut self.told[server];
+        let most = self.copy.size.unwrap_or(u64::MAX);
         match Said::of(reply) {
-            Said::Stored(ranges) => {
-                if told.stores(&ranges) {
+            Said::Stored(ranges) if server == DESTINATION => {
+                let end = part::end(self.copy.part, self.copy.size);
+                let ranges = said::before(end, ranges);
+                if self.stored_there.advance_to(told.stores(&ranges), most) {
                     self.watch.progressed();
                 }
-                if server == DESTINATION {
-                    self.observer.stored(&ranges);
-                }
+                self.observer.stored(&ranges);
             }
+            // What a source stores is no part of this copy.
+            Said::Stored(_) => {}
             Said::Moved(marker) => {
                 let moved = told.moves(&marker);
-                if self.watch.has_moved_to(moved) {
-                    self.observer.moved(moved);
+                if moved.min(most) > self.shown {
+                    self.shown = moved.min(most);
+                    self.observer.moved(self.shown);
+                }
+                if self.moved.advance_to(moved, most) {
+                    self.watch.progressed();
                 } else if self.has_all(moved) {
                     self.watch.hears();
                 }

@@ -7,8 +7,8 @@ use gridhaul_transfer::{Answer, CancelReason, Outcome, PeerError, TransferError}
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::super::local_end::{LocalTransfer, Sums};
-use super::super::said::{Pace, Said, Told};
-use super::super::stall::{FAREWELL, StallWatch};
+use super::super::said::{self, Pace, Said, Told};
+use super::super::stall::{Claims, FAREWELL, StallWatch};
 use super::super::{ByteStream, Observer, TransferFailure, verify};
 use super::{Direction, FileCopy, LONGEST_LISTING};
 use crate::control::ControlError;
@@ -30,6 +30,8 @@ pub(super) struct Following<'a> {
     observer: &'a mut dyn Observer,
     watch: StallWatch,
     told: Told,
+    /// What the server says to have stored.
+    claims: Claims,
     pace: Pace,
     /// The last reply of the server.
     reply: Option<Reply>,
@@ -51,6 +53,7 @@ impl<'a> Following<'a> {
             observer,
             watch: StallWatch::new(copy.stall),
             told: Told::default(),
+            claims: Claims::new(copy.stall),
             pace: Pace::new(),
             reply: None,
             outcome: None,
@@ -128,12 +131,16 @@ impl<'a> Following<'a> {
     fn hear(&mut self, reply: Reply, local: &LocalTransfer) {
         let waits_here = self.sums.is_some() || self.has_ended;
         match Said::of(reply) {
-            Said::Stored(ranges) => {
-                if self.told.stores(&ranges) {
+            Said::Stored(ranges) if self.copy.direction == Direction::Put => {
+                let ranges = said::before(self.copy.end(), ranges);
+                let sent = local.moved().saturating_add(self.copy.present.covered());
+                if self.claims.advance_to(self.told.stores(&ranges), sent) {
                     self.watch.progressed();
                 }
                 self.observer.stored(&ranges);
             }
+            // What is stored here this machine knows itself.
+            Said::Stored(_) => {}
             Said::Begins if self.told.begins() => self.watch.progressed(),
             // While bytes are to move, only bytes count.
             Said::Begins | Said::Moved(_) | Said::Works if waits_here => self.watch.hears(),

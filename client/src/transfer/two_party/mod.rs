@@ -208,6 +208,11 @@ impl FileCopy {
         self.size.or_else(|| self.part?.length)
     }
 
+    /// Where the bytes that are copied end in the file.
+    fn end(&self) -> u64 {
+        part::end(self.part, self.size)
+    }
+
     /// Whether the file waits under a temporary name until it was compared.
     fn asks_consent(&self) -> bool {
         self.direction == Direction::Get && self.handling.upload == UploadName::Temporary
