@@ -134,7 +134,6 @@ interop: test-programs release ## Print every interoperability case, this server
 
 .PHONY: interop-clients
 interop-clients: test-programs release ## Run every case of globus-url-copy with gridhaul guc and gridhaul copy in its place
-	cargo build --release -p gridhaul-client
 	$(INTEROP) interop-report -- --client guc $(CASES_OF_COPIERS)
 	$(INTEROP) interop-report -- --client copy $(CASES_OF_COPIERS)
 
@@ -180,7 +179,6 @@ kills: test-programs release ## Kill data nodes, control servers and the network
 
 .PHONY: copy-kills
 copy-kills: test-programs release ## Kill the client or a server during COUNT copies from SEED on, and resume them
-	cargo build --release -p gridhaul-client
 	$(INTEROP) kills -- --client $(TARGET_DIRECTORY)/release/gridhaul --seed $(SEED) --count $(COUNT)
 
 CASES_OF_COPIERS = globus-url-copy gsi/get gsi/put gsi/third-party gsi/stacks gsi/accounts nodes/third-party nodes/stacks nodes/restart

@@ -1,6 +1,7 @@
 //! A node behind gRPC, used as a session uses it, over connections of this machine without TLS.
 
 mod faulty;
+mod read_only;
 mod site;
 mod watching;
 

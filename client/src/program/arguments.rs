@@ -4,6 +4,7 @@
 //!   cat, files, trees, rdma, bench     the other commands for files
 //!   data                              options that several commands share
 //!   hosts                             options of logins by server
+//!   rate                              the value of --rate
 //! ```
 
 mod bench;

@@ -13,8 +13,10 @@ fn bytes_go_through_this_machine() {
         from.must(&["copy", "source", &from.server.url("file")]);
         for (name, options) in [("plain", &[][..]), ("private", &["--protect"])] {
             let (source, copy) = (from.server.url("file"), to.server.url(name));
+            // Only bytes of this machine have a limit.
+            let rate = ["--rate", "1G"];
             let arguments = ["copy", "--relay", "--checksum", "MD5", &source, &copy];
-            from.must(&[&arguments[..], options].concat());
+            from.must(&[&arguments[..], &rate, options].concat());
             assert_same(&from.local("source"), &to.served(name), options);
         }
         let part = to.server.url("part");

@@ -7,7 +7,7 @@
 //!           ├─> transfer    the clients: MODE E with restarts, and globus-url-copy
 //!           ├─> steady      sessions beside it, which must not notice
 //!           └─> remains     what nodes still hold
-//!   copies       `gridhaul copy`, killed and resumed: a campaign of its own
+//!   copies       `gridhaul copy`, killed and resumed: a campaign of its own (site: servers, files, and what they hold)
 //! ```
 
 mod campaign;
@@ -21,4 +21,4 @@ mod transfer;
 mod world;
 
 pub use campaign::{Campaign, Summary};
-pub use copies::CopyCampaign;
+pub use copies::{CopyCampaign, CopySummary, Played, Script, Victim, Way};

@@ -1,4 +1,4 @@
-//! What nodes hold: sessions, open files of the root, sockets of data channels.
+//! What nodes and servers hold: sessions, open files of the root, sockets of data channels.
 
 use std::collections::HashMap;
 use std::fs;
@@ -70,12 +70,34 @@ fn held(machine: &Machine, root: &Path) -> Vec<String> {
                 {
                     found.push(format!("a socket of data channels: {line}"));
                 }
-            } else if target.starts_with(&format!("{}/", root.display())) {
-                found.push(format!("an open file: {target}"));
             }
         }
+        let files = open_files(process, root).into_iter();
+        found.extend(files.map(|target| format!("an open file: {target}")));
     }
     found
+}
+
+/// The files beneath `root` that a process has open.
+pub(super) fn open_files(process: u32, root: &Path) -> Vec<String> {
+    let beneath = format!("{}/", root.display());
+    let mut found = descriptors(process);
+    found.retain(|target| target.starts_with(&beneath));
+    found
+}
+
+/// The TCP connections that a process has, each as the addresses and the state of proc_net(5).
+pub(super) fn connections(process: u32) -> Vec<String> {
+    /// TCP_LISTEN.
+    const LISTENS: &str = " 0A";
+    let sockets = sockets(process);
+    let targets = descriptors(process);
+    let inodes = targets
+        .iter()
+        .filter_map(|target| target.strip_prefix("socket:["));
+    let lines = inodes.filter_map(|inode| sockets.get(inode.trim_end_matches(']')));
+    let lines = lines.map(|(_, line)| line.clone());
+    lines.filter(|line| !line.ends_with(LISTENS)).collect()
 }
 
 /// What the descriptors of a process refer to.

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
-use super::copier::{Copier, Inexpressible, Line};
+use super::copier::{Copier, Inexpressible, Line, Words};
 use super::process_group::ProcessGroup;
 
 /// The number of bytes of a program's output that are kept; the rest is read and dropped.
@@ -169,7 +169,7 @@ impl Client {
                 stdout: copier.understood(stdout, &words),
                 stderr,
                 elapsed,
-                has_own_words: copier.has_own_words(),
+                words: copier.words(&words),
             }),
             None => Err(ClientError::TimedOut {
                 line,
@@ -228,8 +228,8 @@ pub struct Finished {
     pub stderr: Vec<u8>,
     /// Its duration.
     pub elapsed: Duration,
-    /// Its errors are those of `gridhaul copy`, in place of those of globus-url-copy.
-    pub(super) has_own_words: bool,
+    /// What its errors look like.
+    pub(super) words: Words,
 }
 
 impl Finished {

@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 
 use super::client::{ClientError, Finished};
+use super::copier::Words;
 use super::launch::LaunchError;
 
 /// Why a case did not pass.
@@ -70,24 +71,30 @@ impl Finished {
     /// When the status is another or a word is missing.
     pub fn failed_with(self, code: i32, words: &[&str]) -> Result<Self, Failure> {
         self.not_crashed()?;
-        // `gridhaul copy` has a status of its own for command lines, also for stacks that it does not know.
-        let is_usage = self.has_own_words && self.status.code() == Some(2);
-        check(self.status.code() == Some(code) || is_usage, || {
+        check(self.has_status(code), || {
             format!("exit status {code} expected\n{self}")
         })?;
         self.prints(words)
     }
 
-    /// What `gridhaul copy` says in place of words that globus-url-copy and `gridhaul guc` have in front of the words of servers.
+    fn has_status(&self, code: i32) -> bool {
+        match self.status.code() {
+            // `gridhaul copy` has a status of its own for command lines, also for stacks that it does not know.
+            Some(2) if self.words == Words::Copy => self.output().contains("--stack"),
+            status => status == Some(code),
+        }
+    }
+
+    /// What our commands say in place of words that globus-url-copy and `gridhaul guc` have in front of the words of servers.
     fn own_word<'a>(&self, word: &'a str) -> &'a str {
-        match word {
-            _ if !self.has_own_words => word,
-            "the server responded with an error" => ": ",
-            "error: " => ": ",
-            // `gridhaul ls` says it itself.
-            "550" => ": ",
-            "No such file or directory" => "o such file or directory",
-            word => word,
+        match (self.words, word) {
+            (Words::Globus, word) => word,
+            (_, "the server responded with an error") => "the server refused",
+            (_, "error: ") => "gridhaul: ",
+            // It lists a directory only after it has asked for its facts, so these are not the words of the server.
+            (Words::Listing, "550") => "gridhaul: ",
+            (Words::Listing, "No such file or directory") => "no such file or directory",
+            (_, word) => word,
         }
     }
 

@@ -2,10 +2,13 @@
 //! an empty directory. The port is any free one in place of 2811, and the home takes the place of `/tmp`.
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
 
 use gridhaul_interop::gridhaul_program;
 use tempfile::TempDir;
@@ -14,6 +17,9 @@ use super::{page, top};
 
 /// The address in the pages.
 const ADDRESS: &str = "127.0.0.1:2811";
+
+/// The time limit for each line of a server.
+const LINE_LIMIT: Duration = Duration::from_secs(20);
 
 /// How the pages start the programs from a checkout, and their names.
 const STARTS: [(&str, &str); 2] = [
@@ -102,17 +108,37 @@ impl Serving {
             .spawn()
             .expect("sh runs");
         let output = BufReader::new(process.stdout.take().expect("a pipe"));
-        let mut lines = output.lines().map(|line| line.expect("UTF-8"));
-        let first = lines.next().unwrap_or_default();
-        let address = first.strip_prefix("Server listening at ");
-        let address = address.unwrap_or_else(|| panic!("{command}: {first:?}"));
-        assert_eq!(lines.next().as_deref(), Some("Try it:"), "{command}");
-        Self {
+        let mut serving = Self {
             process,
-            address: address.to_owned(),
-            hints: lines.take(2).collect(),
-        }
+            address: String::new(),
+            hints: Vec::new(),
+        };
+        let lines = sent_lines(output);
+        let next = || {
+            let line = lines.recv_timeout(LINE_LIMIT);
+            line.unwrap_or_else(|_| panic!("{command} prints too few lines"))
+        };
+        let first = next();
+        let address = first.strip_prefix("Server listening at ");
+        address
+            .unwrap_or_else(|| panic!("{command}: {first:?}"))
+            .clone_into(&mut serving.address);
+        assert_eq!(next(), "Try it:", "{command}");
+        serving.hints = vec![next(), next()];
+        serving
     }
+}
+
+/// The lines of a server, which a thread reads until it ends.
+fn sent_lines(output: impl BufRead + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in output.lines().map_while(Result::ok) {
+            // The test may have seen enough.
+            let _ = sender.send(line);
+        }
+    });
+    lines
 }
 
 impl Drop for Serving {
@@ -150,7 +176,6 @@ fn follow(user: &NewUser, name: &str, serve: &str, file: &Path) {
     let serving = Serving::start(user, serve);
     let commands = of_client(name);
     assert!(!commands.is_empty(), "{name} has no command for {ADDRESS}");
-    assert_eq!(serving.hints.len(), 2, "{:?}", serving.hints);
     for command in commands.iter().chain(&serving.hints) {
         user.must(&user.adapt(command, &serving.address));
         assert_eq!(user.take(copied), content, "{command}");

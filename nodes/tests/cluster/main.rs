@@ -6,6 +6,8 @@ mod failover;
 mod fake;
 mod late;
 mod random;
+#[path = "../read_only/mod.rs"]
+mod read_only;
 mod simulation;
 mod site;
 mod stripes;

@@ -7,12 +7,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 use gridhaul_stack::Cancel;
-use gridhaul_storage::{
-    ChecksumAlgorithm, DirectoryStream, FileIdentity, Metadata, OpenedFile, Storage, StorageError,
-    UploadOpening, WriteMode,
-};
+use gridhaul_storage::{ChecksumAlgorithm, DirectoryStream, Metadata, OpenedFile, StorageError};
 use gridhaul_transfer::{ChecksumRequest, DataNode as _};
 
+use crate::read_only::{ReadOnly, Reads};
 use crate::site::{FILE_THREADS, Remote, listen, local_with, wait_until};
 
 /// What the storage of a session does wrong.
@@ -25,11 +23,11 @@ struct Fault {
     waiting: AtomicUsize,
 }
 
-/// A storage of which only the calls exist that the tests make.
+/// A storage that is wrong.
 #[derive(Debug)]
 struct Faulty(Arc<Fault>);
 
-impl Storage for Faulty {
+impl Reads for Faulty {
     fn stat(&self, _: &Path) -> Result<Metadata, StorageError> {
         self.0.waiting.fetch_add(1, Ordering::AcqRel);
         let mut opened = self.0.opened.lock().expect("no panic");
@@ -43,74 +41,8 @@ impl Storage for Faulty {
         panic!("a defect of the storage")
     }
 
-    fn open_write(&self, _: &Path, _: WriteMode) -> Result<OpenedFile, StorageError> {
-        unimplemented!()
-    }
-
-    fn open_upload(&self, _: &Path, _: UploadOpening) -> Result<OpenedFile, StorageError> {
-        unimplemented!()
-    }
-
-    fn complete_upload(
-        &self,
-        _: &Path,
-        _: &Path,
-        _: FileIdentity,
-        _: bool,
-    ) -> Result<(), StorageError> {
-        unimplemented!()
-    }
-
     fn list(&self, _: &Path) -> Result<Box<dyn DirectoryStream>, StorageError> {
         unimplemented!()
-    }
-
-    fn make_directory(&self, _: &Path) -> Result<(), StorageError> {
-        unimplemented!()
-    }
-
-    fn remove_file(&self, _: &Path) -> Result<(), StorageError> {
-        unimplemented!()
-    }
-
-    fn remove_directory(&self, _: &Path) -> Result<(), StorageError> {
-        unimplemented!()
-    }
-
-    fn remove_tree(&self, _: &Path, _: &dyn Fn() -> bool) -> Result<(), StorageError> {
-        unimplemented!()
-    }
-
-    fn rename(&self, _: &Path, _: &Path) -> Result<(), StorageError> {
-        unimplemented!()
-    }
-
-    fn set_mode(&self, _: &Path, _: u32) -> Result<(), StorageError> {
-        unimplemented!()
-    }
-
-    fn set_group(&self, _: &Path, _: &str) -> Result<(), StorageError> {
-        unimplemented!()
-    }
-
-    fn set_modified(&self, _: &Path, _: std::time::SystemTime) -> Result<(), StorageError> {
-        unimplemented!()
-    }
-
-    fn symlink(&self, _: &Path, _: &Path) -> Result<(), StorageError> {
-        unimplemented!()
-    }
-
-    fn truncate(&self, _: &Path, _: u64) -> Result<(), StorageError> {
-        unimplemented!()
-    }
-
-    fn checksum_attribute(&self, _: &Path) -> Result<Option<Vec<u8>>, StorageError> {
-        Ok(None)
-    }
-
-    fn set_checksum_attribute(&self, _: &Path, _: Option<&[u8]>) -> Result<(), StorageError> {
-        Ok(())
     }
 }
 
@@ -119,7 +51,7 @@ fn remote() -> (Remote, Arc<Fault>) {
     let fault = Arc::new(Fault::default());
     let own = Arc::clone(&fault);
     let node = local_with(move |name, storage| match name {
-        "faulty" => Arc::new(Faulty(Arc::clone(&own))),
+        "faulty" => Arc::new(ReadOnly(Faulty(Arc::clone(&own)))),
         _ => storage,
     });
     (Remote::with(node), fault)

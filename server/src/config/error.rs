@@ -117,7 +117,7 @@ pub(super) enum ConfigError {
     /// Sessions of ssh cannot use data nodes.
     #[error(
         "nodes: sessions of ssh cannot use data nodes, because their processes are those of users, who must not read the key that \
-         data nodes obey: give `gridhaul-server ssh` a configuration without nodes, where the files of users are on this machine too"
+         data nodes obey: give `gridhaul-server ssh` a configuration without nodes, on a machine that has the files of users itself"
     )]
     SshHasNoNodes,
     /// The TLS settings for Globus programs on this machine are not understood.

@@ -302,7 +302,7 @@ settings! {
     #[serde(deserialize_with = "list")]
     data_address: Vec<IpAddr> => live,
 
-    /// The address in PASV replies, for servers behind address translation
+    /// The address of data ports that clients are told, for servers and data nodes behind address translation
     #[arg(long, value_name = "ADDRESS")]
     advertise_address: IpAddr => live,
 

@@ -17,6 +17,7 @@ mod completeness;
 mod copy;
 mod demands;
 mod gatherer;
+mod limit;
 mod others;
 mod part;
 mod read_back;

@@ -9,9 +9,10 @@ use gridhaul_stack::{FileRange, RangeWriter, Sparse, Tap};
 use gridhaul_storage::{ChecksumAlgorithm, OpenedFile, StorageError, StoredFile, Writing};
 use rustix::io::Errno;
 
+use super::limit::Limit;
 use super::reserve::Reserve;
 use crate::checksums::{Arrival, Watcher};
-use crate::error::{PeerError, TransferError};
+use crate::error::TransferError;
 use crate::node::{Handling, Placement, SyncPolicy};
 use crate::running::Running;
 
@@ -24,8 +25,7 @@ const WRITE_BACK_BYTES: u64 = 16 * 1024 * 1024;
 pub(super) struct Part {
     file: OpenedFile,
     base: u64,
-    /// The end of the part, if it has one ([`Handling::limit`]).
-    limit: Option<u64>,
+    limit: Limit,
     sync: SyncPolicy,
     sparse: Option<Sparse>,
     /// The reserved blocks for the announced bytes.
@@ -47,7 +47,7 @@ impl Part {
         Self {
             file,
             base,
-            limit: handling.limit,
+            limit: Limit::of(handling),
             sync: handling.sync,
             sparse: handling.sparse.then_some(Sparse { old_end }),
             reserve: None,
@@ -125,24 +125,15 @@ impl Part {
         self.range(offset, 0, &mut [], moved, watcher).writer()
     }
 
-    /// How many bytes of the part are at `offset` and behind it.
-    pub(super) fn left(&self, offset: u64) -> u64 {
+    /// The end of the part.
+    pub(super) fn limit(&self) -> Limit {
         self.limit
-            .map_or(u64::MAX, |limit| limit.saturating_sub(offset))
-    }
-
-    /// Bytes have come behind the end of the part.
-    pub(super) fn excess(&self) -> PeerError {
-        PeerError::Excess {
-            limit: self.limit.unwrap_or(u64::MAX),
-        }
     }
 
     /// The offset in the file of a block of the transfer; an error if it exceeds the part, or the largest possible file.
     pub(super) fn place(&self, block: &Range<u64>) -> Result<u64, TransferError> {
-        if self.left(block.start) < block.end.saturating_sub(block.start) {
-            return Err(self.excess().into());
-        }
+        let count = block.end.saturating_sub(block.start);
+        self.limit.check(block.start, count)?;
         let fits = |offset: u64| {
             self.base
                 .checked_add(offset)

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_stack::Received;
 
+use super::limit::Limit;
 use super::stream::{answer_end, receive};
 use crate::channels::{DataChannels, stream_channel};
 use crate::context::Context;
-use crate::error::{PeerError, TransferError};
+use crate::error::TransferError;
 use crate::node::{ByteSink, Plan};
 
 /// Passes the bytes of a stream to `sink`, in their order.
@@ -27,6 +28,7 @@ pub(crate) fn bytes(
         stream_channel(context, &mut channels.port, &context.resources.receivers)?;
     let used = running.count_channel(0, &*channel);
     let mut buffer = context.buffer()?;
+    let limit = Limit::of(&plan.handling);
     loop {
         let received =
             receive(&mut *channel, &mut buffer, context).inspect_err(|_| channel.abort())?;
@@ -36,17 +38,13 @@ pub(crate) fn bytes(
             return Ok(());
         };
         let done = used.moved.load(Ordering::Acquire);
-        let limit = plan.handling.limit;
-        let left = limit.map_or(u64::MAX, |limit| limit.saturating_sub(done));
-        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(count.get());
-        if wanted > 0 {
-            (sink.take)(&buffer[..wanted]).inspect_err(|_| channel.abort())?;
+        let bytes = limit.within(done, &buffer[..count.get()]);
+        if !bytes.is_empty() {
+            (sink.take)(bytes).inspect_err(|_| channel.abort())?;
         }
-        if wanted < count.get() {
-            channel.abort();
-            let limit = limit.unwrap_or_default();
-            return Err(PeerError::Excess { limit }.into());
-        }
+        limit
+            .check(done, count.get() as u64)
+            .inspect_err(|_| channel.abort())?;
         used.moved.fetch_add(count.get() as u64, Ordering::Release);
         context
             .pay(count.get() as u64)

@@ -29,21 +29,22 @@ pub(super) fn receive_file(
     let watcher = part.watch();
     loop {
         let done = moved.load(Ordering::Acquire);
-        let left = part.left(offset + done);
-        if left == 0 {
-            // Only the end may follow.
-            return match receive(&mut *channel, &mut buffer, context) {
-                Ok(Received::EndOfStream) => {
-                    running.note_use(&used, &*channel);
-                    answer_end(&mut *channel, context);
-                    Ok(done)
+        let wanted = match part.limit().room(offset + done) {
+            Ok(room) => context.piece_bytes(RANGE_BYTES).min(room),
+            Err(excess) => {
+                // Only the end may follow.
+                return match receive(&mut *channel, &mut buffer, context) {
+                    Ok(Received::EndOfStream) => {
+                        running.note_use(&used, &*channel);
+                        answer_end(&mut *channel, context);
+                        Ok(done)
+                    }
+                    Ok(Received::Bytes(_)) => Err(excess.into()),
+                    Err(error) => Err(error),
                 }
-                Ok(Received::Bytes(_)) => Err(part.excess().into()),
-                Err(error) => Err(error),
+                .inspect_err(|_| channel.abort());
             }
-            .inspect_err(|_| channel.abort());
-        }
-        let wanted = context.piece_bytes(RANGE_BYTES).min(left);
+        };
         let range = part.range(place + done, wanted, &mut buffer, moved, watcher.as_ref());
         let received = channel.receive_into(range, &running.operation());
         if received.as_ref().ok() != Some(&wanted) {

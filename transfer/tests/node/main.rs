@@ -5,6 +5,7 @@ mod cluster;
 mod copies;
 mod handshakes;
 mod inline;
+mod limit;
 mod peers;
 mod share_failures;
 mod shares;

@@ -27,7 +27,7 @@ pub(super) enum CopyError {
     #[error("the source and the destination are the same file")]
     Same,
     #[error(
-        "--rate limits the bytes of this machine, and these go from server to server: leave it out, or give --stack tcp:rate=8g (bits per second)"
+        "--rate limits the bytes of this machine, and these go from server to server: leave it out, give --relay, or give --stack tcp:rate=8g (bits per second)"
     )]
     RateOfServers,
     #[error("the destination is within the source")]

@@ -25,6 +25,17 @@ pub(super) struct Line {
     pub(super) arguments: Vec<OsString>,
 }
 
+/// What the errors of a program look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Words {
+    /// Those of globus-url-copy, which other programs than ours have, too.
+    Globus,
+    /// Those of `gridhaul copy`.
+    Copy,
+    /// Those of `gridhaul ls` and `gridhaul tree`.
+    Listing,
+}
+
 /// A command that `gridhaul copy` has no options for, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("gridhaul copy has nothing for {option}: {reason}")]
@@ -47,13 +58,13 @@ impl Copier {
 
     /// Why a case fails with this program on purpose; `None` if it must pass.
     pub fn difference(&self, case: &str) -> Option<&'static str> {
-        let known = match self {
-            Self::GlobusUrlCopy => &[][..],
-            Self::Guc(_) => differences::OF_GUC,
-            Self::Copy(_) => differences::OF_COPY,
+        let (known, absent) = match self {
+            Self::GlobusUrlCopy => return None,
+            Self::Guc(_) => (differences::OF_GUC, None),
+            Self::Copy(_) => (differences::OF_COPY, translation::absent(case)),
         };
         let found = known.iter().find(|(part, _)| case.contains(part));
-        found.map(|(_, reason)| *reason)
+        found.map(|(_, reason)| *reason).or(absent)
     }
 
     /// The command line that does what these arguments of globus-url-copy ask for.
@@ -78,18 +89,20 @@ impl Copier {
         })
     }
 
-    /// Whether errors are those of `gridhaul copy`, in place of those of globus-url-copy.
-    pub(super) fn has_own_words(&self) -> bool {
-        matches!(self, Self::Copy(_))
+    /// What the errors of a command line look like.
+    pub(super) fn words(&self, line: &Line) -> Words {
+        match (self, line.arguments.first()) {
+            (Self::GlobusUrlCopy | Self::Guc(_), _) => Words::Globus,
+            (Self::Copy(_), Some(command)) if command != "copy" => Words::Listing,
+            (Self::Copy(_), _) => Words::Copy,
+        }
     }
 
     /// Standard output in the form of globus-url-copy, as far as cases look at it.
     pub(super) fn understood(&self, stdout: Vec<u8>, line: &Line) -> Vec<u8> {
-        let command = line.arguments.first();
-        let lists = self.has_own_words() && command.is_some_and(|command| command != "copy");
-        match lists {
-            true => listing::as_globus(&stdout, line.arguments.last()),
-            false => stdout,
+        match self.words(line) {
+            Words::Listing => listing::as_globus(&stdout, line.arguments.last()),
+            Words::Globus | Words::Copy => stdout,
         }
     }
 }

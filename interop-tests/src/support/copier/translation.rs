@@ -12,13 +12,22 @@ const NEEDLESS: [&str; 12] = [
 /// The same with a value.
 const NEEDLESS_VALUES: [&str; 4] = ["-bs", "-rst-interval", "-sbs", "-tcp-bs"];
 
-/// Options with a value that `gridhaul copy` has no option for.
+const SINGLE: &str = "commands to single servers are in gridhaul guc";
+
+/// What stands in the way of `-list` of a pattern.
+pub(super) const PATTERNS: &str = "gridhaul ls takes no pattern";
+/// What stands in the way of passwords in URLs.
+pub(super) const PASSWORDS: &str = "passwords are in files, or typed";
+/// What stands in the way of algorithms that only a server may know.
+pub(super) const ALGORITHMS: &str = "it asks servers only for algorithms that it knows itself";
+
+/// Options with a value that `gridhaul copy` has no option for, and why.
 const NOT_THERE: [(&str, &str); 10] = [
-    ("-aa", "gridhaul guc has commands to single servers"),
-    ("-data-cred", "gridhaul guc has commands to single servers"),
-    ("-fsstack", "gridhaul guc has commands to single servers"),
-    ("-src-pipe", "gridhaul guc has commands to single servers"),
-    ("-mn", "gridhaul has no modules"),
+    ("-aa", SINGLE),
+    ("-data-cred", "it has no credential for data channels only"),
+    ("-fsstack", SINGLE),
+    ("-src-pipe", SINGLE),
+    ("-mn", "it has no modules"),
     ("-df", "--resume has a journal"),
     ("-do", "--dry-run prints the copies"),
     ("-src-cred", "one user copies"),
@@ -61,6 +70,18 @@ pub(super) fn translated(arguments: &[OsString]) -> Result<Vec<OsString>, Inexpr
     request.line()
 }
 
+/// Why `gridhaul copy` cannot run a case whose name has an option that it does not have.
+pub(super) fn absent(case: &str) -> Option<&'static str> {
+    let mut words = case.split([' ', ',']);
+    words.find_map(reason)
+}
+
+/// Why `gridhaul copy` has no option that does the same as this one of globus-url-copy.
+fn reason(option: &str) -> Option<&'static str> {
+    let found = NOT_THERE.iter().find(|(name, _)| *name == option);
+    found.map(|(_, reason)| *reason)
+}
+
 fn inexpressible(option: &str, reason: &'static str) -> Inexpressible {
     Inexpressible {
         option: option.to_owned(),
@@ -99,7 +120,7 @@ impl Request {
         option: &str,
         value: &mut dyn FnMut() -> OsString,
     ) -> Result<bool, Inexpressible> {
-        if let Some((_, reason)) = NOT_THERE.iter().find(|(name, _)| *name == option) {
+        if let Some(reason) = reason(option) {
             return Err(inexpressible(option, reason));
         }
         match option {
@@ -144,7 +165,7 @@ impl Request {
             // An IPv6 address has brackets, too.
             let name = url.rsplit('/').next().unwrap_or_default();
             if name.contains(['*', '?', '[']) {
-                return Err(inexpressible("-list", "gridhaul ls takes no pattern"));
+                return Err(inexpressible("-list", PATTERNS));
             }
             let command = if self.is_recursive { "tree" } else { "ls" };
             let mut line: Vec<OsString> = vec![command.into(), "--json".into()];
@@ -177,8 +198,7 @@ impl Request {
         if self.verifies {
             let algorithm = self.checksum.take().unwrap_or_else(|| "MD5".into());
             if algorithm == "NOSUCHSUM" {
-                let reason = "it asks servers only for algorithms that it knows itself";
-                return Err(inexpressible("-checksum-alg NOSUCHSUM", reason));
+                return Err(inexpressible("-checksum-alg NOSUCHSUM", ALGORITHMS));
             }
             self.add_value("--checksum", algorithm);
         }
@@ -202,8 +222,7 @@ impl Request {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
         if user.contains(':') {
-            let reason = "passwords are in files, or typed";
-            return Err(inexpressible("a password in a URL", reason));
+            return Err(inexpressible("a password in a URL", PASSWORDS));
         }
         Ok(match self.are_paths_relative {
             true => format!("{scheme}://{authority}/~{path}").into(),
@@ -235,5 +254,12 @@ mod tests {
         for line in ["-mn x ftp://h/a b", "-nosuch", "ftp://u:p@h/a b"] {
             assert!(translated(&words(line)).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn names_of_cases_have_the_options_that_copy_does_not_have() {
+        let reason = absent("globus-url-copy/options -aa, an assertion is taken");
+        assert_eq!(reason, Some(SINGLE));
+        assert_eq!(absent("globus-url-copy/options -a, -aab"), None);
     }
 }

@@ -1,9 +1,5 @@
-//! Copies by `gridhaul copy` whose client or server is killed, and that are resumed.
-//!
-//! What is sent again is measured without the client: what the destination had at the last kill is read from its disk, and what was
-//! sent afterwards from the transfer log of the server.
+//! The servers and files of a copy that is killed, and what the destination has of them.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,182 +8,27 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::dice::Dice;
-use crate::support::{Failure, Kind, Launch, Server, check, chown_to_nobody, content};
+use super::super::dice::Dice;
+use super::super::remains;
+use super::{CONCURRENCY, PIECE, RATE, Script, Victim, Way};
+use crate::support::{Failure, Kind, Launch, Server, check, chown_to_nobody, content, raw};
 
-/// The largest block of MODE E that the client and the server send, in bytes.
-const BLOCK: u64 = 1 << 20;
-
-/// Files at a time.
-const CONCURRENCY: u64 = 2;
-
-/// The content of files has its offset in each piece of so many bytes: no hole is equal.
-const PIECE: usize = 512;
-
-/// How long a copy may take.
+/// How long a copy, or the end of a killed one, may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Data channels that were cut have ended after this time, and nothing is written any more.
-const SETTLED: Duration = Duration::from_millis(700);
-
-/// Rounds with consecutive seeds.
-#[derive(Debug, Clone)]
-pub struct CopyCampaign {
-    /// The program `gridhaul`.
-    pub client: PathBuf,
-    /// The seed of the first round.
-    pub seed: u64,
-    /// The number of rounds.
-    pub rounds: u64,
-}
-
-/// What a round does; all of it follows from the seed.
-#[derive(Debug, Clone, Copy)]
-struct Script {
-    way: Way,
-    victim: Victim,
-    parallel: u64,
-    is_large: bool,
-    delays: [Duration; 2],
-    kills: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Get,
-    Put,
-    Between,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Victim {
-    Client,
-    /// The server at the end that sends, or the only one.
-    Source,
-    /// The server at the end that receives, or the only one.
-    Destination,
-}
-
-/// The bytes that were sent again after the last kill, if one hit the copy.
-type SentAgain = Option<u64>;
-
-impl CopyCampaign {
-    /// Runs all rounds, and tells each on standard error. Returns the seeds and the words of those in which something was wrong.
-    ///
-    /// # Errors
-    ///
-    /// When programs do not start.
-    pub fn run(&self) -> Result<Vec<(u64, String)>, Failure> {
-        let mut defects = Vec::new();
-        for seed in self.seed..self.seed + self.rounds {
-            let script = Script::of(seed);
-            match script.play(&self.client) {
-                Ok(sent) => {
-                    let words = match sent {
-                        Some(bytes) => format!("{bytes} bytes sent again"),
-                        None => "ended before".to_owned(),
-                    };
-                    eprintln!("seed {seed}: {script}: {words}");
-                }
-                Err(failure) => {
-                    eprintln!("seed {seed}: {script}: {failure}");
-                    defects.push((seed, failure.to_string()));
-                }
-            }
-        }
-        Ok(defects)
-    }
-}
-
-impl Script {
-    fn of(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
-        let mut delay = || Duration::from_millis(300 + dice.below(2200));
-        let delays = [delay(), delay()];
-        Self {
-            way: dice.one_of(&[Way::Get, Way::Put, Way::Between]),
-            victim: dice.one_of(&[
-                Victim::Client,
-                Victim::Client,
-                Victim::Source,
-                Victim::Destination,
-            ]),
-            parallel: dice.one_of(&[1, 4]),
-            is_large: dice.below(4) > 0,
-            delays,
-            kills: dice.one_of(&[1, 1, 2]),
-        }
-    }
-
-    /// Blocks that may be sent again.
-    fn bound(self) -> u64 {
-        2 * BLOCK * self.parallel * CONCURRENCY
-    }
-
-    fn play(self, client: &Path) -> Result<SentAgain, Failure> {
-        let mut site = Site::start(self)?;
-        let mut had = None;
-        let mut copy = site.copy(client, false)?;
-        for delay in &self.delays[..self.kills] {
-            thread::sleep(*delay);
-            if copy.try_wait()?.is_some() {
-                break;
-            }
-            if self.victim == Victim::Client {
-                copy.kill()?;
-                copy.wait()?;
-                thread::sleep(SETTLED);
-                had = Some(site.present()?);
-                copy = site.copy(client, true)?;
-            } else {
-                site.kill(self.victim)?;
-                thread::sleep(SETTLED);
-                had = Some(site.present()?);
-                site.restart(self.victim)?;
-            }
-        }
-        site.finish(client, copy)?;
-        content::same_tree(&site.source(), &site.destination())?;
-        let Some((present, logged)) = had else {
-            return Ok(None);
-        };
-        // The log is written a moment later.
-        thread::sleep(SETTLED);
-        let sent = site.logged()? - logged;
-        let missing = site.bytes()? - present;
-        // What was compared in pieces is known less exactly.
-        let inexact = PIECE as u64 * self.parallel * CONCURRENCY;
-        check(sent + inexact >= missing, || {
-            format!("the log has {sent} bytes, and {missing} were missing")
-        })?;
-        let again = sent.saturating_sub(missing);
-        check(again <= self.bound(), || {
-            format!("{again} bytes were sent again, more than {}", self.bound())
-        })?;
-        Ok(Some(again))
-    }
-}
-
-impl fmt::Display for Script {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = if self.is_large { "large" } else { "small" };
-        write!(
-            f,
-            "{:?} of {size} files over {} channels, {} kills of {:?}",
-            self.way, self.parallel, self.kills, self.victim
-        )
-    }
-}
+/// An empty file at each end, beside the tree.
+const MARK: &str = "mark";
 
 /// A directory at each end, and the servers.
-struct Site {
+pub(super) struct Site {
     script: Script,
     place: TempDir,
+    /// One at each end that has one, that of the source first.
     servers: Vec<Server>,
 }
 
 impl Site {
-    fn start(script: Script) -> Result<Self, Failure> {
+    pub(super) fn start(script: &Script) -> Result<Self, Failure> {
         let place = tempfile::tempdir()?;
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         fs::set_permissions(place.path(), open)?;
@@ -200,7 +41,7 @@ impl Site {
                 fs::set_permissions(directory, open)?;
             }
         }
-        let mut dice = Dice::new(script.parallel + script.kills as u64);
+        let mut dice = Dice::new(script.parallel + script.delays.len() as u64);
         let sizes: Vec<u64> = match script.is_large {
             true => vec![20_000_123, 16_777_216, 4_500_001],
             false => (0..300).map(|_| dice.below(200_000)).collect(),
@@ -211,8 +52,11 @@ impl Site {
                 *bytes,
             )?;
         }
+        for end in ["from", "to"] {
+            fs::write(place.path().join(end).join(MARK), "")?;
+        }
         let mut site = Self {
-            script,
+            script: script.clone(),
             place,
             servers: Vec::new(),
         };
@@ -235,28 +79,28 @@ impl Site {
             .arg(log)
     }
 
-    fn source(&self) -> PathBuf {
+    pub(super) fn source(&self) -> PathBuf {
         self.place.path().join("from/tree")
     }
 
-    fn destination(&self) -> PathBuf {
+    pub(super) fn destination(&self) -> PathBuf {
         self.place.path().join("to/tree")
     }
 
     /// Starts the copy, or its continuation.
-    fn copy(&self, client: &Path, resume: bool) -> Result<Child, Failure> {
+    pub(super) fn copy(&self, client: &Path, resume: bool) -> Result<Child, Failure> {
         let locations = match self.script.way {
             Way::Get => [self.servers[0].url("tree"), "to/tree".to_owned()],
             Way::Put => ["from/tree".to_owned(), self.servers[0].url("tree")],
             Way::Between => [self.servers[0].url("tree"), self.servers[1].url("tree")],
         };
-        // So that all files together have 16 MB/s.
-        let rate = 64 / self.script.parallel;
+        // A rate without a unit is one of bytes.
+        let rate = RATE / CONCURRENCY / self.script.parallel;
         let mut command = Command::new(client);
         command
             .args(["copy", "-r", "--json", "-c", &CONCURRENCY.to_string()])
             .args(["-p", &self.script.parallel.to_string()])
-            .args(["--stack", &format!("tcp:rate={rate}m")])
+            .args(["--stack", &format!("tcp:rate={rate}")])
             .args(resume.then_some("--resume"))
             .args(locations)
             .env_clear()
@@ -269,7 +113,7 @@ impl Site {
     }
 
     /// Waits for the copy, and continues it until it is complete.
-    fn finish(&self, client: &Path, mut copy: Child) -> Result<(), Failure> {
+    pub(super) fn finish(&self, client: &Path, mut copy: Child) -> Result<(), Failure> {
         let deadline = Instant::now() + LIMIT;
         loop {
             let status = loop {
@@ -305,7 +149,7 @@ impl Site {
         }
     }
 
-    fn kill(&self, victim: Victim) -> Result<(), Failure> {
+    pub(super) fn kill(&self, victim: Victim) -> Result<(), Failure> {
         let server = &self.servers[self.victim(victim).0];
         server.kill()?;
         let deadline = Instant::now() + LIMIT;
@@ -318,7 +162,7 @@ impl Site {
         Ok(())
     }
 
-    fn restart(&mut self, victim: Victim) -> Result<(), Failure> {
+    pub(super) fn restart(&mut self, victim: Victim) -> Result<(), Failure> {
         let (place, end) = self.victim(victim);
         let port = self.servers[place].address().port();
         self.servers[place] = self.launch(end).port(port).start()?;
@@ -326,7 +170,7 @@ impl Site {
     }
 
     /// The bytes of all files.
-    fn bytes(&self) -> Result<u64, Failure> {
+    pub(super) fn bytes(&self) -> Result<u64, Failure> {
         let mut bytes = 0;
         for entry in fs::read_dir(self.source())? {
             bytes += entry?.metadata()?.len();
@@ -334,8 +178,34 @@ impl Site {
         Ok(bytes)
     }
 
+    /// Waits until nothing of the killed copy, or of the one that has ended, goes on. A client that still copies may keep its sessions.
+    pub(super) fn settle(&self, client: Option<u32>) -> Result<(), Failure> {
+        let deadline = Instant::now() + LIMIT;
+        let destination = self.place.path().join("to");
+        loop {
+            let servers = self.servers.iter().flat_map(Server::processes);
+            let servers: Vec<u32> = servers.collect();
+            let files = servers.iter().copied().chain(client);
+            let mut held: Vec<_> = files
+                .flat_map(|process| remains::open_files(process, &destination))
+                .collect();
+            if client.is_none() {
+                held.extend(servers.into_iter().flat_map(remains::connections));
+            }
+            if held.is_empty() {
+                return Ok(());
+            }
+            check(Instant::now() < deadline, || {
+                format!("what was killed still has {held:?}")
+            })?;
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// The bytes that the destination has of files that a resumed copy continues, or as whole files; and the bytes in the log by now.
-    fn present(&self) -> Result<(u64, u64), Failure> {
+    /// After [`Self::settle`] for this `client`.
+    pub(super) fn present(&self, client: Option<u32>) -> Result<(u64, u64), Failure> {
+        self.settle(client)?;
         let mut present = 0;
         for entry in fs::read_dir(self.source())? {
             let name = entry?.file_name().to_string_lossy().into_owned();
@@ -360,14 +230,19 @@ impl Site {
     }
 
     /// The bytes of complete transfers in the log of the server that sends or receives.
-    fn logged(&self) -> Result<u64, Failure> {
-        let (end, kind) = match self.script.way {
-            Way::Get => ("from", "TYPE=RETR"),
-            Way::Put | Way::Between => ("to", "TYPE=STOR"),
+    pub(super) fn logged(&self) -> Result<u64, Failure> {
+        let (end, server, kind) = match self.script.way {
+            Way::Get => ("from", self.servers.first(), "TYPE=RETR"),
+            Way::Put | Way::Between => ("to", self.servers.last(), "TYPE=STOR"),
         };
-        let log = self.place.path().join(format!("{end}.log"));
+        let path = self.place.path().join(format!("{end}.log"));
         // There is none before the first transfer.
-        let log = fs::read_to_string(log).unwrap_or_default();
+        let read = || fs::read_to_string(&path).unwrap_or_default();
+        // Processes that were killed have written what they could.
+        if let Some(server) = server.filter(|server| !server.processes().is_empty()) {
+            written_by(server, read)?;
+        }
+        let log = read();
         let complete = log
             .lines()
             .filter(|line| line.contains(kind) && line.contains("CODE=226"));
@@ -377,4 +252,19 @@ impl Site {
         });
         Ok(bytes.sum())
     }
+}
+
+/// Waits until the transfer log has what the server has done until now: lines come in their order, so after that of one more transfer.
+fn written_by(server: &Server, read: impl Fn() -> String) -> Result<(), Failure> {
+    let marks = || read().matches(&format!("/{MARK} ")).count();
+    let before = marks();
+    raw::get_stream(&mut raw::Control::anonymous(server.address())?, MARK)?;
+    let deadline = Instant::now() + LIMIT;
+    while marks() == before {
+        check(Instant::now() < deadline, || {
+            "the transfer log has no line of the last transfer".to_owned()
+        })?;
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
