@@ -166,7 +166,9 @@ impl<'a> Pipeline<'a> {
         };
         let heard = flight.hear(reply);
         match heard.map_err(|error| self.model.of_server(error))? {
-            Heard::Works | Heard::Marker => self.silence.hears(),
+            // A server sends markers also if no data comes.
+            Heard::Marker => {}
+            Heard::Works => self.silence.hears(),
             Heard::Begins => {
                 // The limit is that of one file.
                 self.limit = ReplyLimit::new();
