@@ -257,7 +257,8 @@ async fn open<'a>(
             if let Some(other) = other {
                 shared.give_back(other);
             }
-            shared.session(server).await?
+            // A login has a large future, and transfers have several calls of this function.
+            Box::pin(shared.session(server)).await?
         }
     };
     Ok(place.insert(session))

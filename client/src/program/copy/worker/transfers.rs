@@ -312,7 +312,8 @@ impl Worker {
             flight,
             observer: watch,
         };
-        let done = third_party(source, destination, &copy, &mut metered).await?;
+        let moving = third_party(source, destination, &copy, &mut metered);
+        let done = Box::pin(moving).await?;
         drop(metered);
         if done.took > QUICK
             && version.differs_from(&Version::of_facts(source, &copy.source).await?)
