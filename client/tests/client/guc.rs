@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
 
-use gridhaul_interop::{Kind, PASSWORD, PASSWORD_USER, url};
+use gridhaul_interop::{Kind, PASSWORD, PASSWORD_USER, chown_to_nobody, url};
 
 use crate::site::{Site, assert_same};
 
@@ -252,6 +252,27 @@ fn each_end_has_options_of_its_own() {
     ] {
         let output = guc(&site, &options);
         assert!(output.status.success(), "{options:?}: {output:?}");
+    }
+}
+
+#[test]
+fn options_of_one_end_do_not_copy_a_file_onto_itself() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let mut list = String::new();
+    for name in ["a", "b"] {
+        fs::write(site.served(name), name).unwrap();
+        chown_to_nobody(&site.served(name)).unwrap();
+        let url = site.server.url(name);
+        list += &format!("{url} {url}\n");
+    }
+    fs::write(site.local("list"), list).unwrap();
+    let output = guc(&site, &["-src-fsstack", "file", "-f", "list"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let refused = stderr.matches("are the same file").count();
+    assert_eq!(refused, 2, "{stderr}");
+    for name in ["a", "b"] {
+        assert_eq!(fs::read(site.served(name)).unwrap(), name.as_bytes());
     }
 }
 
