@@ -206,6 +206,25 @@ fn a_password_in_a_url_is_sent_to_its_server_only() {
 }
 
 #[test]
+fn a_malformed_password_is_an_error_that_does_not_have_it() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let url = site.server.url("a").replace("ftp://", "ftp://joe:100%@");
+    let back = file_url(&site, "back");
+    fs::write(site.local("list"), format!("# none\n{url} {back}\n")).unwrap();
+    for (arguments, place) in [
+        (&[url.as_str(), &back][..], ""),
+        (&["-f", "list"], "list, line 2: "),
+    ] {
+        let output = guc(&site, arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let words = format!("error: {place}the password in a URL: after %");
+        assert!(stderr.contains(&words), "{stderr}");
+        assert!(!stderr.contains("100%"), "{stderr}");
+    }
+}
+
+#[test]
 fn a_list_of_planned_copies_is_read_by_both_programs() {
     let site = Site::anonymous(Kind::Gridhaul, &[]);
     fs::create_dir_all(site.served("tree/sub")).unwrap();

@@ -38,14 +38,14 @@ use super::Ending;
 use super::arguments::{CatArguments, CopyArguments, RdmaArguments, RdmaWay};
 use super::report::{Errors, Form, Report};
 use crate::local::{LocalConfig, LocalMachine};
-use crate::location::{Location, Url};
+use crate::location::{Location, LocationError, Url};
 
 /// Files that wait for a worker: enough that workers never wait for a listing, few enough for any memory.
 const QUEUE: usize = 1024;
 
 pub(super) async fn run(arguments: &CopyArguments) -> Ending {
     if let Some(list) = &arguments.from_file {
-        return match list::read(list, &|location| location) {
+        return match list::read(list, &Ok) {
             Ok(pairs) => run_list(arguments, pairs).await,
             Err(error) => usage(&error.to_string()),
         };
@@ -134,14 +134,14 @@ async fn run_list(arguments: &CopyArguments, pairs: Vec<Pair>) -> Ending {
     errands(&arguments, Errors::Own, all).await.0
 }
 
-/// What a list of globus-url-copy asks for. `rewrite` may change each location.
+/// What a list of globus-url-copy asks for. `rewrite` may change or refuse each location.
 ///
 /// # Errors
 ///
 /// When it cannot be read, or a line is not two locations.
 pub(super) fn of_list(
     path: &Path,
-    rewrite: &dyn Fn(String) -> String,
+    rewrite: &dyn Fn(String) -> Result<String, LocationError>,
 ) -> Result<Vec<Errand>, ListError> {
     let pairs = list::read(path, rewrite)?;
     Ok(pairs.into_iter().map(Errand::from).collect())
