@@ -14,6 +14,10 @@ use gridhaul_storage::{ChecksumAlgorithm, UploadForm};
 use gridhaul_transfer::NodeSession;
 use tokio::task::block_in_place;
 
+use super::super::present::Present;
+use super::super::shared::Shared;
+use super::super::version::Version;
+use super::WORTHWHILE;
 use crate::session::Session;
 use crate::transfer::{FilePart, checksum_of_file, checksum_of_server};
 
@@ -32,15 +36,15 @@ const MISSES: usize = 64;
 /// All servers have it.
 const ALGORITHM: ChecksumAlgorithm = ChecksumAlgorithm::Md5;
 
-/// One end of a copy.
-pub(super) enum End<'a> {
+/// What an end of a copy has of a file.
+pub(super) enum Content<'a> {
     /// A file of this machine.
     Here(&'a Arc<dyn NodeSession>, &'a Path),
     /// A file of a server.
     There(&'a mut Session, PathArgument),
 }
 
-impl<'a> End<'a> {
+impl<'a> Content<'a> {
     /// The unfinished file at this end, else the one that has the name of the copy; and its size. `None` if neither exists.
     pub(super) async fn unfinished(
         session: &'a mut Session,
@@ -87,12 +91,12 @@ trait Compare {
     async fn are_equal(&mut self, range: &Range<u64>) -> Option<bool>;
 }
 
-struct Ends<'a> {
-    source: End<'a>,
-    destination: End<'a>,
+struct Contents<'a> {
+    source: Content<'a>,
+    destination: Content<'a>,
 }
 
-impl Compare for Ends<'_> {
+impl Compare for Contents<'_> {
     async fn are_equal(&mut self, range: &Range<u64>) -> Option<bool> {
         let (source, destination) =
             tokio::join!(self.source.sum(range), self.destination.sum(range));
@@ -100,18 +104,26 @@ impl Compare for Ends<'_> {
     }
 }
 
-/// What the destination has of a file besides `known`; its unfinished file has `size` bytes.
-pub(super) async fn found(
-    known: &RangeSet,
+/// Whether the destination may have more of this version than is known. A part is begun again.
+pub(super) fn may_have_more(shared: &Shared, present: &Present, version: Version) -> bool {
+    shared.arguments.part().is_none() && present.may_have_more(version, WORTHWHILE)
+}
+
+/// Adds what the destination has of this version besides what is known; its unfinished file has `size` bytes.
+pub(super) async fn search_more(
+    present: &mut Present,
+    version: Version,
     size: u64,
-    source: End<'_>,
-    destination: End<'_>,
-) -> RangeSet {
-    let mut ends = Ends {
+    source: Content<'_>,
+    destination: Content<'_>,
+) {
+    let mut ends = Contents {
         source,
         destination,
     };
-    search(known, size, &mut ends).await
+    let size = size.min(version.size.unwrap_or_default());
+    let more = search(present.ranges(), size, &mut ends).await;
+    present.gain(&more);
 }
 
 async fn search(known: &RangeSet, size: u64, ends: &mut impl Compare) -> RangeSet {
@@ -157,7 +169,7 @@ async fn search(known: &RangeSet, size: u64, ends: &mut impl Compare) -> RangeSe
 mod tests {
     use super::*;
 
-    /// Ends that are equal in these ranges.
+    /// Contents that are equal in these ranges.
     struct Equal {
         there: RangeSet,
         asked: usize,

@@ -16,8 +16,8 @@ use super::super::job::{Job, Place};
 use super::super::present::Present;
 use super::super::streams::Metered;
 use super::super::version::Version;
-use super::found::{End, found, size_here};
-use super::{WORTHWHILE, Worker, open};
+use super::found::{Content, may_have_more, search_more, size_here};
+use super::{Worker, open};
 use crate::location::Url;
 use crate::session::TransferSettings;
 use crate::transfer::{
@@ -153,19 +153,15 @@ impl Worker {
         if settings.mode == TransferMode::Stream {
             present.note_stream(&*files, to.beneath);
         }
-        if shared.arguments.part().is_none()
-            && settings.mode == TransferMode::Extended
-            && present.may_have_more(version, WORTHWHILE)
+        if settings.mode == TransferMode::Extended
+            && may_have_more(&shared, present, version)
             && let Some(temporary) = UploadForm::Blocks.unfinished(to.beneath)
         {
             let session = open(&mut self.source, &shared, &from.server).await?;
-            let (here, there) = (
-                End::Here(&files, &temporary),
-                End::There(session, remote.clone()),
-            );
+            let there = Content::There(session, remote.clone());
+            let here = Content::Here(&files, &temporary);
             let size = size_here(&*files, &temporary);
-            let more = found(present.ranges(), size, there, here).await;
-            present.gain(&more);
+            search_more(present, version, size, there, here).await;
         }
         // A device or a pipe cannot be replaced.
         let is_special =
@@ -233,15 +229,12 @@ impl Worker {
         let mut settings = shared.settings(&[&*session]);
         let files = self.files(from.root, Admission::none())?;
         let session = open(&mut self.destination, &shared, &to.server).await?;
-        if shared.arguments.part().is_none()
-            && present.may_have_more(version, WORTHWHILE)
+        if may_have_more(&shared, present, version)
             && let Some((there, size)) =
-                End::unfinished(session, &remote, form(settings.mode)).await
+                Content::unfinished(session, &remote, form(settings.mode)).await
         {
-            let here = End::Here(&files, from.beneath);
-            let size = size.min(version.size.unwrap_or_default());
-            let more = found(present.ranges(), size, here, there).await;
-            present.gain(&more);
+            let here = Content::Here(&files, from.beneath);
+            search_more(present, version, size, here, there).await;
         }
         let session = open(&mut self.destination, &shared, &to.server).await?;
         let way = (None, Some(to.server.clone()));
@@ -294,15 +287,12 @@ impl Worker {
         let destination = open(&mut self.destination, &shared, &to.server).await?;
         let version = Version::of_source(source, &source_path, known).await?;
         let mut settings = shared.settings(&[&*source, &*destination]);
-        if shared.arguments.part().is_none()
-            && present.may_have_more(version, WORTHWHILE)
+        if may_have_more(&shared, present, version)
             && let Some((there, size)) =
-                End::unfinished(destination, &destination_path, form(settings.mode)).await
+                Content::unfinished(destination, &destination_path, form(settings.mode)).await
         {
-            let from = End::There(source, source_path.clone());
-            let size = size.min(version.size.unwrap_or_default());
-            let more = found(present.ranges(), size, from, there).await;
-            present.gain(&more);
+            let from = Content::There(source, source_path.clone());
+            search_more(present, version, size, from, there).await;
         }
         let source = open(&mut self.source, &shared, &from.server).await?;
         let destination = open(&mut self.destination, &shared, &to.server).await?;
@@ -322,7 +312,8 @@ impl Worker {
             flight,
             observer: watch,
         };
-        let done = third_party(source, destination, &copy, &mut metered).await?;
+        let moving = third_party(source, destination, &copy, &mut metered);
+        let done = Box::pin(moving).await?;
         drop(metered);
         if done.took > QUICK
             && version.differs_from(&Version::of_facts(source, &copy.source).await?)
