@@ -250,11 +250,11 @@ impl Control {
                 }
                 return Ok(reply);
             }
-            let mut buffer = [0; READ_BYTES];
-            let read = self.stream.read(&mut buffer).await;
-            match read.map_err(ControlError::Connection)? {
-                0 => return Err(ControlError::Closed),
-                count => self.input.extend_from_slice(&buffer[..count]),
+            // An array here would be a part of each future that waits for a reply.
+            self.input.reserve(READ_BYTES);
+            let read = self.stream.read_buf(&mut self.input).await;
+            if read.map_err(ControlError::Connection)? == 0 {
+                return Err(ControlError::Closed);
             }
         }
     }
