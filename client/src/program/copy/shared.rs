@@ -1,6 +1,7 @@
 //! What all parts of a copy share.
 
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,6 +24,9 @@ use crate::session::{DataCommands, DataProtection, Session, TransferSettings};
 
 /// After so many failures of servers in a row, for each worker, the rest is not tried.
 const FAILURES: usize = 4;
+
+/// A session that is opened.
+type Opening<'a> = Pin<Box<dyn Future<Output = Result<Session, OpenError>> + Send + 'a>>;
 
 /// What all parts of a copy share.
 pub(super) struct Shared {
@@ -113,18 +117,22 @@ impl Shared {
     }
 
     /// A session with a server: an idle one, or a new one.
-    pub(super) async fn session(&self, server: &Server) -> Result<Session, OpenError> {
-        let found = {
-            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            let place = idle.iter().position(|one| one.server() == server);
-            place.map(|place| idle.swap_remove(place))
-        };
-        let session = match found {
-            Some(session) => session,
-            None => self.servers.open(server).await?,
-        };
-        self.check_rdma(&session)?;
-        Ok(session)
+    ///
+    /// A login is a large future. It is made here on the heap, so that it is not part of the stack of all that need a session.
+    pub(super) fn session<'a>(&'a self, server: &'a Server) -> Opening<'a> {
+        Box::pin(async move {
+            let found = {
+                let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+                let place = idle.iter().position(|one| one.server() == server);
+                place.map(|place| idle.swap_remove(place))
+            };
+            let session = match found {
+                Some(session) => session,
+                None => self.servers.open(server).await?,
+            };
+            self.check_rdma(&session)?;
+            Ok(session)
+        })
     }
 
     /// Refuses a server that does not offer RDMA where that is demanded, and says once where TCP is used instead.
