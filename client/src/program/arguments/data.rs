@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use gridhaul_protocol::command::TransferMode;
-use gridhaul_protocol::stack::StackSpec;
+use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 
 use super::seconds;
 use crate::listing::ListingSettings;
@@ -93,8 +93,13 @@ pub(in crate::program) enum Authentication {
 impl ChannelArguments {
     /// The stack of this machine.
     pub(in crate::program) fn stack_here(&self) -> StackSpec {
-        let stack = self.stack.clone();
-        stack.unwrap_or_else(|| StackSpec::only("auto"))
+        let default = || StackSpec {
+            drivers: vec![DriverSpec {
+                name: "auto".to_owned(),
+                options: Vec::new(),
+            }],
+        };
+        self.stack.clone().unwrap_or_else(default)
     }
 
     /// How directories of a server are listed.

@@ -70,6 +70,10 @@ pub(super) enum CopyError {
     TooMany(String),
     #[error("the source has changed while it was copied: copy it again")]
     Changed,
+    #[error(
+        "the destination has continued another file than its unfinished one, and its content is wrong: copy it again"
+    )]
+    Continued,
     #[error("given up: {0} files in a row could not be copied because of their servers")]
     GivenUp(usize),
 }
@@ -81,7 +85,7 @@ impl CopyError {
             Self::Open(error) => error.is_transient(),
             Self::Transfer(failure) => failure.is_transient(has_moved),
             Self::Source(error) | Self::Destination(error) => error.is_transient(has_moved),
-            Self::Changed => true,
+            Self::Changed | Self::Continued => true,
             _ => false,
         }
     }
@@ -89,7 +93,7 @@ impl CopyError {
     /// Whether what has arrived must not be continued.
     pub(super) fn is_about_content(&self) -> bool {
         match self {
-            Self::Changed => true,
+            Self::Changed | Self::Continued => true,
             Self::Transfer(failure) => matches!(
                 **failure,
                 TransferFailure::Checksum { .. }

@@ -1,7 +1,7 @@
 //! What a copy has done, in a file that outlives the program.
 //!
-//! Each line is a record: `C KEY` for a file that is complete, `P KEY RANGES` for one of which the destination has ranges. A key
-//! stands for the names, the size and the time of a file, so the record of another version is of no effect. The last line
+//! Each line is a record: `C KEY` for a file that is complete, `P KEY RANGES` for one of which the destination has ranges that came in
+//! MODE E, and `S KEY RANGES` for one that came as a stream. A key stands for the names, the size and the time of a file, so the record of another version is of no effect. The last line
 //! may be cut short.
 
 use std::collections::{HashMap, HashSet};
@@ -11,13 +11,14 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
 use rustix::fs::{FlockOperation, flock};
 
+use super::super::report::Record;
 use super::job::Job;
 use super::present::first_ranges;
 use super::version::Version;
@@ -52,7 +53,7 @@ pub(super) struct Journal {
     /// Opened with the first record. `None` after an error: a copy goes on without.
     file: Mutex<State>,
     complete: HashSet<Key>,
-    partial: HashMap<Key, RangeSet>,
+    partial: HashMap<Key, (TransferMode, RangeSet)>,
 }
 
 #[derive(Debug)]
@@ -148,8 +149,8 @@ impl Journal {
         self.complete.contains(&key)
     }
 
-    /// What the destination has of this file from an earlier run. `None`: it was not begun.
-    pub(super) fn partial(&self, key: Key) -> Option<&RangeSet> {
+    /// What the destination has of this file from an earlier run, and how it came. `None`: it was not begun.
+    pub(super) fn partial(&self, key: Key) -> Option<&(TransferMode, RangeSet)> {
         self.partial.get(&key)
     }
 
@@ -158,9 +159,18 @@ impl Journal {
     }
 
     /// Of many ranges only the first ones are recorded: a restart sends the others again.
-    fn record_partial(&self, key: Key, ranges: &RangeSet) {
+    fn record_partial(&self, key: Key, mode: TransferMode, ranges: &RangeSet) {
         let first = first_ranges(ranges);
-        self.record(format_args!("P {:032x} {first}\n", key.0));
+        let kind = match mode {
+            TransferMode::Extended => 'P',
+            TransferMode::Stream => 'S',
+        };
+        self.record(format_args!("{kind} {:032x} {first}\n", key.0));
+    }
+
+    /// What the destination has of this file is wrong: no later run continues it.
+    pub(super) fn record_nothing(&self, key: Key) {
+        self.record_partial(key, TransferMode::Extended, &RangeSet::new());
     }
 
     /// Everything is complete: no later run resumes it.
@@ -219,10 +229,14 @@ impl Journal {
                     self.complete.insert(key);
                     self.partial.remove(&key);
                 }
-                (Some("P"), Some(key), Some(ranges)) => {
+                (Some(kind @ ("P" | "S")), Some(key), Some(ranges)) => {
+                    let mode = match kind {
+                        "P" => TransferMode::Extended,
+                        _ => TransferMode::Stream,
+                    };
                     let ranges = ranges.as_bytes();
                     let ranges = RangeSet::parse_rest(ranges).unwrap_or_default();
-                    self.partial.insert(key, ranges);
+                    self.partial.insert(key, (mode, ranges));
                 }
                 _ => {}
             }
@@ -234,12 +248,11 @@ impl Journal {
 pub(super) struct Recorder<'a> {
     journal: &'a Journal,
     key: Key,
-    /// What was stored before this attempt.
-    earlier: RangeSet,
+    mode: TransferMode,
     /// The least bytes between two records.
     step: u64,
     /// The bytes in the last record.
-    recorded: AtomicU64,
+    recorded: u64,
 }
 
 impl<'a> Recorder<'a> {
@@ -249,26 +262,27 @@ impl<'a> Recorder<'a> {
     /// The least bytes that are worth a record.
     const LEAST: u64 = 1 << 20;
 
-    /// Begins with what is there already.
-    pub(super) fn new(journal: &'a Journal, key: Key, earlier: &RangeSet, file: Version) -> Self {
-        journal.record_partial(key, earlier);
+    pub(super) fn new(journal: &'a Journal, key: Key, file: Version) -> Self {
         Self {
             journal,
             key,
-            earlier: earlier.clone(),
+            mode: TransferMode::Extended,
             step: (file.size.unwrap_or_default() / Self::RECORDS).max(Self::LEAST),
-            recorded: AtomicU64::new(earlier.covered()),
+            recorded: 0,
         }
     }
+}
 
-    /// Records these ranges besides the earlier ones, if they are enough.
-    pub(super) fn record(&self, stored: &RangeSet) {
-        let mut all = self.earlier.clone();
-        all.extend_from(stored);
-        let recorded = self.recorded.load(Ordering::Relaxed);
-        if all.covered() >= recorded.saturating_add(self.step) {
-            self.recorded.store(all.covered(), Ordering::Relaxed);
-            self.journal.record_partial(self.key, &all);
+impl Record for Recorder<'_> {
+    fn begins(&mut self, mode: TransferMode, present: &RangeSet) {
+        (self.mode, self.recorded) = (mode, present.covered());
+        self.journal.record_partial(self.key, mode, present);
+    }
+
+    fn stored(&mut self, all: &RangeSet) {
+        if all.covered() >= self.recorded.saturating_add(self.step) {
+            self.recorded = all.covered();
+            self.journal.record_partial(self.key, self.mode, all);
         }
     }
 }
@@ -324,8 +338,8 @@ mod tests {
         ranges.insert(20..30);
         let journal = Journal::new(path.clone());
         journal.record_complete(keys[0]);
-        journal.record_partial(keys[1], &RangeSet::new());
-        journal.record_partial(keys[1], &ranges);
+        journal.record_nothing(keys[1]);
+        journal.record_partial(keys[1], TransferMode::Stream, &ranges);
         let busy = Journal::resume(path.clone()).expect_err("locked");
         assert!(matches!(busy, JournalError::Busy(_)));
         drop(journal);
@@ -336,7 +350,8 @@ mod tests {
             let journal = Journal::resume(path.clone()).expect("readable");
             assert!(journal.has(keys[0]));
             assert!(!journal.has(keys[2]), "its line is cut");
-            assert_eq!(journal.partial(keys[1]), Some(&ranges));
+            let partial = Some(&(TransferMode::Stream, ranges.clone()));
+            assert_eq!(journal.partial(keys[1]), partial);
             // After the cut line.
             journal.record_complete(Key::of(&job("y", 1)).expect("a version"));
         }
@@ -361,17 +376,17 @@ mod tests {
             modified: None,
             mode: None,
         };
-        let recorder = Recorder::new(&journal, key, &RangeSet::new(), file);
+        let mut recorder = Recorder::new(&journal, key, file);
+        recorder.begins(TransferMode::Extended, &RangeSet::new());
         // As many pieces as possible, far apart and with long numbers.
         let mut stored = RangeSet::new();
         for piece in 0..20_000 {
             let start = (1 << 60) + piece * 100_000_000_000_000;
             stored.insert(start..start + 50_000_000_000_000);
             if piece % 100 == 0 {
-                recorder.record(&stored);
+                recorder.stored(&stored);
             }
         }
-        drop(recorder);
         drop(journal);
         let length = fs::metadata(&path).expect("there").len();
         assert!(length < Recorder::RECORDS * LONGEST);
@@ -380,7 +395,7 @@ mod tests {
         let lines = lines.lines().count();
         assert!((3..=203).contains(&lines), "{lines}");
         let journal = Journal::resume(path).expect("readable");
-        let ranges = journal.partial(key).expect("recorded");
+        let (_, ranges) = journal.partial(key).expect("recorded");
         assert_eq!(*ranges, first_ranges(&stored));
         assert!(ranges.len() < stored.len());
     }

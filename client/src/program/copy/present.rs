@@ -1,21 +1,21 @@
 //! What the destination has of a file from an earlier attempt.
 
-use std::fs;
-use std::path::Path;
-
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_storage::UploadForm;
-use gridhaul_transfer::NodeSession;
-use tokio::task::block_in_place;
 
 use super::job::Job;
 use super::version::Version;
 
-/// What the destination has of a file, and of which version of it.
+/// What has arrived of a smaller file is not searched for.
+pub(super) const WORTHWHILE: u64 = 4 << 20;
+
+/// What the destination has of a file, and of which version of it. Only what this copy has stored there, or has found to be equal,
+/// counts: other programs leave files under the same names.
 #[derive(Debug, Default)]
 pub(super) struct Present {
     version: Version,
+    /// The mode in which it has arrived: each one has unfinished files of its own.
+    mode: Option<TransferMode>,
     ranges: RangeSet,
     /// An earlier attempt or run has begun this version.
     is_begun: bool,
@@ -23,58 +23,52 @@ pub(super) struct Present {
 
 impl Present {
     /// What an earlier run has left.
-    pub(super) fn of_earlier(job: &Job, ranges: Option<&RangeSet>) -> Self {
-        ranges.map_or_else(Self::default, |ranges| Self {
+    pub(super) fn of_earlier(job: &Job, earlier: Option<&(TransferMode, RangeSet)>) -> Self {
+        earlier.map_or_else(Self::default, |(mode, ranges)| Self {
             version: job.known,
+            mode: Some(*mode),
             ranges: ranges.clone(),
             is_begun: true,
         })
     }
 
-    /// Streams are not recorded: an earlier attempt has written them in their order to the file that becomes `path`.
-    pub(super) fn note_stream(&mut self, files: &dyn NodeSession, path: &Path) {
-        let temporary = UploadForm::Stream.unfinished(path);
-        let found = temporary
-            .and_then(|temporary| block_in_place(|| files.storage().stat(&temporary)).ok());
-        let size = found.map_or(0, |found| found.size);
-        if self.is_begun && size > 0 && self.version.size >= Some(size) {
-            self.ranges = RangeSet::from(0..size);
+    /// The mode in which an earlier attempt has begun: only the same one can continue it.
+    pub(super) fn earlier_mode(&self) -> Option<TransferMode> {
+        self.mode.filter(|_| self.is_begun)
+    }
+
+    /// An attempt begins. What has arrived of another version or in another mode does not count.
+    pub(super) fn begins(&mut self, version: Version, mode: TransferMode) {
+        let is_same =
+            !self.version.differs_from(&version) && self.mode.is_none_or(|known| known == mode);
+        if !is_same {
+            self.forget();
         }
+        (self.version, self.mode) = (version, Some(mode));
+    }
+
+    /// Whether an earlier attempt or run has begun this version of a file that is worth a search.
+    pub(super) fn may_have_more(&self) -> bool {
+        self.is_begun && self.version.size >= Some(WORTHWHILE)
+    }
+
+    /// What the destination has is not that, or it is not known: the file is begun again.
+    pub(super) fn forget(&mut self) {
+        self.ranges = RangeSet::new();
         self.is_begun = false;
     }
 
-    /// The mode in which an earlier attempt has received the most of the file at `path`: only the same mode can continue it.
-    pub(super) fn earlier_mode(&self, path: &Path) -> Option<TransferMode> {
-        let size = |form: UploadForm| {
-            let found = form
-                .unfinished(path)
-                .and_then(|path| fs::metadata(path).ok());
-            found.map_or(0, |found| found.len())
-        };
-        let (stream, blocks) = (size(UploadForm::Stream), size(UploadForm::Blocks));
-        match self.is_begun {
-            true if stream > blocks => Some(TransferMode::Stream),
-            true if blocks > 0 => Some(TransferMode::Extended),
-            _ => None,
-        }
+    /// Only these ranges count.
+    pub(super) fn set(&mut self, ranges: RangeSet) {
+        self.ranges = ranges;
     }
 
-    /// Whether an earlier attempt or run has begun this version of a file that is worth it.
-    pub(super) fn may_have_more(&self, version: Version, least: u64) -> bool {
-        let is_same = !self.version.differs_from(&version);
-        self.is_begun && is_same && version.size >= Some(least)
-    }
-
-    /// What need not be sent again of this version.
-    pub(super) fn of(&mut self, version: Version, mode: TransferMode) -> RangeSet {
-        if self.version.differs_from(&version) {
-            self.ranges = RangeSet::new();
-        }
-        self.version = version;
-        match mode {
-            TransferMode::Extended => first_ranges(&self.ranges),
+    /// What need not be sent again.
+    pub(super) fn restart(&self) -> RangeSet {
+        match self.mode {
+            Some(TransferMode::Extended) => first_ranges(&self.ranges),
             // A stream restarts at one offset.
-            TransferMode::Stream => {
+            _ => {
                 let first = self.ranges.iter().next();
                 let start = first.filter(|range| range.start == 0);
                 start.map(RangeSet::from).unwrap_or_default()
@@ -87,9 +81,9 @@ impl Present {
         &self.ranges
     }
 
-    /// An attempt has failed: what it has written counts for the next one.
-    pub(super) fn is_continued(&mut self) {
-        self.is_begun = true;
+    /// An attempt has failed: what it has stored counts for the next one, if it has begun.
+    pub(super) fn is_continued(&mut self, has_moved: bool) {
+        self.is_begun |= has_moved || !self.ranges.is_empty();
     }
 
     /// Adds ranges.

@@ -8,11 +8,10 @@ use std::time::Duration;
 use gridhaul_protocol::command::{Command, SiteCommand, StackRequest, Text};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::reply::Reply;
-use gridhaul_protocol::stack::StackSpec;
+use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::super::arguments::RDMA_DRIVER;
 use crate::control::ControlError;
 use crate::listing::{Lister, ListingError, ListingSettings};
 use crate::local::{LocalConfig, LocalMachine, rdma_findings};
@@ -22,6 +21,9 @@ use crate::transfer::Transferred;
 /// How long the listing may take. Home directories may be large.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The name of the driver.
+const DRIVER: &str = "rdma";
+
 /// What is known about RDMA with a server.
 #[derive(Debug, Serialize)]
 pub(super) struct Verdict {
@@ -30,16 +32,16 @@ pub(super) struct Verdict {
     /// Why not.
     reason: Option<String>,
     /// What carried the data here.
-    here: Option<Carrier>,
+    here: Option<End>,
     /// What carried the data at the server, and why, by its own words.
-    server: Option<Carrier>,
+    server: Option<End>,
     /// The providers and devices of this machine, with what they lack.
     providers: Vec<String>,
 }
 
-/// What carried the data at an end of the data channel.
+/// An end of the data channel.
 #[derive(Debug, Serialize)]
-struct Carrier {
+struct End {
     /// `soft` is iWARP by the program, `verbs` an adapter.
     provider: String,
     /// The adapter and its port.
@@ -72,7 +74,7 @@ pub(super) async fn verdict(
 
 /// Why the server does not allow the driver; `None` if it does.
 async fn refusal(session: &mut Session) -> Result<Option<String>, ControlError> {
-    let Some(name) = Text::new(RDMA_DRIVER) else {
+    let Some(name) = Text::new(DRIVER) else {
         unreachable!("the name of a driver is a text");
     };
     let set = |request| Command::Site(SiteCommand::SetNetStack(request));
@@ -90,8 +92,13 @@ async fn refusal(session: &mut Session) -> Result<Option<String>, ControlError> 
 async fn try_channel(
     session: &mut Session,
     how: &ListingSettings,
-) -> Result<Result<[Carrier; 2], String>, ControlError> {
-    let stack = StackSpec::only(RDMA_DRIVER);
+) -> Result<Result<[End; 2], String>, ControlError> {
+    let stack = StackSpec {
+        drivers: vec![DriverSpec {
+            name: DRIVER.to_owned(),
+            options: Vec::new(),
+        }],
+    };
     let mut how = how.clone();
     how.settings.stack = Some(stack.clone());
     how.stack = stack;
@@ -108,7 +115,7 @@ async fn try_channel(
     };
     let command = Command::Site(SiteCommand::GetNetStack);
     let told = session.control().ask(&command).await?;
-    Ok(Ok([Carrier::here(&done), Carrier::server(&told)]))
+    Ok(Ok([End::here(&done), End::server(&told)]))
 }
 
 async fn list(session: &mut Session, how: &ListingSettings) -> Result<Transferred, ListingError> {
@@ -120,7 +127,7 @@ async fn list(session: &mut Session, how: &ListingSettings) -> Result<Transferre
     lister.receive(session, &home, how).await
 }
 
-impl Carrier {
+impl End {
     fn here(done: &Transferred) -> Self {
         let told = done.details.as_slice().iter().map(ToString::to_string);
         let told: Vec<String> = told.collect();

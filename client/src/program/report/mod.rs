@@ -13,7 +13,7 @@ use serde::Serialize;
 pub(super) use self::amount::amount;
 use self::amount::rate;
 use self::bars::Bars;
-pub(super) use self::watch::Watch;
+pub(super) use self::watch::{Record, Watch};
 use super::output::{self, warn};
 use crate::transfer::Transferred;
 

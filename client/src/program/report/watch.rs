@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
 
 use super::bars::FileBar;
@@ -20,15 +21,23 @@ pub(in crate::program) struct Watch<'a> {
     told: Instant,
     moved: u64,
     stored: RangeSet,
-    tell_stored: Option<TellStored<'a>>,
+    /// What it had before.
+    present: RangeSet,
+    record: Option<Box<dyn Record + 'a>>,
     told_stored: Instant,
     tell_connected: Option<Box<dyn Fn() + Send + 'a>>,
 }
 
-/// Receives all ranges that the destination has stored, several times a second.
-pub(in crate::program) type TellStored<'a> = Box<dyn Fn(&RangeSet) + Send + 'a>;
+/// Records what the destination has of a file.
+pub(in crate::program) trait Record: Send {
+    /// An attempt in this mode begins. The destination has these ranges.
+    fn begins(&mut self, mode: TransferMode, present: &RangeSet);
 
-/// How often stored ranges are told.
+    /// It has all of these ranges now.
+    fn stored(&mut self, all: &RangeSet);
+}
+
+/// How often stored ranges are recorded.
 const STORED_INTERVAL: Duration = Duration::from_millis(200);
 
 impl<'a> Watch<'a> {
@@ -47,20 +56,31 @@ impl<'a> Watch<'a> {
             told: now,
             moved: 0,
             stored: RangeSet::new(),
-            tell_stored: None,
+            present: RangeSet::new(),
+            record: None,
             told_stored: now,
             tell_connected: None,
         }
     }
 
-    /// Has stored ranges told.
-    pub(in crate::program) fn tell_stored(&mut self, tell: TellStored<'a>) {
-        self.tell_stored = Some(tell);
+    /// Has stored ranges recorded.
+    pub(in crate::program) fn records(&mut self, record: Box<dyn Record + 'a>) {
+        self.record = Some(record);
     }
 
-    /// Stores no further ranges in the journal.
-    pub(in crate::program) fn tell_nothing(&mut self) {
-        self.tell_stored = None;
+    /// Records no further ranges, and that nothing is there.
+    pub(in crate::program) fn records_nothing(&mut self) {
+        if let Some(mut record) = self.record.take() {
+            record.begins(TransferMode::Extended, &RangeSet::new());
+        }
+    }
+
+    /// An attempt in this mode begins. The destination has these ranges.
+    pub(in crate::program) fn begins(&mut self, mode: TransferMode, present: &RangeSet) {
+        (self.stored, self.present) = (RangeSet::new(), present.clone());
+        if let Some(record) = &mut self.record {
+            record.begins(mode, present);
+        }
     }
 
     /// Has the first connection of a server told.
@@ -107,11 +127,13 @@ impl Observer for Watch<'_> {
         if self.stored.len() + ranges.len() <= MOST_RANGES {
             self.stored.extend_from(ranges);
         }
-        if let Some(tell) = &self.tell_stored
+        if let Some(record) = &mut self.record
             && self.told_stored.elapsed() >= STORED_INTERVAL
         {
             self.told_stored = Instant::now();
-            tell(&self.stored);
+            let mut all = self.present.clone();
+            all.extend_from(&self.stored);
+            record.stored(&all);
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::time::Instant;
 
+use gridhaul_protocol::command::TransferMode;
+use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_transfer::{Answer, CancelReason, Outcome, PeerError, TransferError};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::super::local_end::{LocalTransfer, Sums};
-use super::super::said::{self, ReplyLimit, Said, Told};
+use super::super::said::{self, Pace, Said, Told};
 use super::super::stall::{Claims, FAREWELL, StallWatch};
 use super::super::{ByteStream, Observer, TransferFailure, verify};
 use super::{Direction, FileCopy, LONGEST_LISTING};
@@ -32,7 +34,7 @@ pub(super) struct Following<'a> {
     told: Told,
     /// What the server says to have stored.
     claims: Claims,
-    limit: ReplyLimit,
+    pace: Pace,
     /// The last reply of the server.
     reply: Option<Reply>,
     /// The end of the transfer here.
@@ -54,7 +56,7 @@ impl<'a> Following<'a> {
             watch: StallWatch::new(copy.stall),
             told: Told::default(),
             claims: Claims::new(copy.stall),
-            limit: ReplyLimit::new(),
+            pace: Pace::new(),
             reply: None,
             outcome: None,
             has_ended: false,
@@ -102,8 +104,8 @@ impl<'a> Following<'a> {
         tokio::select! {
             reply = session.control().next_reply(), if self.reply.is_none() => {
                 let reply = reply.map_err(|error| self.copy.of_server(error))?;
-                let counted = self.limit.count(self.copy.command().verb(), &reply);
-                counted.map_err(|error| self.copy.of_server(error))?;
+                let paced = self.pace.count(self.copy.command().verb(), &reply);
+                paced.map_err(|error| self.copy.of_server(error))?;
                 self.hear(reply, local);
             }
             sums = local.arrival.next() => {
@@ -225,11 +227,19 @@ impl<'a> Following<'a> {
     }
 
     fn note_received(&mut self, local: &LocalTransfer) {
-        if self.copy.direction == Direction::Get {
-            let stored = local.running.take_received();
-            if !stored.is_empty() {
-                self.observer.stored(&stored);
+        if self.copy.direction != Direction::Get || self.copy.stream.is_some() {
+            return;
+        }
+        let stored = match self.copy.settings.mode {
+            TransferMode::Extended => local.running.take_received(),
+            // Bytes of a stream have moved when they are in the file.
+            TransferMode::Stream => {
+                let start = self.copy.present.end();
+                RangeSet::from(start..start.saturating_add(local.moved()))
             }
+        };
+        if !stored.is_empty() {
+            self.observer.stored(&stored);
         }
     }
 

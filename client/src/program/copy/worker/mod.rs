@@ -22,7 +22,7 @@ use super::super::arguments::SyncArgument;
 use super::error::CopyError;
 use super::job::{Job, Place};
 use super::journal::{Key, Recorder};
-use super::present::Present;
+use super::present::{Present, WORTHWHILE};
 use super::shared::Shared;
 use super::version::Version;
 use crate::location::Server;
@@ -34,9 +34,6 @@ pub(in crate::program::copy) const FIRST_PAUSE: Duration = Duration::from_secs(1
 
 /// The longest pause.
 pub(in crate::program::copy) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
-/// A smaller file is begun again by a resumed copy.
-const WORTHWHILE: u64 = 4 << 20;
 
 /// The files that wait for a worker.
 pub(super) type Queue = Arc<Mutex<mpsc::Receiver<Job>>>;
@@ -196,8 +193,7 @@ impl Worker {
         loop {
             let mut watch = shared.report.watch(names.0, names.1, job.known.size);
             if let Some(key) = key {
-                let recorder = Recorder::new(&shared.journal, key, present.ranges(), job.known);
-                watch.tell_stored(Box::new(move |stored| recorder.record(stored)));
+                watch.records(Box::new(Recorder::new(&shared.journal, key, job.known)));
             }
             let error = match self.attempt(&job, &mut present, &mut watch).await {
                 Ok(done) => return Ok(done),
@@ -206,16 +202,19 @@ impl Worker {
             if !error.is_transient(watch.has_moved()) {
                 return Err(error);
             }
-            // What is begun again is no progress: a file that grows without end would be copied for ever. Neither is that of a part,
-            // whose markers do not count from the beginning of the file.
-            if error.is_about_content() || part.is_some() {
-                present = Present::default();
-            } else {
+            // A part is begun again: its markers do not count from the beginning of the file.
+            if part.is_none() {
                 present.gain(watch.stored());
                 retries.note(present.ranges().covered());
-                present.is_continued();
+            }
+            match error.is_about_content() || part.is_some() {
+                true => present = Present::default(),
+                false => present.is_continued(watch.has_moved()),
             }
             if error.is_about_content() {
+                if let Some(key) = key {
+                    shared.journal.record_nothing(key);
+                }
                 // The source may have changed since it was found: what it is now is asked for, and is not what the journal knows.
                 (job.known, key) = (Version::default(), None);
             }
@@ -257,8 +256,7 @@ async fn open<'a>(
             if let Some(other) = other {
                 shared.give_back(other);
             }
-            // A login has a large future, and transfers have several calls of this function.
-            Box::pin(shared.session(server)).await?
+            shared.session(server).await?
         }
     };
     Ok(place.insert(session))

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::path::PathArgument;
@@ -16,7 +16,7 @@ use super::super::job::{Job, Place};
 use super::super::present::Present;
 use super::super::streams::Metered;
 use super::super::version::Version;
-use super::found::{Content, may_have_more, search_more, size_here};
+use super::found::{Content, Receiving, search_more, size_here};
 use super::{Worker, open};
 use crate::location::Url;
 use crate::session::TransferSettings;
@@ -99,7 +99,7 @@ impl Worker {
         let server = &from.server;
         let session = open(&mut self.source, &shared, server).await?;
         let (mut settings, mut tries) = shared.settings_of_get(session, job.is_only);
-        if let Some(mode) = shared.mode_of_begun(present.earlier_mode(to.path)) {
+        if let Some(mode) = shared.mode_of_begun(present.earlier_mode()) {
             (settings, tries) = (shared.settings_in(mode, &[session]), false);
         }
         if !tries {
@@ -147,22 +147,29 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let remote = from.argument()?;
         let session = open(&mut self.source, &shared, &from.server).await?;
+        let started = Instant::now();
         let version = Version::of_source(session, &remote, job.known).await?;
         let hosts = session.admits(settings.protection);
         let files = self.files(to.root, hosts)?;
-        if settings.mode == TransferMode::Stream {
-            present.note_stream(&*files, to.beneath);
+        present.begins(version, settings.mode);
+        let form = form(settings.mode);
+        let size = size_here(to.path, form)
+            .filter(|size| Some(*size) <= version.size && present.ranges().end() <= *size);
+        match (size, form.unfinished(to.beneath)) {
+            (Some(size), Some(temporary))
+                if form == UploadForm::Blocks && present.may_have_more() =>
+            {
+                let session = open(&mut self.source, &shared, &from.server).await?;
+                let there = Content::There(session, remote.clone());
+                let here = Content::Here(&files, &temporary);
+                Box::pin(search_more(present, size, there, here)).await;
+            }
+            // What has arrived of a stream is recorded without gaps.
+            (Some(_), Some(_)) => {}
+            // A restart would continue a file with the name of the copy, or leave the end of a longer one.
+            _ => present.forget(),
         }
-        if settings.mode == TransferMode::Extended
-            && may_have_more(&shared, present, version)
-            && let Some(temporary) = UploadForm::Blocks.unfinished(to.beneath)
-        {
-            let session = open(&mut self.source, &shared, &from.server).await?;
-            let there = Content::There(session, remote.clone());
-            let here = Content::Here(&files, &temporary);
-            let size = size_here(&*files, &temporary);
-            search_more(present, version, size, there, here).await;
-        }
+        watch.begins(settings.mode, present.ranges());
         // A device or a pipe cannot be replaced.
         let is_special =
             fs::metadata(to.path).is_ok_and(|found| !found.is_file() && !found.is_dir());
@@ -178,7 +185,7 @@ impl Worker {
             remote: remote.clone(),
             part: shared.arguments.part(),
             size: shared.bytes_of(version),
-            present: present.of(version, settings.mode),
+            present: present.restart(),
             stack: shared.stack_here(&settings),
             settings,
             handling: Handling {
@@ -204,7 +211,9 @@ impl Worker {
         };
         let done = two_party(session, &files, &copy, &mut metered).await?;
         drop(metered);
-        if done.took > QUICK && version.differs_from(&Version::of_facts(session, &remote).await?) {
+        if (started.elapsed() > QUICK || !copy.present.is_empty())
+            && version.differs_from(&Version::of_facts(session, &remote).await?)
+        {
             return Err(CopyError::Changed);
         }
         Ok(done)
@@ -223,19 +232,20 @@ impl Worker {
         let version = Version::of_file(from.path)?;
         if version.differs_from(&known) {
             // The journal is about the version that was found.
-            watch.tell_nothing();
+            watch.records_nothing();
         }
         let session = open(&mut self.destination, &shared, &to.server).await?;
         let mut settings = shared.settings(&[&*session]);
         let files = self.files(from.root, Admission::none())?;
-        let session = open(&mut self.destination, &shared, &to.server).await?;
-        if may_have_more(&shared, present, version)
-            && let Some((there, size)) =
-                Content::unfinished(session, &remote, form(settings.mode)).await
-        {
-            let here = Content::Here(&files, from.beneath);
-            search_more(present, version, size, here, there).await;
-        }
+        present.begins(version, settings.mode);
+        let receiving = Receiving {
+            session: open(&mut self.destination, &shared, &to.server).await?,
+            path: &remote,
+            version,
+        };
+        let here = Content::Here(&files, from.beneath);
+        let is_doubtful = receiving.search(present, form(settings.mode), here).await?;
+        watch.begins(settings.mode, present.ranges());
         let session = open(&mut self.destination, &shared, &to.server).await?;
         let way = (None, Some(to.server.clone()));
         let flight = shared.begin(&way, &mut settings);
@@ -246,7 +256,7 @@ impl Worker {
             remote: remote.clone(),
             part: shared.arguments.part(),
             size: shared.bytes_of(version),
-            present: present.of(version, settings.mode),
+            present: present.restart(),
             stack: shared.stack_here(&settings),
             settings,
             handling: shared.handling(),
@@ -260,6 +270,13 @@ impl Worker {
         };
         let done = two_party(session, &files, &copy, &mut metered).await?;
         drop(metered);
+        let receiving = Receiving {
+            session,
+            path: &remote,
+            version,
+        };
+        let here = Content::Here(&files, from.beneath);
+        receiving.check(&copy.present, is_doubtful, here).await?;
         if version.differs_from(&Version::of_file(from.path)?) {
             return Err(CopyError::Changed);
         }
@@ -285,15 +302,20 @@ impl Worker {
         let (source_path, destination_path) = (from.argument()?, to.argument()?);
         let source = open(&mut self.source, &shared, &from.server).await?;
         let destination = open(&mut self.destination, &shared, &to.server).await?;
+        let started = Instant::now();
         let version = Version::of_source(source, &source_path, known).await?;
         let mut settings = shared.settings(&[&*source, &*destination]);
-        if may_have_more(&shared, present, version)
-            && let Some((there, size)) =
-                Content::unfinished(destination, &destination_path, form(settings.mode)).await
-        {
-            let from = Content::There(source, source_path.clone());
-            search_more(present, version, size, from, there).await;
-        }
+        present.begins(version, settings.mode);
+        let receiving = Receiving {
+            session: destination,
+            path: &destination_path,
+            version,
+        };
+        let there = Content::There(source, source_path.clone());
+        let is_doubtful = receiving
+            .search(present, form(settings.mode), there)
+            .await?;
+        watch.begins(settings.mode, present.ranges());
         let source = open(&mut self.source, &shared, &from.server).await?;
         let destination = open(&mut self.destination, &shared, &to.server).await?;
         let way = (Some(from.server.clone()), Some(to.server.clone()));
@@ -303,7 +325,7 @@ impl Worker {
             destination: destination_path,
             part: shared.arguments.part(),
             size: shared.bytes_of(version),
-            present: present.of(version, settings.mode),
+            present: present.restart(),
             settings,
             verify: shared.arguments.checksum,
             stall: shared.arguments.data.channels.stall_timeout,
@@ -312,10 +334,16 @@ impl Worker {
             flight,
             observer: watch,
         };
-        let moving = third_party(source, destination, &copy, &mut metered);
-        let done = Box::pin(moving).await?;
+        let done = third_party(source, destination, &copy, &mut metered).await?;
         drop(metered);
-        if done.took > QUICK
+        let receiving = Receiving {
+            session: destination,
+            path: &copy.destination,
+            version,
+        };
+        let there = Content::There(source, copy.source.clone());
+        receiving.check(&copy.present, is_doubtful, there).await?;
+        if (started.elapsed() > QUICK || !copy.present.is_empty())
             && version.differs_from(&Version::of_facts(source, &copy.source).await?)
         {
             return Err(CopyError::Changed);
