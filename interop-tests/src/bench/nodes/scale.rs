@@ -99,6 +99,8 @@ impl Class {
         }
         fs::create_dir(target.server.root().join("many"))?;
         chown_to_nobody(&target.server.root().join("many"))?;
+        // Pages of these files that are not on the disk yet count for the limit at which the kernel slows down those who write.
+        rustix::fs::sync();
         let striped = copy(
             &source,
             &target,
