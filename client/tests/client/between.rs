@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use gridhaul_interop::{Kind, chown_to_nobody};
 
@@ -69,6 +70,33 @@ fn a_file_that_one_server_refuses_spoils_no_other() {
             assert_eq!(error.lines().count(), 1, "{error}");
             assert!(error.contains("destination: "), "{error}");
         }
+    }
+}
+
+#[test]
+fn a_file_that_the_source_refuses_does_not_hold_the_others_up() {
+    for broken in [0, 20] {
+        let site = Site::anonymous(Kind::Gridhaul, &[]);
+        let from = site.served("tree");
+        fs::create_dir(&from).unwrap();
+        let name = |number: usize| format!("f{number:02}");
+        for number in 0..40 {
+            fs::write(from.join(name(number)), name(number)).unwrap();
+        }
+        let closed = from.join(name(broken));
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+        chown_to_nobody(&from).unwrap();
+        let (from, to) = (site.server.url("tree"), site.server.url("there"));
+        let started = Instant::now();
+        let error = site.fails(&["copy", "-r", "-c", "1", &from, &to]);
+        let took = started.elapsed();
+        assert!(error.contains("Permission denied"), "{error}");
+        for number in (0..40).filter(|number| *number != broken) {
+            let copy = fs::read(site.served("there").join(name(number)));
+            assert_eq!(copy.unwrap_or_default(), name(number).as_bytes(), "{error}");
+        }
+        // Less than a server waits for data, with time for a busy machine.
+        assert!(took < Duration::from_secs(9), "{took:?}");
     }
 }
 

@@ -26,6 +26,8 @@ use crate::admission::{Network, Workers};
 const MOST_WAITING: usize = 64;
 /// How many bytes all waiting commands may have together, roughly.
 const MOST_WAITING_BYTES: usize = 256 * 1024;
+/// How many bytes are read during a transfer when no further command may wait.
+const MOST_UNDECODED: usize = 16 * 1024;
 /// The size of one read.
 const READ_BYTES: usize = 8 * 1024;
 /// The connection ends if the client does not read its replies for this long.
@@ -136,6 +138,12 @@ impl Control {
         !self.ended && self.waiting.len() < MOST_WAITING && self.waiting_bytes < MOST_WAITING_BYTES
     }
 
+    /// Whether [`Self::receive_ahead`] may be called.
+    pub(crate) fn may_read_ahead(&self) -> bool {
+        let undecoded = self.unread.len() - self.looked_at;
+        self.has_room() || !self.ended && undecoded < MOST_UNDECODED
+    }
+
     /// Whether an `ABOR` waits.
     pub(crate) fn abort_waits(&self) -> bool {
         self.abort_waits
@@ -175,6 +183,14 @@ impl Control {
     pub(crate) async fn receive(&mut self) -> io::Result<()> {
         if self.look_on() {
             return Ok(());
+        }
+        std::future::poll_fn(|context| self.poll_receive(context)).await
+    }
+
+    /// As [`Self::receive`], during a transfer. Without room for another command it reads on, so that the end of the connection is noticed.
+    pub(crate) async fn receive_ahead(&mut self) -> io::Result<()> {
+        if self.has_room() {
+            return self.receive().await;
         }
         std::future::poll_fn(|context| self.poll_receive(context)).await
     }

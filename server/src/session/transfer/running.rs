@@ -111,7 +111,7 @@ impl Running {
                     Some(event) => self.report(call, &event),
                     None => return None,
                 },
-                received = call.control.receive(), if call.control.has_room() && self.lost.is_none() => {
+                received = call.control.receive_ahead(), if call.control.may_read_ahead() && self.lost.is_none() => {
                     match received {
                         Ok(()) => self.listen_to_client(call),
                         Err(error) => self.lose(error.into()),

@@ -353,7 +353,7 @@ async fn wait<Q: Queued>(
                 call.send(&replies::queued(queued.ahead()));
                 call.control.flush().await?;
             }
-            received = call.control.receive(), if call.control.has_room() => {
+            received = call.control.receive_ahead(), if call.control.may_read_ahead() => {
                 received?;
                 if call.control.is_closed_by_client() {
                     return Err(End::ClosedByClient);

@@ -69,7 +69,8 @@ async fn settle(
     pipeline: &mut Pipeline<'_>,
     failure: &TransferFailure,
 ) -> bool {
-    if !is_out_of_step(failure) {
+    // Without data of the refused file the destination waits for it.
+    if !is_out_of_step(failure) && !pipeline.lacks_data(failure) {
         let answered = async {
             while !destination.is_usable() {
                 match destination.control().next_reply().await {

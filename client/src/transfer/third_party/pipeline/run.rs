@@ -273,6 +273,16 @@ impl<'a> Pipeline<'a> {
         Ok(())
     }
 
+    /// Whether the source has refused the oldest file before it has sent any of it.
+    pub(super) fn lacks_data(&self, failure: &TransferFailure) -> bool {
+        let is_refusal = matches!(
+            failure,
+            TransferFailure::Source(ControlError::Refused { .. })
+        );
+        let oldest = self.flights.front();
+        is_refusal && oldest.is_some_and(|flight| !flight.ends[SOURCE].has_begun)
+    }
+
     /// Matches a reply of the destination that comes after the pipeline has failed.
     pub(super) fn hear_late(&mut self, reply: Reply) {
         if let Some(flight) = self.awaiting(DESTINATION) {
