@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
 
-use gridhaul_interop::{Kind, PASSWORD, PASSWORD_USER, url};
+use gridhaul_interop::{Kind, PASSWORD, PASSWORD_USER, chown_to_nobody, url};
 
 use crate::site::{Site, assert_same};
 
@@ -206,6 +206,25 @@ fn a_password_in_a_url_is_sent_to_its_server_only() {
 }
 
 #[test]
+fn a_malformed_password_is_an_error_that_does_not_have_it() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let url = site.server.url("a").replace("ftp://", "ftp://joe:100%@");
+    let back = file_url(&site, "back");
+    fs::write(site.local("list"), format!("# none\n{url} {back}\n")).unwrap();
+    for (arguments, place) in [
+        (&[url.as_str(), &back][..], ""),
+        (&["-f", "list"], "list, line 2: "),
+    ] {
+        let output = guc(&site, arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let words = format!("error: {place}the password in a URL: after %");
+        assert!(stderr.contains(&words), "{stderr}");
+        assert!(!stderr.contains("100%"), "{stderr}");
+    }
+}
+
+#[test]
 fn a_list_of_planned_copies_is_read_by_both_programs() {
     let site = Site::anonymous(Kind::Gridhaul, &[]);
     fs::create_dir_all(site.served("tree/sub")).unwrap();
@@ -252,6 +271,27 @@ fn each_end_has_options_of_its_own() {
     ] {
         let output = guc(&site, &options);
         assert!(output.status.success(), "{options:?}: {output:?}");
+    }
+}
+
+#[test]
+fn options_of_one_end_do_not_copy_a_file_onto_itself() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let mut list = String::new();
+    for name in ["a", "b"] {
+        fs::write(site.served(name), name).unwrap();
+        chown_to_nobody(&site.served(name)).unwrap();
+        let url = site.server.url(name);
+        list += &format!("{url} {url}\n");
+    }
+    fs::write(site.local("list"), list).unwrap();
+    let output = guc(&site, &["-src-fsstack", "file", "-f", "list"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let refused = stderr.matches("are the same file").count();
+    assert_eq!(refused, 2, "{stderr}");
+    for name in ["a", "b"] {
+        assert_eq!(fs::read(site.served(name)).unwrap(), name.as_bytes());
     }
 }
 

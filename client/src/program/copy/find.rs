@@ -57,6 +57,12 @@ impl Errand {
         all.any(|one| matches!(one, Location::Local(_)))
     }
 
+    /// Whether files of a server go to a server.
+    pub(super) fn is_between_servers(&self) -> bool {
+        let is_remote = |location: &Location| matches!(location, Location::Remote(_));
+        is_remote(&self.destination) && self.sources.iter().any(is_remote)
+    }
+
     /// The number of sources.
     pub(super) fn len(&self) -> usize {
         self.sources.len()

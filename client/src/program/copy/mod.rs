@@ -38,14 +38,14 @@ use super::Ending;
 use super::arguments::{CatArguments, CopyArguments, RdmaArguments, RdmaWay};
 use super::report::{Errors, Form, Report};
 use crate::local::{LocalConfig, LocalMachine};
-use crate::location::{Location, Url};
+use crate::location::{Location, LocationError, Url};
 
 /// Files that wait for a worker: enough that workers never wait for a listing, few enough for any memory.
 const QUEUE: usize = 1024;
 
 pub(super) async fn run(arguments: &CopyArguments) -> Ending {
     if let Some(list) = &arguments.from_file {
-        return match list::read(list, &|location| location) {
+        return match list::read(list, &Ok) {
             Ok(pairs) => run_list(arguments, pairs).await,
             Err(error) => usage(&error.to_string()),
         };
@@ -59,15 +59,14 @@ pub(super) async fn run(arguments: &CopyArguments) -> Ending {
         Ok(locations) => locations,
         Err(error) => return usage(&error.to_string()),
     };
-    if let Err(error) = check_way(arguments, locations.split_last()) {
+    // clap demands two at least.
+    let all: Vec<Errand> = Errand::of(locations.clone()).into_iter().collect();
+    if let Err(error) = check_ways(arguments, &all) {
         return usage(&error);
     }
     if let Some(ending) = standard_stream(arguments, Errors::Own, &locations).await {
         return ending;
     }
-    let errand = Errand::of(locations);
-    // clap demands two at least.
-    let all = errand.into_iter().collect();
     errands(arguments, Errors::Own, all).await.0
 }
 
@@ -92,15 +91,20 @@ pub(super) async fn over_rdma(arguments: &RdmaArguments, way: RdmaWay) -> Ending
     }
 }
 
-/// Whether files go the way that the name of the command says; the destination comes first.
-fn check_way(
-    arguments: &CopyArguments,
-    locations: Option<(&Location, &[Location])>,
-) -> Result<(), String> {
-    match (&arguments.rdma, locations) {
-        (Some(rdma), Some((destination, sources))) => rdma.check(sources, destination),
-        _ => Ok(()),
+/// Whether files go the way that the name of the command says, and some go the way that an option is for.
+fn check_ways(arguments: &CopyArguments, errands: &[Errand]) -> Result<(), String> {
+    if let Some(rdma) = &arguments.rdma {
+        for errand in errands {
+            rdma.check(&errand.sources, &errand.destination)?;
+        }
     }
+    if arguments.relay && !errands.iter().any(Errand::is_between_servers) {
+        return Err(
+            "--relay is for copies between two servers, and nothing here is one: leave it out"
+                .to_owned(),
+        );
+    }
+    Ok(())
 }
 
 /// `gridhaul cat`.
@@ -126,22 +130,20 @@ async fn run_list(arguments: &CopyArguments, pairs: Vec<Pair>) -> Ending {
         ..arguments.clone()
     };
     let all: Vec<Errand> = pairs.into_iter().map(Errand::from).collect();
-    for errand in &all {
-        if let Err(error) = check_way(&arguments, Some((&errand.destination, &errand.sources))) {
-            return usage(&error);
-        }
+    if let Err(error) = check_ways(&arguments, &all) {
+        return usage(&error);
     }
     errands(&arguments, Errors::Own, all).await.0
 }
 
-/// What a list of globus-url-copy asks for. `rewrite` may change each location.
+/// What a list of globus-url-copy asks for. `rewrite` may change or refuse each location.
 ///
 /// # Errors
 ///
 /// When it cannot be read, or a line is not two locations.
 pub(super) fn of_list(
     path: &Path,
-    rewrite: &dyn Fn(String) -> String,
+    rewrite: &dyn Fn(String) -> Result<String, LocationError>,
 ) -> Result<Vec<Errand>, ListError> {
     let pairs = list::read(path, rewrite)?;
     Ok(pairs.into_iter().map(Errand::from).collect())
