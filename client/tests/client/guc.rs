@@ -315,6 +315,18 @@ fn a_hyphen_is_standard_input_or_output() {
 }
 
 #[test]
+fn options_of_the_destination_hold_for_standard_input() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let (url, none) = (site.server.url("a"), ["nosuchdriver", "-"]);
+    let output = guc(&site, &[&["-dst-fsstack"], &none[..], &[&url]].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(!site.served("a").exists());
+    let output = guc(&site, &[&["-src-fsstack"], &none[..], &[&url]].concat());
+    assert!(output.status.success(), "{output:?}");
+    assert!(site.served("a").exists());
+}
+
+#[test]
 fn site_commands_of_options_are_sent_after_the_login() {
     for kind in [Kind::Gridhaul, Kind::Globus] {
         let site = Site::anonymous(kind, &[]);

@@ -51,6 +51,12 @@ impl Errand {
         tell(&mut self.destination, End::Destination);
     }
 
+    /// The sources and, last, the destination.
+    pub(in crate::program) fn locations(&self) -> Vec<Location> {
+        let sources = self.sources.iter().cloned();
+        sources.chain([self.destination.clone()]).collect()
+    }
+
     /// Whether an end is on this machine.
     pub(super) fn is_here(&self) -> bool {
         let mut all = self.sources.iter().chain([&self.destination]);

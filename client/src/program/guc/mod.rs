@@ -97,8 +97,11 @@ async fn copied(request: &Request, errands: Vec<Errand>, arguments: &CopyArgumen
     if let Some(listed) = &request.listed {
         return list::run(listed, arguments).await;
     }
-    let locations = request.urls.iter().flat_map(|url| Location::parse(url));
-    let locations: Vec<_> = locations.collect();
+    let locations = match errands.as_slice() {
+        // Those of a list are files.
+        [only] if request.list_file.is_none() => only.locations(),
+        _ => Vec::new(),
+    };
     if let Some(ending) = copy::standard_stream(arguments, Errors::Globus, &locations).await {
         return ending;
     }
