@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use gridhaul_protocol::path::PathArgument;
 
-use self::encoding::decoded;
+use self::encoding::{decoded, encoded_user, without_secret};
 pub(crate) use self::encoding::{encoded, split_password};
 pub use self::error::LocationError;
 
@@ -93,7 +93,7 @@ impl Location {
             "ftps" => remote(text, Scheme::Ftps, rest).map(Self::Remote),
             "gsiftp" => remote(text, Scheme::GsiFtp, rest).map(Self::Remote),
             "sshftp" => remote(text, Scheme::SshFtp, rest).map(Self::Remote),
-            _ => Err(LocationError::Scheme(text.to_owned())),
+            _ => Err(LocationError::Scheme(without_secret(text))),
         }
     }
 }
@@ -144,7 +144,7 @@ fn local(rest: &str) -> Option<Option<PathBuf>> {
 }
 
 fn remote(text: &str, scheme: Scheme, rest: &str) -> Result<Url, LocationError> {
-    let wrong = || LocationError::Host(text.to_owned());
+    let wrong = || LocationError::Host(without_secret(text));
     let rest = rest.strip_prefix("//").ok_or_else(wrong)?;
     let (authority, path) = match rest.find('/') {
         Some(slash) => rest.split_at(slash),
@@ -155,7 +155,7 @@ fn remote(text: &str, scheme: Scheme, rest: &str) -> Result<Url, LocationError> 
         Some((user, host)) => (Some(user), host),
         None => (None, authority),
     };
-    let undecodable = || LocationError::Encoding(text.to_owned());
+    let undecodable = || LocationError::Encoding(without_secret(text));
     let user = user
         .map(|user| {
             let user = decoded(user).and_then(|user| String::from_utf8(user).ok());
@@ -217,7 +217,7 @@ impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme.name())?;
         if let Some(user) = &self.user {
-            write!(f, "{user}@")?;
+            write!(f, "{}@", encoded_user(user))?;
         }
         match self.host.contains(':') {
             true => write!(f, "[{}]", self.host)?,
@@ -317,6 +317,8 @@ mod tests {
             "gsiftp://alice@dtn.example.org:2812/data/a%20b"
         );
         assert_eq!(url("gsiftp://h").path, b"/");
+        let quoted = "ftp://a%22%40b@h/%22%0A";
+        assert_eq!(url(quoted).to_string(), quoted);
         assert_eq!(url("ftp://h//etc").path, b"//etc");
         assert_eq!(url("ftp://[2001:db8::1]/").server.host, "2001:db8::1");
         assert_eq!(
@@ -353,6 +355,9 @@ mod tests {
             ("ftp://2001:db8::1/a", "brackets"),
             ("ftp://h:0/", "SCHEME://"),
             ("ftp://u:secret@h/", "--password-file"),
+            ("ftp://u:sec/secret@h/", "SCHEME://"),
+            ("ftp:/u:secret@h/", "SCHEME://"),
+            ("http://u:secret@h/", "the scheme must be"),
             ("ftp://h/%00", "%25"),
             ("ftp://h/%4", "%25"),
             ("ftp://h/%+1", "%25"),

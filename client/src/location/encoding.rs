@@ -37,6 +37,30 @@ pub(crate) fn encoded(path: &[u8]) -> String {
     })
 }
 
+/// A user as URLs have it.
+pub(super) fn encoded_user(user: &str) -> String {
+    user.bytes().fold(String::new(), |mut text, byte| {
+        match byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            true => text.push(char::from(byte)),
+            false => text.push_str(&format!("%{byte:02X}")),
+        }
+        text
+    })
+}
+
+/// A text for messages, without what may be a password. A slash in a password, which should be `%2F`, ends the host for all other
+/// purposes.
+pub(super) fn without_secret(text: &str) -> String {
+    let place = text.find(":/").map_or(0, |scheme| scheme + 1);
+    let (scheme, rest) = text.split_at(place);
+    match (rest.find(':'), rest.rfind('@')) {
+        (Some(start), Some(end)) if start < end => {
+            format!("{scheme}{}:...{}", &rest[..start], &rest[end..])
+        }
+        _ => text.to_owned(),
+    }
+}
+
 /// A URL with a password, in two parts: the URL without it, and the decoded password. `None`: it has none.
 ///
 /// # Errors

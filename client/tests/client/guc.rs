@@ -174,6 +174,34 @@ fn a_dump_file_has_what_was_not_copied_for_the_next_run() {
 }
 
 #[test]
+fn a_dump_file_has_names_as_urls() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let (tree, there) = (site.local("tree"), site.served("there"));
+    let names = ["a \"b\" c", "d%#e", "f%41"];
+    fs::create_dir(&tree).unwrap();
+    for name in names {
+        fs::write(tree.join(name), name).unwrap();
+        // A directory has its name at first.
+        fs::create_dir_all(there.join(name)).unwrap();
+    }
+    chown_to_nobody(&there).unwrap();
+    let (from, to) = (file_url(&site, "tree/"), site.server.url("there/"));
+    let arguments = ["-df", "dump", "-r", "-cd", &from, &to];
+    assert_eq!(guc(&site, &arguments).status.code(), Some(1));
+    let left = fs::read_to_string(site.local("dump")).unwrap();
+    assert_eq!(left.lines().count(), names.len(), "{left}");
+    assert_eq!(left.matches('"').count(), 4 * names.len(), "{left}");
+    for name in names {
+        fs::remove_dir(there.join(name)).unwrap();
+    }
+    let output = guc(&site, &arguments);
+    assert!(output.status.success(), "{output:?} {left}");
+    for name in names {
+        assert_eq!(fs::read_to_string(there.join(name)).unwrap(), name);
+    }
+}
+
+#[test]
 fn options_that_it_does_not_have_are_refused() {
     let site = Site::anonymous(Kind::Gridhaul, &[]);
     let url = site.server.url("a");

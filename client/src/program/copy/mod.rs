@@ -28,6 +28,7 @@ use tokio::task::JoinSet;
 
 pub(super) use self::find::Errand;
 use self::find::find;
+use self::job::Place;
 use self::journal::{Journal, JournalError};
 pub(super) use self::list::ListError;
 use self::list::Pair;
@@ -161,7 +162,7 @@ fn usage_as(errors: Errors, words: &str) -> Ending {
     Ending::Usage
 }
 
-/// Copies what several command lines would. Returns the files that were not copied, too.
+/// Copies what several command lines would. Returns the files that were not copied, too, as URLs.
 pub(super) async fn errands(
     arguments: &CopyArguments,
     errors: Errors,
@@ -204,7 +205,15 @@ pub(super) async fn errands(
         }
         false => Ending::Failed,
     };
-    (ending, shared.report.failures())
+    let left = shared.report.failures().into_iter();
+    let left = left.map(|(source, destination)| (as_url(&source), as_url(&destination)));
+    (ending, left.collect())
+}
+
+/// What a report calls a file, as a URL: names may have quotes and ends of lines.
+fn as_url(words: &str) -> String {
+    let location = Location::parse(words).unwrap_or_else(|_| Location::Local(words.into()));
+    Place::of(&location).map_or_else(|_| words.to_owned(), |place| place.url())
 }
 
 /// globus-url-copy shows no bars, and what scripts make of its output must stay.
