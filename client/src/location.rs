@@ -1,11 +1,18 @@
 //! The places that are copied from and to: files of this machine, and URLs of servers.
 
+mod encoding;
+mod error;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use gridhaul_protocol::path::PathArgument;
+
+use self::encoding::{decoded, encoded_user, without_secret};
+pub(crate) use self::encoding::{encoded, split_password};
+pub use self::error::LocationError;
 
 /// A place that is copied from or to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,36 +69,6 @@ pub enum Scheme {
     SshFtp,
 }
 
-/// A text that is no location.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LocationError {
-    /// The scheme is none of those that this program has.
-    #[error("'{0}': the scheme must be gsiftp, ftps, ftp, sshftp or file")]
-    Scheme(String),
-    /// A `file` URL names another host or no absolute path.
-    #[error("'{0}': a file URL is file:/PATH or file:///PATH, with an absolute path")]
-    File(String),
-    /// The host is missing or malformed.
-    #[error(
-        "'{0}': a URL is SCHEME://[USER@]HOST[:PORT]/PATH, with brackets around an IPv6 address"
-    )]
-    Host(String),
-    /// There is a password. Other users see command lines.
-    #[error(
-        "a password in a URL is seen by other users of this machine: leave it out, and give --password-file FILE"
-    )]
-    Password,
-    /// It is a file of this machine.
-    #[error("{0}: not the URL of a server")]
-    NoServer(String),
-    /// The path is too long, or has characters that end a command.
-    #[error("{0}: a path that FTP cannot send")]
-    Unsendable(String),
-    /// `%` is not followed by two hexadecimal digits, or stands for NUL.
-    #[error("'{0}': after % come two hexadecimal digits, not 00; write % itself as %25")]
-    Encoding(String),
-}
-
 impl Location {
     /// Reads a location as users write it: an argument is a URL if it starts with a scheme of letters and `:/`.
     ///
@@ -116,7 +93,7 @@ impl Location {
             "ftps" => remote(text, Scheme::Ftps, rest).map(Self::Remote),
             "gsiftp" => remote(text, Scheme::GsiFtp, rest).map(Self::Remote),
             "sshftp" => remote(text, Scheme::SshFtp, rest).map(Self::Remote),
-            _ => Err(LocationError::Scheme(text.to_owned())),
+            _ => Err(LocationError::Scheme(without_secret(text))),
         }
     }
 }
@@ -167,7 +144,7 @@ fn local(rest: &str) -> Option<Option<PathBuf>> {
 }
 
 fn remote(text: &str, scheme: Scheme, rest: &str) -> Result<Url, LocationError> {
-    let wrong = || LocationError::Host(text.to_owned());
+    let wrong = || LocationError::Host(without_secret(text));
     let rest = rest.strip_prefix("//").ok_or_else(wrong)?;
     let (authority, path) = match rest.find('/') {
         Some(slash) => rest.split_at(slash),
@@ -178,7 +155,7 @@ fn remote(text: &str, scheme: Scheme, rest: &str) -> Result<Url, LocationError> 
         Some((user, host)) => (Some(user), host),
         None => (None, authority),
     };
-    let undecodable = || LocationError::Encoding(text.to_owned());
+    let undecodable = || LocationError::Encoding(without_secret(text));
     let user = user
         .map(|user| {
             let user = decoded(user).and_then(|user| String::from_utf8(user).ok());
@@ -196,18 +173,6 @@ fn remote(text: &str, scheme: Scheme, rest: &str) -> Result<Url, LocationError> 
         },
         path: decoded(path).ok_or_else(undecodable)?,
     })
-}
-
-/// A URL with a password, in two parts: the URL without it, and the decoded password. `None`: it has none.
-pub(crate) fn split_password(text: &str) -> Option<(String, Vec<u8>)> {
-    let (scheme, rest) = text.split_once("://")?;
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let (user, host) = authority.rsplit_once('@')?;
-    let (user, password) = user.split_once(':')?;
-    Some((
-        format!("{scheme}://{user}@{host}{path}"),
-        decoded(password)?,
-    ))
 }
 
 fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
@@ -248,46 +213,11 @@ fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     Some((host.to_ascii_lowercase(), port))
 }
 
-/// RFC 3986 2.1. `None`: malformed, or with a NUL, which no path has.
-fn decoded(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = text.bytes();
-    let mut decoded = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        let byte = match byte {
-            b'%' => {
-                let digits = [bytes.next()?, bytes.next()?];
-                if !digits.iter().all(u8::is_ascii_hexdigit) {
-                    return None;
-                }
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            byte => byte,
-        };
-        if byte == 0 {
-            return None;
-        }
-        decoded.push(byte);
-    }
-    Some(decoded)
-}
-
-/// A path as URLs have it.
-pub(crate) fn encoded(path: &[u8]) -> String {
-    path.iter().fold(String::new(), |mut text, &byte| {
-        let is_plain = byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#' | b'"');
-        match is_plain {
-            true => text.push(char::from(byte)),
-            false => text.push_str(&format!("%{byte:02X}")),
-        }
-        text
-    })
-}
-
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme.name())?;
         if let Some(user) = &self.user {
-            write!(f, "{user}@")?;
+            write!(f, "{}@", encoded_user(user))?;
         }
         match self.host.contains(':') {
             true => write!(f, "[{}]", self.host)?,
@@ -387,6 +317,8 @@ mod tests {
             "gsiftp://alice@dtn.example.org:2812/data/a%20b"
         );
         assert_eq!(url("gsiftp://h").path, b"/");
+        let quoted = "ftp://a%22%40b@h/%22%0A";
+        assert_eq!(url(quoted).to_string(), quoted);
         assert_eq!(url("ftp://h//etc").path, b"//etc");
         assert_eq!(url("ftp://[2001:db8::1]/").server.host, "2001:db8::1");
         assert_eq!(
@@ -423,6 +355,9 @@ mod tests {
             ("ftp://2001:db8::1/a", "brackets"),
             ("ftp://h:0/", "SCHEME://"),
             ("ftp://u:secret@h/", "--password-file"),
+            ("ftp://u:sec/secret@h/", "SCHEME://"),
+            ("ftp:/u:secret@h/", "SCHEME://"),
+            ("http://u:secret@h/", "the scheme must be"),
             ("ftp://h/%00", "%25"),
             ("ftp://h/%4", "%25"),
             ("ftp://h/%+1", "%25"),

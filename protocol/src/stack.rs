@@ -58,7 +58,24 @@ const MAX_BYTES: usize = 4096;
 const MAX_DRIVERS: usize = 16;
 const MAX_OPTIONS: usize = 32;
 
+impl DriverSpec {
+    /// A driver without options. Its name is in lower case.
+    pub fn plain(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            options: Vec::new(),
+        }
+    }
+}
+
 impl StackSpec {
+    /// A stack of one driver without options. Its name is in lower case.
+    pub fn only(name: &str) -> Self {
+        Self {
+            drivers: vec![DriverSpec::plain(name)],
+        }
+    }
+
     /// Reads a stack.
     ///
     /// # Errors

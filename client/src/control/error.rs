@@ -63,7 +63,7 @@ pub enum ControlError {
     #[error(
         "the server sent more than {limit} preliminary replies to {verb} within {} s", within.as_secs()
     )]
-    Haste {
+    TooManyReplies {
         /// The command.
         verb: &'static str,
         /// The most that are read in this time.

@@ -33,7 +33,7 @@ pub(super) use self::files::{
     ListArguments, MakeArguments, MoveArguments, RemoveArguments, StatArguments, SumArguments,
 };
 pub(super) use self::hosts::{HostOptions, is_login};
-pub(super) use self::rdma::{OverRdma, RdmaArguments, RdmaWay};
+pub(super) use self::rdma::{OverRdma, RDMA_DRIVER, RdmaArguments, RdmaWay};
 pub(super) use self::trees::{ChmodArguments, TreeArguments, UsageArguments};
 use super::plan::Plan;
 use super::proxy::ProxyCommand;

@@ -98,6 +98,8 @@ pub fn main() -> ExitCode {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        // Without optimization the frames of a copy between servers take most of the default of 2 MiB.
+        .thread_stack_size(4 << 20)
         .enable_all()
         .build();
     let runtime = match runtime {

@@ -149,11 +149,8 @@ impl Session {
         let has_gsi = stack.drivers.iter().any(|driver| driver.name == GSI);
         if self.login.identity().is_some() && wanted.protection != DataProtection::None && !has_gsi
         {
-            let gsi = DriverSpec {
-                name: GSI.to_owned(),
-                options: Vec::new(),
-            };
-            stack.drivers.insert(stack.drivers.len().min(1), gsi);
+            let place = stack.drivers.len().min(1);
+            stack.drivers.insert(place, DriverSpec::plain(GSI));
         }
         Some(stack)
     }

@@ -3,25 +3,30 @@
 //! Replies have no names, so they are matched by their order.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridhaul_protocol::command::{AlgorithmName, Command};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_storage::ChecksumAlgorithm;
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::stall::StallWatch;
 use super::{TransferFailure, Transferred};
 use crate::control::{Control, ControlError};
 
 /// The bytes of files ahead. More would only take them away from other sessions.
-pub(super) const MOST_BYTES: u64 = 8 << 20;
+const MOST_BYTES: u64 = 8 << 20;
 
 /// The bytes of commands ahead: a server that reads none during a transfer must have room for all of them, because the client would
 /// wait for it without serving the transfer.
-pub(super) const MOST_COMMAND_BYTES: usize = 8 << 10;
+const MOST_COMMAND_BYTES: usize = 8 << 10;
 
 /// A server that has not begun a file after so long may have discarded the command.
-pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(30);
+const LONGEST_SILENCE: Duration = Duration::from_secs(30);
+
+/// How often time limits are looked at.
+const TICK: Duration = Duration::from_millis(100);
 
 /// The files of a pipeline.
 pub trait Supply<Copy>: Send {
@@ -34,6 +39,103 @@ pub trait Supply<Copy>: Send {
     /// The pipeline has failed, and the destination has stored this one of the files without a result, counted from the oldest one.
     /// It may have the content of another file.
     fn doubt(&mut self, place: usize);
+}
+
+/// What a file takes of the limits of a pipeline.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cost {
+    pub(super) bytes: u64,
+    /// Of the commands, as long as a server may not have read all of them.
+    pub(super) command_bytes: usize,
+}
+
+/// The files ahead, and the limits for them.
+#[derive(Debug)]
+pub(super) struct Budget {
+    most: usize,
+    files: usize,
+    bytes: u64,
+    command_bytes: usize,
+}
+
+impl Budget {
+    /// At most so many files, and those that are ahead now.
+    pub(super) fn new(most: usize, ahead: impl Iterator<Item = Cost>) -> Self {
+        let mut budget = Self {
+            most,
+            files: 0,
+            bytes: 0,
+            command_bytes: 0,
+        };
+        ahead.for_each(|cost| budget.add(cost));
+        budget
+    }
+
+    pub(super) fn add(&mut self, cost: Cost) {
+        self.files += 1;
+        self.bytes += cost.bytes;
+        self.command_bytes += cost.command_bytes;
+    }
+
+    /// Whether few files are ahead, so that the commands of several further ones can be sent together.
+    pub(super) fn is_low(&self) -> bool {
+        self.files <= self.most / 2
+    }
+
+    /// Whether a further file is within all limits.
+    pub(super) fn has_room(&self) -> bool {
+        self.files < self.most && self.bytes < MOST_BYTES && self.command_bytes < MOST_COMMAND_BYTES
+    }
+}
+
+/// Notices when nothing moves, and when a server does not begin a file.
+#[derive(Debug)]
+pub(super) struct Silence {
+    pub(super) watch: StallWatch,
+    since: Instant,
+}
+
+impl Silence {
+    /// Without progress for so long, the pipeline has failed.
+    pub(super) fn new(stall: Duration) -> Self {
+        Self {
+            watch: StallWatch::new(stall),
+            since: Instant::now(),
+        }
+    }
+
+    /// Bytes have moved, or another file is the oldest one.
+    pub(super) fn ends(&mut self) {
+        self.since = Instant::now();
+    }
+
+    /// A server begins a file.
+    pub(super) fn begins(&mut self) {
+        self.ends();
+        self.watch.progressed();
+    }
+
+    /// A server says that it works.
+    pub(super) fn hears(&mut self) {
+        self.ends();
+        self.watch.hears();
+    }
+
+    /// Whether there is still hope. `waits` says that a server has not begun the oldest file.
+    pub(super) fn check(&self, waits: bool) -> Result<(), TransferFailure> {
+        let silence = self.since.elapsed();
+        match self.watch.is_overdue() || waits && silence >= LONGEST_SILENCE {
+            true => Err(TransferFailure::Stalled(self.watch.limit().min(silence))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// When time limits are looked at.
+pub(super) fn ticks() -> Interval {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 /// Whether replies came that do not fit the commands.

@@ -35,10 +35,8 @@ impl Channels {
     ) -> Result<Self, TransferFailure> {
         stack.drivers.retain(|driver| driver.name != Gsi::NAME);
         let driver = security_driver(protection, login)?;
-        stack.drivers.extend(driver.iter().map(|driver| DriverSpec {
-            name: driver.name().to_owned(),
-            options: Vec::new(),
-        }));
+        let named = driver.iter().map(|driver| DriverSpec::plain(driver.name()));
+        stack.drivers.extend(named);
         Ok(Self {
             stack,
             drivers: driver.into_iter().collect(),

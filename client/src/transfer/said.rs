@@ -57,14 +57,14 @@ pub(super) fn before(end: u64, ranges: RangeSet) -> RangeSet {
     kept
 }
 
-/// Bounds the preliminary replies to a command that transfers, which may take days: reading them is work.
+/// Bounds the preliminary replies to a command that transfers, which may take days: each one costs processor time.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct ReplyLimit {
     since: Instant,
     replies: usize,
 }
 
-impl Pace {
+impl ReplyLimit {
     /// The most replies in [`Self::WITHIN`]: three markers a second for each of as many stripes as a server may have.
     const MOST: usize = 3 * 10 * StripeAddresses::MAX;
 
@@ -87,7 +87,7 @@ impl Pace {
         }
         self.replies += 1;
         match self.replies > Self::MOST {
-            true => Err(ControlError::Haste {
+            true => Err(ControlError::TooManyReplies {
                 verb,
                 limit: Self::MOST,
                 within: Self::WITHIN,

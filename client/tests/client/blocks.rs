@@ -22,15 +22,23 @@ thread_local! {
 /// What the server does with the `RETR` of a name, or the `ERET` of a part, in place of sending the file and its replies: `None`.
 pub(crate) type Act = dyn Fn(&str, &mut TcpStream) -> Option<io::Result<()>> + Send + Sync;
 
+/// The size of a name.
+pub(crate) type Size = dyn Fn(&str) -> usize + Send + Sync;
+
 /// A server whose files `/f1`, `/f2` ... have their names as content, and a data connection that stays.
 pub(crate) fn start(act: Box<Act>) -> Scripted {
+    start_with_sizes(Box::new(str::len), act)
+}
+
+/// As [`start`], with other sizes of files by the words of the server.
+pub(crate) fn start_with_sizes(size: Box<Size>, act: Box<Act>) -> Scripted {
     Scripted::start(Box::new(move |line, control| {
         // The client may close the connection at any time.
-        talk(line, control, &*act).unwrap_or(true)
+        talk(line, control, &*size, &*act).unwrap_or(true)
     }))
 }
 
-fn talk(line: &str, control: &mut TcpStream, act: &Act) -> io::Result<bool> {
+fn talk(line: &str, control: &mut TcpStream, size: &Size, act: &Act) -> io::Result<bool> {
     let (verb, argument) = line.split_once(' ').unwrap_or((line, ""));
     let reply = match verb {
         "FEAT" => FEATURES.to_owned(),
@@ -39,7 +47,7 @@ fn talk(line: &str, control: &mut TcpStream, act: &Act) -> io::Result<bool> {
         }
         "MLST" | "SIZE" if argument.ends_with("missing") => "550 No such file.\r\n".to_owned(),
         "MLST" => {
-            let size = argument.len();
+            let size = size(argument);
             format!("250-Facts\r\n Type=file;Size={size}; {argument}\r\n250 End.\r\n")
         }
         "PORT" => {

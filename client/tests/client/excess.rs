@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gridhaul_interop::Kind;
@@ -121,4 +122,28 @@ fn a_file_that_has_grown_is_copied_in_its_new_size() {
     let lines = site.must(&["copy", "--json", &server.url("file"), "grown"]);
     assert!(lines.contains("the file has grown meanwhile"), "{lines}");
     assert_eq!(fs::read(site.local("grown")).unwrap(), MUCH);
+}
+
+#[test]
+fn a_file_that_changes_without_end_is_given_up() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let asked = Arc::<AtomicUsize>::default();
+    let size = |questions: usize| questions.min(5) * (5 << 20);
+    let counted = Arc::clone(&asked);
+    // More with each of the first questions, and never all of it: each attempt stores more than the one before.
+    let server = blocks::start_with_sizes(
+        Box::new(move |_| size(counted.fetch_add(1, Ordering::Relaxed) + 1)),
+        Box::new(move |_, control| {
+            Some(blocks::start_reply(control).and_then(|()| {
+                blocks::send(&vec![b'x'; size(asked.load(Ordering::Relaxed)) - 1])?;
+                control.write_all(b"226 Complete.\r\n")
+            }))
+        }),
+    );
+    let options = ["copy", "--retry", "1", "--mode", "extended"];
+    let error = site.fails(&[&options[..], &[&server.url("file"), "copy"]].concat());
+    assert!(error.contains("it has changed meanwhile"), "{error}");
+    let commands = server.commands();
+    let attempts = commands.iter().filter(|line| line.starts_with("RETR"));
+    assert_eq!(attempts.count(), 2, "{commands:?}");
 }

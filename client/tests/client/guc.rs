@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
 
-use gridhaul_interop::{Kind, PASSWORD, PASSWORD_USER, url};
+use gridhaul_interop::{Kind, PASSWORD, PASSWORD_USER, chown_to_nobody, url};
 
 use crate::site::{Site, assert_same};
 
@@ -174,6 +174,34 @@ fn a_dump_file_has_what_was_not_copied_for_the_next_run() {
 }
 
 #[test]
+fn a_dump_file_has_names_as_urls() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let (tree, there) = (site.local("tree"), site.served("there"));
+    let names = ["a \"b\" c", "d%#e", "f%41"];
+    fs::create_dir(&tree).unwrap();
+    for name in names {
+        fs::write(tree.join(name), name).unwrap();
+        // A directory has its name at first.
+        fs::create_dir_all(there.join(name)).unwrap();
+    }
+    chown_to_nobody(&there).unwrap();
+    let (from, to) = (file_url(&site, "tree/"), site.server.url("there/"));
+    let arguments = ["-df", "dump", "-r", "-cd", &from, &to];
+    assert_eq!(guc(&site, &arguments).status.code(), Some(1));
+    let left = fs::read_to_string(site.local("dump")).unwrap();
+    assert_eq!(left.lines().count(), names.len(), "{left}");
+    assert_eq!(left.matches('"').count(), 4 * names.len(), "{left}");
+    for name in names {
+        fs::remove_dir(there.join(name)).unwrap();
+    }
+    let output = guc(&site, &arguments);
+    assert!(output.status.success(), "{output:?} {left}");
+    for name in names {
+        assert_eq!(fs::read_to_string(there.join(name)).unwrap(), name);
+    }
+}
+
+#[test]
 fn options_that_it_does_not_have_are_refused() {
     let site = Site::anonymous(Kind::Gridhaul, &[]);
     let url = site.server.url("a");
@@ -203,6 +231,25 @@ fn a_password_in_a_url_is_sent_to_its_server_only() {
         stderr.contains("530") && !stderr.contains("wrong"),
         "{stderr}"
     );
+}
+
+#[test]
+fn a_malformed_password_is_an_error_that_does_not_have_it() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let url = site.server.url("a").replace("ftp://", "ftp://joe:100%@");
+    let back = file_url(&site, "back");
+    fs::write(site.local("list"), format!("# none\n{url} {back}\n")).unwrap();
+    for (arguments, place) in [
+        (&[url.as_str(), &back][..], ""),
+        (&["-f", "list"], "list, line 2: "),
+    ] {
+        let output = guc(&site, arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let words = format!("error: {place}the password in a URL: after %");
+        assert!(stderr.contains(&words), "{stderr}");
+        assert!(!stderr.contains("100%"), "{stderr}");
+    }
 }
 
 #[test]
@@ -256,6 +303,27 @@ fn each_end_has_options_of_its_own() {
 }
 
 #[test]
+fn options_of_one_end_do_not_copy_a_file_onto_itself() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let mut list = String::new();
+    for name in ["a", "b"] {
+        fs::write(site.served(name), name).unwrap();
+        chown_to_nobody(&site.served(name)).unwrap();
+        let url = site.server.url(name);
+        list += &format!("{url} {url}\n");
+    }
+    fs::write(site.local("list"), list).unwrap();
+    let output = guc(&site, &["-src-fsstack", "file", "-f", "list"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let refused = stderr.matches("are the same file").count();
+    assert_eq!(refused, 2, "{stderr}");
+    for name in ["a", "b"] {
+        assert_eq!(fs::read(site.served(name)).unwrap(), name.as_bytes());
+    }
+}
+
+#[test]
 fn a_hyphen_is_standard_input_or_output() {
     let site = Site::anonymous(Kind::Globus, &[]);
     let url = site.server.url("a");
@@ -272,6 +340,18 @@ fn a_hyphen_is_standard_input_or_output() {
     assert_same(&site.local("source"), &site.served("a"), &[]);
     let got = program(&[&url, "-"]).output().unwrap();
     assert!(got.stdout == fs::read(site.local("source")).unwrap());
+}
+
+#[test]
+fn options_of_the_destination_hold_for_standard_input() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let (url, none) = (site.server.url("a"), ["nosuchdriver", "-"]);
+    let output = guc(&site, &[&["-dst-fsstack"], &none[..], &[&url]].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(!site.served("a").exists());
+    let output = guc(&site, &[&["-src-fsstack"], &none[..], &[&url]].concat());
+    assert!(output.status.success(), "{output:?}");
+    assert!(site.served("a").exists());
 }
 
 #[test]

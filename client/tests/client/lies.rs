@@ -20,7 +20,8 @@ struct Lies {
     size: usize,
     /// What it sends.
     content: &'static [u8],
-    /// Its replies after that: none is words without end, as from a slow disk, and [`FLOOD`] as fast as possible; or [`MARKERS`].
+    /// Its replies after that. Empty: preliminary replies without end, every 50 ms, as from a slow disk; [`FLOOD`]: the same without a
+    /// pause; or [`MARKERS`].
     after: &'static str,
     /// Its reply to `CKSM`.
     checksum: &'static str,

@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gridhaul_interop::{Kind, chown_to_nobody};
@@ -179,6 +180,26 @@ fn a_file_that_fails_once_is_copied_again_and_so_are_those_behind_it() {
         let are_notes = error.lines().all(|line| line.contains("; tried again in"));
         assert!(are_notes, "{error}");
     }
+}
+
+#[test]
+fn markers_without_bytes_do_not_prolong_a_pipeline() {
+    let place = tempfile::tempdir().unwrap();
+    let server = once_at_the_fifth(|control| {
+        blocks::start_reply(control)?;
+        loop {
+            control.write_all(
+                b"112-Perf Marker\r\n Timestamp: 1\r\n Stripe Index: 0\r\n Stripe Bytes Transferred: 0\r\n",
+            )?;
+            control.write_all(b" Total Stripe Count: 1\r\n112 End.\r\n")?;
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let started = Instant::now();
+    let error = get_nine(&server, place.path(), &["--stall-timeout", "5"]);
+    // Four time limits would be 20 s.
+    assert!(started.elapsed() < Duration::from_secs(18), "{error}");
+    assert_nine(place.path(), &error);
 }
 
 #[test]

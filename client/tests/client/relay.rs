@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use gridhaul_interop::{Kind, Pki};
+use gridhaul_interop::{Kind, Pki, chown_to_nobody};
 
-use crate::site::{Site, assert_same};
+use crate::site::{Site, assert_same, texts};
 
 #[test]
 fn bytes_go_through_this_machine() {
@@ -21,9 +21,8 @@ fn bytes_go_through_this_machine() {
         }
         let part = to.server.url("part");
         let source = from.server.url("file");
-        from.must(&[
-            "copy", "--relay", "--offset", "100", "--length", "10", &source, &part,
-        ]);
+        let through = ["copy", "--relay", "--rate", "1G", "--offset", "100"];
+        from.must(&[&through[..], &["--length", "10", &source, &part]].concat());
         let whole = fs::read(from.local("source")).unwrap();
         let copied = fs::read(to.served("part")).unwrap();
         assert_eq!(copied[100..], whole[100..110], "{kind:?}");
@@ -48,6 +47,37 @@ fn the_error_is_that_of_the_server_that_failed() {
         error.contains("destination: ") && error.contains("No such file"),
         "{error}"
     );
+}
+
+#[test]
+fn the_option_is_refused_where_it_has_no_effect() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let url = site.server.url("file");
+    fs::write(site.local("list"), format!("source {url}\n")).unwrap();
+    for arguments in [
+        &["copy", "--relay", "source", &url][..],
+        &["copy", "--relay", &url, "back"],
+        &["copy", "--relay", "-", &url],
+        &["copy", "--relay", &url, "-"],
+        &["copy", "--relay", "--from-file", "list"],
+        &["rput", "--relay", "source", &url],
+        &["rget", "--relay", &url, "back"],
+    ] {
+        let output = site.gridhaul(arguments);
+        let (_, error) = texts(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains("between two servers"), "{error}");
+    }
+    assert!(!site.served("file").exists());
+    // One of several copies is between servers.
+    fs::write(site.served("there"), "content").unwrap();
+    let there = site.server.url("there");
+    let into = site.server.url("into/");
+    fs::create_dir(site.served("into")).unwrap();
+    chown_to_nobody(&site.served("into")).unwrap();
+    site.must(&["copy", "--relay", "source", &there, &into]);
+    assert_eq!(fs::read(site.served("into/there")).unwrap(), b"content");
+    assert_same(&site.local("source"), &site.served("into/source"), &[]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use gridhaul_protocol::command::TransferMode;
-use gridhaul_protocol::stack::{DriverSpec, StackSpec};
+use gridhaul_protocol::stack::StackSpec;
 
 use super::seconds;
 use crate::listing::ListingSettings;
@@ -93,13 +93,8 @@ pub(in crate::program) enum Authentication {
 impl ChannelArguments {
     /// The stack of this machine.
     pub(in crate::program) fn stack_here(&self) -> StackSpec {
-        let default = || StackSpec {
-            drivers: vec![DriverSpec {
-                name: "auto".to_owned(),
-                options: Vec::new(),
-            }],
-        };
-        self.stack.clone().unwrap_or_else(default)
+        let stack = self.stack.clone();
+        stack.unwrap_or_else(|| StackSpec::only("auto"))
     }
 
     /// How directories of a server are listed.

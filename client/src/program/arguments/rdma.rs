@@ -1,13 +1,13 @@
 //! `gridhaul rput` and `gridhaul rget`: copies over RDMA by the commands of RFTP.
 
 use clap::{Arg, Args};
-use gridhaul_protocol::stack::{DriverSpec, StackSpec};
+use gridhaul_protocol::stack::StackSpec;
 
 use super::CopyArguments;
 use crate::location::Location;
 
 /// The name of the driver.
-const DRIVER: &str = "rdma";
+pub(in crate::program) const RDMA_DRIVER: &str = "rdma";
 
 #[derive(Debug, Clone, Args)]
 pub(in crate::program) struct RdmaArguments {
@@ -50,24 +50,15 @@ impl RdmaArguments {
     /// When the stack is one over another driver.
     pub(in crate::program) fn as_copy(&self, way: RdmaWay) -> Result<CopyArguments, String> {
         let mut copy = self.copy.clone();
-        let stack = copy
-            .data
-            .channels
-            .stack
-            .take()
-            .unwrap_or_else(|| StackSpec {
-                drivers: vec![DriverSpec {
-                    name: DRIVER.to_owned(),
-                    options: Vec::new(),
-                }],
-            });
+        let given = copy.data.channels.stack.take();
+        let stack = given.unwrap_or_else(|| StackSpec::only(RDMA_DRIVER));
         if stack
             .drivers
             .first()
-            .is_none_or(|driver| driver.name != DRIVER)
+            .is_none_or(|driver| driver.name != RDMA_DRIVER)
         {
             return Err(format!(
-                "{} copies over rdma, and --stack or a configuration file says {stack}: give --stack {DRIVER}, or use gridhaul copy",
+                "{} copies over rdma, and --stack or a configuration file says {stack}: give --stack {RDMA_DRIVER}, or use gridhaul copy",
                 way.name()
             ));
         }

@@ -51,10 +51,22 @@ impl Errand {
         tell(&mut self.destination, End::Destination);
     }
 
+    /// The sources and, last, the destination.
+    pub(in crate::program) fn locations(&self) -> Vec<Location> {
+        let sources = self.sources.iter().cloned();
+        sources.chain([self.destination.clone()]).collect()
+    }
+
     /// Whether an end is on this machine.
     pub(super) fn is_here(&self) -> bool {
         let mut all = self.sources.iter().chain([&self.destination]);
         all.any(|one| matches!(one, Location::Local(_)))
+    }
+
+    /// Whether files of a server go to a server.
+    pub(super) fn is_between_servers(&self) -> bool {
+        let is_remote = |location: &Location| matches!(location, Location::Remote(_));
+        is_remote(&self.destination) && self.sources.iter().any(is_remote)
     }
 
     /// The number of sources.

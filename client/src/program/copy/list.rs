@@ -35,7 +35,11 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    fn parse(words: [String; 2]) -> Result<Self, LocationError> {
+    fn parse(
+        [source, destination]: [String; 2],
+        rewrite: &dyn Fn(String) -> Result<String, LocationError>,
+    ) -> Result<Self, LocationError> {
+        let words = [rewrite(source)?, rewrite(destination)?];
         Ok(Self {
             source: Location::parse(&words[0])?,
             destination: Location::parse(&words[1])?,
@@ -55,14 +59,14 @@ impl From<Pair> for Errand {
     }
 }
 
-/// Reads the pairs of a file, or of standard input if its name is `-`. `rewrite` may change each location.
+/// Reads the pairs of a file, or of standard input if its name is `-`. `rewrite` may change or refuse each location.
 ///
 /// # Errors
 ///
 /// When it cannot be read, or a line is not two locations.
 pub(super) fn read(
     path: &Path,
-    rewrite: &dyn Fn(String) -> String,
+    rewrite: &dyn Fn(String) -> Result<String, LocationError>,
 ) -> Result<Vec<Pair>, ListError> {
     let name = path.display().to_string();
     if name == "-" {
@@ -78,7 +82,7 @@ pub(super) fn read(
 fn pairs(
     name: &str,
     mut lines: impl BufRead,
-    rewrite: &dyn Fn(String) -> String,
+    rewrite: &dyn Fn(String) -> Result<String, LocationError>,
 ) -> Result<Vec<Pair>, ListError> {
     let mut pairs = Vec::new();
     for number in 1.. {
@@ -105,9 +109,8 @@ fn pairs(
         }
         match <[String; 2]>::try_from(words_of(&line)) {
             Ok(words) => {
-                let words = words.map(rewrite);
-                let pair = Pair::parse(words).map_err(|error| wrong(&error.to_string()))?;
-                pairs.push(pair);
+                let pair = Pair::parse(words, rewrite);
+                pairs.push(pair.map_err(|error| wrong(&error.to_string()))?);
             }
             Err(words) if words.is_empty() => {}
             Err(_) => {
@@ -146,14 +149,13 @@ mod tests {
     #[test]
     fn lines_have_two_words() {
         let text = "\n  # comment\na b\n\"a b\"  \"c\" # d\r\na b 0,-1 size=3;\n";
-        let read = pairs("list", text.as_bytes(), &|word| word).expect("valid");
+        let read = pairs("list", text.as_bytes(), &Ok).expect("valid");
         let words = read.iter().map(Pair::words);
         assert!(words.eq([&["a", "b"], &["a b", "c"], &["a", "b"]]));
-        let error =
-            pairs("list", "a b\na b c\n".as_bytes(), &|word| word).expect_err("three words");
+        let error = pairs("list", "a b\na b c\n".as_bytes(), &Ok).expect_err("three words");
         assert!(error.to_string().starts_with("list, line 2: a line is"));
         let long = vec![b'x'; 40_000];
-        let error = pairs("list", long.as_slice(), &|word| word).expect_err("too long");
+        let error = pairs("list", long.as_slice(), &Ok).expect_err("too long");
         assert!(error.to_string().contains("too long"), "{error}");
     }
 }

@@ -28,6 +28,7 @@ use tokio::task::JoinSet;
 
 pub(super) use self::find::Errand;
 use self::find::find;
+use self::job::Place;
 use self::journal::{Journal, JournalError};
 pub(super) use self::list::ListError;
 use self::list::Pair;
@@ -38,14 +39,14 @@ use super::Ending;
 use super::arguments::{CatArguments, CopyArguments, RdmaArguments, RdmaWay};
 use super::report::{Errors, Form, Report};
 use crate::local::{LocalConfig, LocalMachine};
-use crate::location::{Location, Url};
+use crate::location::{Location, LocationError, Url};
 
 /// Files that wait for a worker: enough that workers never wait for a listing, few enough for any memory.
 const QUEUE: usize = 1024;
 
 pub(super) async fn run(arguments: &CopyArguments) -> Ending {
     if let Some(list) = &arguments.from_file {
-        return match list::read(list, &|location| location) {
+        return match list::read(list, &Ok) {
             Ok(pairs) => run_list(arguments, pairs).await,
             Err(error) => usage(&error.to_string()),
         };
@@ -59,15 +60,14 @@ pub(super) async fn run(arguments: &CopyArguments) -> Ending {
         Ok(locations) => locations,
         Err(error) => return usage(&error.to_string()),
     };
-    if let Err(error) = check_way(arguments, locations.split_last()) {
+    // clap demands two at least.
+    let all: Vec<Errand> = Errand::of(locations.clone()).into_iter().collect();
+    if let Err(error) = check_ways(arguments, &all) {
         return usage(&error);
     }
     if let Some(ending) = standard_stream(arguments, Errors::Own, &locations).await {
         return ending;
     }
-    let errand = Errand::of(locations);
-    // clap demands two at least.
-    let all = errand.into_iter().collect();
     errands(arguments, Errors::Own, all).await.0
 }
 
@@ -92,15 +92,20 @@ pub(super) async fn over_rdma(arguments: &RdmaArguments, way: RdmaWay) -> Ending
     }
 }
 
-/// Whether files go the way that the name of the command says; the destination comes first.
-fn check_way(
-    arguments: &CopyArguments,
-    locations: Option<(&Location, &[Location])>,
-) -> Result<(), String> {
-    match (&arguments.rdma, locations) {
-        (Some(rdma), Some((destination, sources))) => rdma.check(sources, destination),
-        _ => Ok(()),
+/// Whether files go the way that the name of the command says, and some go the way that an option is for.
+fn check_ways(arguments: &CopyArguments, errands: &[Errand]) -> Result<(), String> {
+    if let Some(rdma) = &arguments.rdma {
+        for errand in errands {
+            rdma.check(&errand.sources, &errand.destination)?;
+        }
     }
+    if arguments.relay && !errands.iter().any(Errand::is_between_servers) {
+        return Err(
+            "--relay is for copies between two servers, and nothing here is one: leave it out"
+                .to_owned(),
+        );
+    }
+    Ok(())
 }
 
 /// `gridhaul cat`.
@@ -126,22 +131,20 @@ async fn run_list(arguments: &CopyArguments, pairs: Vec<Pair>) -> Ending {
         ..arguments.clone()
     };
     let all: Vec<Errand> = pairs.into_iter().map(Errand::from).collect();
-    for errand in &all {
-        if let Err(error) = check_way(&arguments, Some((&errand.destination, &errand.sources))) {
-            return usage(&error);
-        }
+    if let Err(error) = check_ways(&arguments, &all) {
+        return usage(&error);
     }
     errands(&arguments, Errors::Own, all).await.0
 }
 
-/// What a list of globus-url-copy asks for. `rewrite` may change each location.
+/// What a list of globus-url-copy asks for. `rewrite` may change or refuse each location.
 ///
 /// # Errors
 ///
 /// When it cannot be read, or a line is not two locations.
 pub(super) fn of_list(
     path: &Path,
-    rewrite: &dyn Fn(String) -> String,
+    rewrite: &dyn Fn(String) -> Result<String, LocationError>,
 ) -> Result<Vec<Errand>, ListError> {
     let pairs = list::read(path, rewrite)?;
     Ok(pairs.into_iter().map(Errand::from).collect())
@@ -159,7 +162,7 @@ fn usage_as(errors: Errors, words: &str) -> Ending {
     Ending::Usage
 }
 
-/// Copies what several command lines would. Returns the files that were not copied, too.
+/// Copies what several command lines would. Returns the files that were not copied, too, as URLs.
 pub(super) async fn errands(
     arguments: &CopyArguments,
     errors: Errors,
@@ -202,7 +205,15 @@ pub(super) async fn errands(
         }
         false => Ending::Failed,
     };
-    (ending, shared.report.failures())
+    let left = shared.report.failures().into_iter();
+    let left = left.map(|(source, destination)| (as_url(&source), as_url(&destination)));
+    (ending, left.collect())
+}
+
+/// What a report calls a file, as a URL: names may have quotes and ends of lines.
+fn as_url(words: &str) -> String {
+    let location = Location::parse(words).unwrap_or_else(|_| Location::Local(words.into()));
+    Place::of(&location).map_or_else(|_| words.to_owned(), |place| place.url())
 }
 
 /// globus-url-copy shows no bars, and what scripts make of its output must stay.

@@ -18,7 +18,7 @@ pub(super) struct Version {
     pub(super) size: Option<u64>,
     /// The last change of the content.
     pub(super) modified: Option<SystemTime>,
-    /// The permission bits. A file with others is no other version.
+    /// The permission bits. Other bits do not make another version.
     pub(super) mode: Option<u32>,
 }
 

@@ -3,6 +3,8 @@
 //! The options and what they cause are those of globus-url-copy 10.12. Those that this program does not have are refused, because a
 //! script relies on what they cause.
 
+mod ends;
+mod error;
 mod list;
 mod site;
 mod urls;
@@ -16,49 +18,18 @@ use std::sync::Arc;
 
 use clap::Parser as _;
 use gridhaul_protocol::command::{AlgorithmName, Password};
-use gridhaul_protocol::stack::StackSpec;
 use gridhaul_storage::ChecksumAlgorithm;
 
-use self::site::{AfterLogin, Ends, SiteError};
+use self::ends::OneEnd;
+use self::error::GucError;
+use self::site::AfterLogin;
 use self::urls::{relative, without_password};
 use super::Ending;
-use super::arguments::{Arguments, Command, CopyArguments, EndOptions};
-use super::copy::{self, Errand, ListError};
+use super::arguments::{Arguments, Command, CopyArguments};
+use super::copy::{self, Errand};
 use super::plan::Plan;
 use super::report::Errors;
-use crate::location::{Location, LocationError, Server};
-
-/// A wrong command line.
-#[derive(Debug, thiserror::Error)]
-enum GucError {
-    #[error("{0} needs a value")]
-    Value(String),
-    #[error("this program does not have the option {0} of globus-url-copy")]
-    Option(String),
-    #[error("give a source and a destination, or -f FILE")]
-    Urls,
-    #[error("-checksum-alg {0}: this is no name of an algorithm")]
-    Algorithm(String),
-    #[error("{0} {1}: this is no driver stack")]
-    Stack(String, String),
-    #[error("{}: {}", .0.display(), .1)]
-    Plan(PathBuf, io::Error),
-    #[error("{}", words_of(.0))]
-    Options(#[from] clap::Error),
-    #[error(transparent)]
-    Site(#[from] SiteError),
-    #[error(transparent)]
-    List(#[from] ListError),
-    #[error(transparent)]
-    Location(#[from] LocationError),
-}
-
-/// What is wrong with the value of an option.
-fn words_of(error: &clap::Error) -> String {
-    let words = error.to_string();
-    let words = words.split("\n\n").next().unwrap_or_default();
-    words.trim_start_matches("error: ").to_owned()
-}
+use crate::location::{Location, Server};
 
 /// What a command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -88,14 +59,6 @@ struct Request {
     are_paths_relative: bool,
     is_quiet: bool,
     is_verbose: bool,
-}
-
-/// Options for the servers of one end.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct OneEnd {
-    credential: Option<PathBuf>,
-    subject: Option<String>,
-    stack: Option<StackSpec>,
 }
 
 pub(super) async fn run(words: &[OsString]) -> Ending {
@@ -134,8 +97,11 @@ async fn copied(request: &Request, errands: Vec<Errand>, arguments: &CopyArgumen
     if let Some(listed) = &request.listed {
         return list::run(listed, arguments).await;
     }
-    let locations = request.urls.iter().flat_map(|url| Location::parse(url));
-    let locations: Vec<_> = locations.collect();
+    let locations = match errands.as_slice() {
+        // Those of a list are files.
+        [only] if request.list_file.is_none() => only.locations(),
+        _ => Vec::new(),
+    };
     if let Some(ending) = copy::standard_stream(arguments, Errors::Globus, &locations).await {
         return ending;
     }
@@ -177,7 +143,7 @@ impl Request {
             if request.are_paths_relative {
                 *url = relative(url);
             }
-            *url = without_password(std::mem::take(url), &mut request.passwords);
+            *url = without_password(std::mem::take(url), &mut request.passwords)?;
         }
         // Observed from globus-url-copy 10.12: without data channel authentication it does not request UDT, so -udt changes nothing.
         let has_gsi = request.urls.iter().any(|url| url.starts_with("gsiftp:"));
@@ -242,23 +208,6 @@ impl Request {
             "st" | "stall-timeout" => self.add(&["--stall-timeout", &value()?]),
             "t" => self.add(&["--timeout", &value()?]),
             "do" | "dump-only" => self.plan = Some(value()?.into()),
-            "s"
-            | "subject"
-            | "ss"
-            | "source-subject"
-            | "ds"
-            | "dest-subject"
-            | "cred"
-            | "src-cred"
-            | "sc"
-            | "dst-cred"
-            | "dc"
-            | "src-dcstack"
-            | "source-data-channel-stack"
-            | "dst-dcstack"
-            | "dest-data-channel-stack" => {
-                self.end_option(name, &value()?)?;
-            }
             "off" | "partial-offset" => self.add(&["--offset", &value()?]),
             "len" | "partial-length" => self.add(&["--length", &value()?]),
             "dcstack" | "data-channel-stack" => self.add(&["--stack", &value()?]),
@@ -268,6 +217,9 @@ impl Request {
             }
             "checksum-alg" => self.checksum = Some(value()?),
             _ => {
+                if self.end_option(name, value)? {
+                    return Ok(true);
+                }
                 let mut missing = None;
                 let read = site::read(name, &mut || {
                     value().map_err(|error| missing = Some(error)).ok()
@@ -280,52 +232,6 @@ impl Request {
             }
         }
         Ok(true)
-    }
-
-    /// Takes the value of an option for one end, or for both.
-    fn end_option(&mut self, name: &str, value: &str) -> Result<(), GucError> {
-        let ends: &[usize] = match name {
-            "s" | "subject" | "cred" => &[0, 1],
-            "ss" | "src-cred" | "sc" => &[0],
-            name if name.starts_with("source-") || name.starts_with("src-") => &[0],
-            _ => &[1],
-        };
-        for end in ends {
-            let end = &mut self.ends[*end];
-            if name.ends_with("stack") {
-                let stack = StackSpec::parse(value)
-                    .map_err(|_| GucError::Stack(format!("-{name}"), value.to_owned()))?;
-                end.stack = Some(stack);
-            } else if name.ends_with("cred") || matches!(name, "sc" | "dc") {
-                end.credential = Some(value.into());
-            } else {
-                end.subject = Some(value.to_owned());
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether something holds for one end only.
-    fn has_ends(&self) -> bool {
-        let [source, destination] = &self.ends;
-        let mut after_login = self.after_login.iter();
-        source != destination || after_login.any(|one| one.ends() != Ends::Both)
-    }
-
-    fn end_options(&self) -> [EndOptions; 2] {
-        let commands = site::commands(&self.after_login);
-        let [source, destination] = &self.ends;
-        let mut all = [source, destination].into_iter().zip(commands);
-        let mut next = || {
-            let (end, site) = all.next().unwrap_or((source, Vec::new()));
-            EndOptions {
-                proxy: end.credential.clone(),
-                subject: end.subject.clone(),
-                stack: end.stack.clone(),
-                site,
-            }
-        };
-        [next(), next()]
     }
 
     fn add(&mut self, options: &[&str]) {
@@ -386,28 +292,10 @@ impl Request {
             let plan = Plan::create(path).map_err(|error| GucError::Plan(path.clone(), error))?;
             arguments.plan = Some(Arc::new(plan));
         }
-        let are_servers = self.are_servers();
-        for (end, other) in [(0, 1), (1, 0)] {
-            // The other end of its data channels is this machine.
-            if are_servers[end] && !are_servers[other] && self.ends[end].stack.is_some() {
-                arguments
-                    .data
-                    .channels
-                    .stack
-                    .clone_from(&self.ends[end].stack);
-            }
+        if let Some(stack) = self.stack_here() {
+            arguments.data.channels.stack = Some(stack.clone());
         }
         Ok(arguments)
-    }
-
-    /// Whether source and destination are servers.
-    fn are_servers(&self) -> [bool; 2] {
-        let is_server = |url: &str| matches!(Location::parse(url), Ok(Location::Remote(_)));
-        match self.urls.as_slice() {
-            [source, destination] => [is_server(source), is_server(destination)],
-            // A list may have copies of all kinds.
-            _ => [true, true],
-        }
     }
 
     fn errands(&mut self) -> Result<Vec<Errand>, GucError> {
@@ -420,7 +308,7 @@ impl Request {
             .as_ref()
             .filter(|path| fs::metadata(path).is_ok_and(|found| found.len() > 0));
         if let Some(path) = left {
-            return Ok(copy::of_list(path, &|location| location)?);
+            return Ok(copy::of_list(path, &Ok)?);
         }
         if let Some(path) = &self.list_file {
             let passwords = RefCell::new(std::mem::take(&mut self.passwords));

@@ -1,4 +1,5 @@
-//! Options of globus-url-copy that send a `SITE` command after the login: `-fsstack`, `-src-pipe`, `-aa` and their relatives.
+//! Options of globus-url-copy that send a `SITE` command after the login: `-fsstack`, `-src-pipe` and `-dst-pipe`, `-aa`, and for one end
+//! `-src-fsstack` and `-dst-fsstack`, `-saa` and `-daa`.
 
 use std::fs;
 use std::io;

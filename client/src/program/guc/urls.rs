@@ -2,7 +2,7 @@
 
 use gridhaul_protocol::command::Password;
 
-use crate::location::{Server, Url, split_password};
+use crate::location::{LocationError, Server, Url, split_password};
 
 /// A URL whose path begins at the home directory of the user, unless it begins with an encoded slash.
 pub(super) fn relative(url: &str) -> String {
@@ -21,14 +21,23 @@ pub(super) fn relative(url: &str) -> String {
 }
 
 /// The URL without its password, which is kept for the server. Later URLs of the same server and user need not have it.
-pub(super) fn without_password(url: String, passwords: &mut Vec<(Server, Password)>) -> String {
-    let Some((plain, password)) = split_password(&url) else {
-        return url;
+///
+/// # Errors
+///
+/// When the password is malformed, or cannot be sent.
+pub(super) fn without_password(
+    url: String,
+    passwords: &mut Vec<(Server, Password)>,
+) -> Result<String, LocationError> {
+    let Some((plain, password)) = split_password(&url)? else {
+        return Ok(url);
     };
-    if let (Ok(url), Some(password)) = (Url::parse(&plain), Password::new(password)) {
+    let password = Password::new(password).ok_or(LocationError::PasswordUnsendable)?;
+    // A wrong URL is reported where it is used.
+    if let Ok(url) = Url::parse(&plain) {
         passwords.push((url.server, password));
     }
-    plain
+    Ok(plain)
 }
 
 #[cfg(test)]
@@ -52,14 +61,31 @@ mod tests {
     fn passwords_are_taken_out_of_urls() {
         let mut passwords = Vec::new();
         let url = "ftp://joe:s%40cret@h/a".to_owned();
-        assert_eq!(without_password(url, &mut passwords), "ftp://joe@h/a");
+        let plain = without_password(url, &mut passwords);
+        assert_eq!(plain.expect("valid"), "ftp://joe@h/a");
         assert_eq!(passwords.len(), 1);
         let (server, password) = &passwords[0];
         assert_eq!(server.user.as_deref(), Some("joe"));
         assert_eq!(password.as_bytes(), b"s@cret");
         for url in ["ftp://joe@h/a", "ftp://h/a:b@c", "file:///a:b@c"] {
-            assert_eq!(without_password(url.to_owned(), &mut passwords), url);
+            let plain = without_password(url.to_owned(), &mut passwords);
+            assert_eq!(plain.expect("valid"), url);
         }
         assert_eq!(passwords.len(), 1);
+    }
+
+    #[test]
+    fn a_malformed_password_is_an_error_without_it() {
+        for (url, expected) in [
+            ("ftp://joe:100%@h/", "%25"),
+            ("ftp://joe:a%00b@h/", "%25"),
+            ("ftp://joe:a%0D%0Ab@h/", "end of a line"),
+        ] {
+            let mut passwords = Vec::new();
+            let error = without_password(url.to_owned(), &mut passwords);
+            let error = error.expect_err(url).to_string();
+            assert!(error.contains(expected), "{url}: {error}");
+            assert!(!error.contains("joe") && passwords.is_empty(), "{error}");
+        }
     }
 }

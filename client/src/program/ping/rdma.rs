@@ -8,10 +8,11 @@ use std::time::Duration;
 use gridhaul_protocol::command::{Command, SiteCommand, StackRequest, Text};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::reply::Reply;
-use gridhaul_protocol::stack::{DriverSpec, StackSpec};
+use gridhaul_protocol::stack::StackSpec;
 use serde::Serialize;
 use tokio::time::timeout;
 
+use super::super::arguments::RDMA_DRIVER;
 use crate::control::ControlError;
 use crate::listing::{Lister, ListingError, ListingSettings};
 use crate::local::{LocalConfig, LocalMachine, rdma_findings};
@@ -21,9 +22,6 @@ use crate::transfer::Transferred;
 /// How long the listing may take. Home directories may be large.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The name of the driver.
-const DRIVER: &str = "rdma";
-
 /// What is known about RDMA with a server.
 #[derive(Debug, Serialize)]
 pub(super) struct Verdict {
@@ -32,16 +30,16 @@ pub(super) struct Verdict {
     /// Why not.
     reason: Option<String>,
     /// What carried the data here.
-    here: Option<End>,
+    here: Option<Carrier>,
     /// What carried the data at the server, and why, by its own words.
-    server: Option<End>,
+    server: Option<Carrier>,
     /// The providers and devices of this machine, with what they lack.
     providers: Vec<String>,
 }
 
-/// An end of the data channel.
+/// What carried the data at an end of the data channel.
 #[derive(Debug, Serialize)]
-struct End {
+struct Carrier {
     /// `soft` is iWARP by the program, `verbs` an adapter.
     provider: String,
     /// The adapter and its port.
@@ -74,7 +72,7 @@ pub(super) async fn verdict(
 
 /// Why the server does not allow the driver; `None` if it does.
 async fn refusal(session: &mut Session) -> Result<Option<String>, ControlError> {
-    let Some(name) = Text::new(DRIVER) else {
+    let Some(name) = Text::new(RDMA_DRIVER) else {
         unreachable!("the name of a driver is a text");
     };
     let set = |request| Command::Site(SiteCommand::SetNetStack(request));
@@ -92,13 +90,8 @@ async fn refusal(session: &mut Session) -> Result<Option<String>, ControlError> 
 async fn try_channel(
     session: &mut Session,
     how: &ListingSettings,
-) -> Result<Result<[End; 2], String>, ControlError> {
-    let stack = StackSpec {
-        drivers: vec![DriverSpec {
-            name: DRIVER.to_owned(),
-            options: Vec::new(),
-        }],
-    };
+) -> Result<Result<[Carrier; 2], String>, ControlError> {
+    let stack = StackSpec::only(RDMA_DRIVER);
     let mut how = how.clone();
     how.settings.stack = Some(stack.clone());
     how.stack = stack;
@@ -115,7 +108,7 @@ async fn try_channel(
     };
     let command = Command::Site(SiteCommand::GetNetStack);
     let told = session.control().ask(&command).await?;
-    Ok(Ok([End::here(&done), End::server(&told)]))
+    Ok(Ok([Carrier::here(&done), Carrier::server(&told)]))
 }
 
 async fn list(session: &mut Session, how: &ListingSettings) -> Result<Transferred, ListingError> {
@@ -127,7 +120,7 @@ async fn list(session: &mut Session, how: &ListingSettings) -> Result<Transferre
     lister.receive(session, &home, how).await
 }
 
-impl End {
+impl Carrier {
     fn here(done: &Transferred) -> Self {
         let told = done.details.as_slice().iter().map(ToString::to_string);
         let told: Vec<String> = told.collect();

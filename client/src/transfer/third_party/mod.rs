@@ -1,10 +1,11 @@
 //! Transfers between two servers.
 
 mod pipeline;
+mod prepare;
 
 use std::time::{Duration, Instant};
 
-use gridhaul_protocol::command::{Command, DataChannelAuthentication, Restart, Text, TransferMode};
+use gridhaul_protocol::command::{Command, Restart, TransferMode};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::reply::Reply;
@@ -13,12 +14,13 @@ use gridhaul_storage::ChecksumAlgorithm;
 use tokio::time::interval;
 
 pub use self::pipeline::pipeline_between;
+use self::prepare::prepare;
 use super::part::{self, FilePart};
-use super::said::{self, Pace, Said, Told};
+use super::said::{self, ReplyLimit, Said, Told};
 use super::stall::{Claims, StallWatch};
 use super::{Observer, TransferFailure, Transferred, verify};
 use crate::control::{ControlError, accepted};
-use crate::session::{Addresses, DataProtection, Kept, OtherEnd, Session, TransferSettings};
+use crate::session::{Session, TransferSettings};
 
 /// How often the time limit is looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -109,26 +111,6 @@ async fn attempt(
     Ok(moved)
 }
 
-/// The users of the source and of the destination, as the other server is told.
-fn users(source: &Session, destination: &Session) -> [DataChannelAuthentication; 2] {
-    let name = |session: &Session| {
-        let identity = session.login().identity()?;
-        Some(identity.credential.identity().one_line().to_owned())
-    };
-    let same = DataChannelAuthentication::User;
-    let (Some(one), Some(other)) = (name(source), name(destination)) else {
-        return [same.clone(), same];
-    };
-    if one == other {
-        return [same.clone(), same];
-    }
-    // GFD.20: `DCAU S` names whom the other end acts for.
-    [one, other].map(|name| match Text::new(name) {
-        Some(name) => DataChannelAuthentication::Subject(name),
-        None => same.clone(),
-    })
-}
-
 impl ThirdPartyCopy {
     fn store(&self) -> Command {
         part::store(self.destination.clone(), self.part, self.settings.commands)
@@ -149,61 +131,6 @@ impl ThirdPartyCopy {
             false => Err(TransferFailure::Length { expected, copied }),
         }
     }
-}
-
-/// Tells both servers the settings, and where data goes. Returns the data channels of the source and of the destination.
-async fn prepare(
-    source: &mut Session,
-    destination: &mut Session,
-    copy: &ThirdPartyCopy,
-) -> Result<[Kept; 2], TransferFailure> {
-    let (from, to) = (TransferFailure::Source, TransferFailure::Destination);
-    // Neither server could prove to the other that it acts for the user.
-    let have_tls = source.login().has_tls() || destination.login().has_tls();
-    if have_tls && copy.settings.protection != DataProtection::None {
-        return Err(TransferFailure::BetweenTls);
-    }
-    let [of_source, of_destination] = users(source, destination);
-    let settings = &copy.settings;
-    let settled = source.settle_with(settings, of_destination).await;
-    settled.map_err(from)?;
-    let settled = destination.settle_with(settings, of_source).await;
-    settled.map_err(to)?;
-    if copy.settings.mode == TransferMode::Extended {
-        destination.settle_markers().await.map_err(to)?;
-    }
-    let channels = [(&*destination, true), (&*source, false)].map(|(with, sends)| Kept {
-        with: OtherEnd::Session(with.id()),
-        sends,
-        settings: copy.settings.clone(),
-        stack: None,
-    });
-    let are_open = [
-        source.takes_kept(&channels[0]),
-        destination.takes_kept(&channels[1]),
-    ];
-    if are_open != [true, true] {
-        open_port(source, destination, copy).await?;
-    }
-    Ok(channels)
-}
-
-async fn open_port(
-    source: &mut Session,
-    destination: &mut Session,
-    copy: &ThirdPartyCopy,
-) -> Result<(), TransferFailure> {
-    let are_striped = copy.settings.mode == TransferMode::Extended
-        && source.may_stripe()
-        && destination.may_stripe();
-    let addresses = match are_striped {
-        true => Addresses::Striped,
-        false => Addresses::One,
-    };
-    let addresses = destination.passive_for_others(addresses).await;
-    let addresses = addresses.map_err(TransferFailure::Destination)?;
-    let told = source.active(addresses).await;
-    told.map_err(TransferFailure::Source)
 }
 
 /// Compares the file of both servers.
@@ -255,7 +182,7 @@ struct Following<'a> {
     copy: &'a ThirdPartyCopy,
     observer: &'a mut dyn Observer,
     told: [Told; 2],
-    paces: [Pace; 2],
+    limits: [ReplyLimit; 2],
     watch: StallWatch,
     /// What the servers say to have moved, and what the destination says to have stored.
     moved: Claims,
@@ -276,7 +203,7 @@ impl<'a> Following<'a> {
             copy,
             observer,
             told: Default::default(),
-            paces: [Pace::new(), Pace::new()],
+            limits: [ReplyLimit::new(), ReplyLimit::new()],
             watch: StallWatch::new(copy.stall),
             moved: Claims::new(copy.stall),
             stored_there: Claims::new(copy.stall),
@@ -297,14 +224,14 @@ impl<'a> Following<'a> {
             tokio::select! {
                 reply = source.control().next_reply(), if self.sent.is_none() => {
                     let reply = reply.map_err(TransferFailure::Source)?;
-                    let paced = self.paces[SOURCE].count(self.copy.retrieve().verb(), &reply);
-                    paced.map_err(TransferFailure::Source)?;
+                    let counted = self.limits[SOURCE].count(self.copy.retrieve().verb(), &reply);
+                    counted.map_err(TransferFailure::Source)?;
                     self.sent = self.hear(SOURCE, reply);
                 }
                 reply = destination.control().next_reply(), if self.stored.is_none() => {
                     let reply = reply.map_err(TransferFailure::Destination)?;
-                    let paced = self.paces[DESTINATION].count(self.copy.store().verb(), &reply);
-                    paced.map_err(TransferFailure::Destination)?;
+                    let counted = self.limits[DESTINATION].count(self.copy.store().verb(), &reply);
+                    counted.map_err(TransferFailure::Destination)?;
                     self.stored = self.hear(DESTINATION, reply);
                 }
                 _ = ticks.tick() => if self.watch.is_overdue() && self.must_speak() {

@@ -9,7 +9,7 @@ use gridhaul_transfer::{Answer, CancelReason, Outcome, PeerError, TransferError}
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::super::local_end::{LocalTransfer, Sums};
-use super::super::said::{self, Pace, Said, Told};
+use super::super::said::{self, ReplyLimit, Said, Told};
 use super::super::stall::{Claims, FAREWELL, StallWatch};
 use super::super::{ByteStream, Observer, TransferFailure, verify};
 use super::{Direction, FileCopy, LONGEST_LISTING};
@@ -34,7 +34,7 @@ pub(super) struct Following<'a> {
     told: Told,
     /// What the server says to have stored.
     claims: Claims,
-    pace: Pace,
+    limit: ReplyLimit,
     /// The last reply of the server.
     reply: Option<Reply>,
     /// The end of the transfer here.
@@ -56,7 +56,7 @@ impl<'a> Following<'a> {
             watch: StallWatch::new(copy.stall),
             told: Told::default(),
             claims: Claims::new(copy.stall),
-            pace: Pace::new(),
+            limit: ReplyLimit::new(),
             reply: None,
             outcome: None,
             has_ended: false,
@@ -104,8 +104,8 @@ impl<'a> Following<'a> {
         tokio::select! {
             reply = session.control().next_reply(), if self.reply.is_none() => {
                 let reply = reply.map_err(|error| self.copy.of_server(error))?;
-                let paced = self.pace.count(self.copy.command().verb(), &reply);
-                paced.map_err(|error| self.copy.of_server(error))?;
+                let counted = self.limit.count(self.copy.command().verb(), &reply);
+                counted.map_err(|error| self.copy.of_server(error))?;
                 self.hear(reply, local);
             }
             sums = local.arrival.next() => {

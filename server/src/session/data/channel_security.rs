@@ -62,7 +62,7 @@ pub(super) async fn secured(
             let config = context.host_tls().await;
             let driver = Ftps::new(config.ok_or_else(replies::server_failed)?);
             let mut stack = without_gsi(stack);
-            stack.drivers.push(plain(driver.name()));
+            stack.drivers.push(DriverSpec::plain(driver.name()));
             ChannelStack {
                 stack,
                 drivers: vec![Arc::new(driver)],
@@ -151,7 +151,7 @@ fn with_gsi(mut stack: StackSpec, own: &StackSpec) -> StackSpec {
         let own = own.drivers.iter().find(is_gsi);
         stack
             .drivers
-            .push(own.cloned().unwrap_or_else(|| plain(GSI)));
+            .push(own.cloned().unwrap_or_else(|| DriverSpec::plain(GSI)));
     }
     stack
 }
@@ -159,13 +159,6 @@ fn with_gsi(mut stack: StackSpec, own: &StackSpec) -> StackSpec {
 fn without_gsi(mut stack: StackSpec) -> StackSpec {
     stack.drivers.retain(|driver| driver.name != GSI);
     stack
-}
-
-fn plain(name: &str) -> DriverSpec {
-    DriverSpec {
-        name: name.to_owned(),
-        options: Vec::new(),
-    }
 }
 
 #[cfg(test)]

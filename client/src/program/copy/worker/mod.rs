@@ -202,14 +202,14 @@ impl Worker {
             if !error.is_transient(watch.has_moved()) {
                 return Err(error);
             }
-            // A part is begun again: its markers do not count from the beginning of the file.
-            if part.is_none() {
+            // What is begun again is no progress: a file that grows without end would be copied for ever. Neither is that of a part,
+            // whose markers do not count from the beginning of the file.
+            if error.is_about_content() || part.is_some() {
+                present = Present::default();
+            } else {
                 present.gain(watch.stored());
                 retries.note(present.ranges().covered());
-            }
-            match error.is_about_content() || part.is_some() {
-                true => present = Present::default(),
-                false => present.is_continued(watch.has_moved()),
+                present.is_continued(watch.has_moved());
             }
             if error.is_about_content() {
                 if let Some(key) = key {
@@ -256,7 +256,8 @@ async fn open<'a>(
             if let Some(other) = other {
                 shared.give_back(other);
             }
-            shared.session(server).await?
+            // A login has a large future, and transfers have several calls of this function.
+            Box::pin(shared.session(server)).await?
         }
     };
     Ok(place.insert(session))

@@ -334,7 +334,8 @@ impl Worker {
             flight,
             observer: watch,
         };
-        let done = third_party(source, destination, &copy, &mut metered).await?;
+        let moving = third_party(source, destination, &copy, &mut metered);
+        let done = Box::pin(moving).await?;
         drop(metered);
         let receiving = Receiving {
             session: destination,

@@ -6,19 +6,14 @@ use std::time::{Duration, Instant};
 use gridhaul_protocol::command::Command;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_stack::Details;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::Interval;
 
-use super::super::super::ahead::{
-    self, Ahead, Heard, LONGEST_SILENCE, MOST_BYTES, MOST_COMMAND_BYTES, Step, Supply,
-};
-use super::super::super::said::Pace;
-use super::super::super::stall::StallWatch;
+use super::super::super::ahead::{self, Ahead, Budget, Cost, Heard, Silence, Step, Supply, ticks};
+use super::super::super::said::ReplyLimit;
 use super::super::super::{TransferFailure, Transferred, verify};
 use super::super::ThirdPartyCopy;
 use crate::control::ControlError;
 use crate::session::Session;
-
-const TICK: Duration = Duration::from_millis(100);
 
 /// A file whose commands were sent.
 struct Flight {
@@ -68,6 +63,14 @@ impl Flight {
         })
     }
 
+    fn cost(&self) -> Cost {
+        let commands = self.ends.iter().map(Ahead::unread_bytes);
+        Cost {
+            bytes: self.copy.size.unwrap_or(0),
+            command_bytes: commands.max().unwrap_or(0),
+        }
+    }
+
     fn is_answered(&self) -> bool {
         self.ends.iter().all(Ahead::is_answered)
     }
@@ -96,9 +99,8 @@ pub(super) struct Pipeline<'a> {
     /// What a server has said when it refused a file. Files before that one may become complete.
     refusal: Option<TransferFailure>,
     stall: Duration,
-    watch: StallWatch,
-    paces: [Pace; 2],
-    silence: Instant,
+    silence: Silence,
+    limits: [ReplyLimit; 2],
 }
 
 impl<'a> Pipeline<'a> {
@@ -109,14 +111,13 @@ impl<'a> Pipeline<'a> {
     ) -> Self {
         Self {
             stall: first.stall,
-            watch: StallWatch::new(first.stall),
-            paces: [Pace::new(), Pace::new()],
+            silence: Silence::new(first.stall),
+            limits: [ReplyLimit::new(), ReplyLimit::new()],
             first: Some(first),
             most,
             supply,
             flights: VecDeque::new(),
             refusal: None,
-            silence: Instant::now(),
         }
     }
 
@@ -130,8 +131,7 @@ impl<'a> Pipeline<'a> {
         source: &mut Session,
         destination: &mut Session,
     ) -> Result<(), TransferFailure> {
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = ticks();
         loop {
             self.fill(source, destination).await?;
             while self.complete()? {}
@@ -155,28 +155,20 @@ impl<'a> Pipeline<'a> {
         source: &mut Session,
         destination: &mut Session,
     ) -> Result<(), TransferFailure> {
-        if self.refusal.is_some() || self.flights.len() > self.most / 2 {
+        let mut budget = Budget::new(self.most, self.flights.iter().map(Flight::cost));
+        if self.refusal.is_some() || !budget.is_low() {
             return Ok(());
         }
-        let (mut bytes, mut command_bytes) = (0, 0);
-        for flight in &self.flights {
-            bytes += flight.copy.size.unwrap_or(0);
-            command_bytes += unread_bytes(flight);
-        }
         let mut verbs = None;
-        while self.flights.len() < self.most
-            && bytes < MOST_BYTES
-            && command_bytes < MOST_COMMAND_BYTES
-        {
+        while budget.has_room() {
             let Some(copy) = self.first.take().or_else(|| self.supply.next()) else {
                 break;
             };
             let flight = Flight::prepare(source, destination, copy)?;
-            bytes += flight.copy.size.unwrap_or(0);
-            command_bytes += unread_bytes(&flight);
+            budget.add(flight.cost());
             verbs = Some((flight.copy.store().verb(), flight.copy.retrieve().verb()));
             if self.flights.is_empty() {
-                self.silence = Instant::now();
+                self.silence.ends();
             }
             self.flights.push_back(flight);
         }
@@ -206,7 +198,7 @@ impl<'a> Pipeline<'a> {
             checksum,
         };
         self.flights.pop_front();
-        self.silence = Instant::now();
+        self.silence.ends();
         self.supply.complete(done);
         Ok(true)
     }
@@ -243,30 +235,26 @@ impl<'a> Pipeline<'a> {
             SOURCE => "RETR",
             _ => "STOR",
         };
-        let paced = self.paces[end].count(verb, &reply);
-        paced.map_err(|error| of_end(end, error))?;
+        let counted = self.limits[end].count(verb, &reply);
+        counted.map_err(|error| of_end(end, error))?;
         let Some(flight) = self.awaiting(end) else {
             return Ok(());
         };
         match flight.ends[end].hear(reply, true) {
             // The destination sends markers also if no data comes.
             Ok(Heard::Marker) => {}
-            Ok(Heard::Works) => {
-                self.silence = Instant::now();
-                self.watch.hears();
-            }
+            Ok(Heard::Works) => self.silence.hears(),
             Ok(Heard::Begins) => {
                 // The limit is that of one file.
-                self.paces[end] = Pace::new();
-                self.silence = Instant::now();
-                self.watch.progressed();
+                self.limits[end] = ReplyLimit::new();
+                self.silence.begins();
             }
-            Ok(Heard::Last) => self.watch.progressed(),
+            Ok(Heard::Last) => self.silence.watch.progressed(),
             Err(error @ ControlError::Refused { .. }) => {
                 flight.is_refused = true;
                 self.refusal.get_or_insert_with(|| of_end(end, error));
                 // The other server waits for data, or for its confirmation.
-                self.watch.shorten();
+                self.silence.watch.shorten();
             }
             Err(error) => return Err(of_end(end, error)),
         }
@@ -304,19 +292,9 @@ impl<'a> Pipeline<'a> {
         let oldest = self.flights.front();
         let has_begun = |flight: &Flight| flight.ends.iter().all(|end| end.has_begun);
         let waits = oldest.is_some_and(|flight| !has_begun(flight));
-        let silence = self.silence.elapsed();
-        if self.watch.is_overdue() || waits && silence >= LONGEST_SILENCE {
-            let within = self.watch.limit().min(silence);
-            let stalled = TransferFailure::Stalled(within);
-            return Err(self.refusal.take().unwrap_or(stalled));
-        }
-        Ok(())
+        let checked = self.silence.check(waits);
+        checked.map_err(|stalled| self.refusal.take().unwrap_or(stalled))
     }
-}
-
-fn unread_bytes(flight: &Flight) -> usize {
-    let ends = flight.ends.iter();
-    ends.map(Ahead::unread_bytes).max().unwrap_or(0)
 }
 
 fn of_end(end: usize, error: ControlError) -> TransferFailure {

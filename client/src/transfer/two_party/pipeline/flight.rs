@@ -7,7 +7,7 @@ use gridhaul_protocol::reply::Reply;
 use gridhaul_transfer::Outcome;
 use tokio::task::JoinHandle;
 
-use super::super::super::ahead::{self, Ahead, Heard, Step};
+use super::super::super::ahead::{self, Ahead, Cost, Heard, Step};
 use super::super::super::{TransferFailure, verify};
 use super::super::{Direction, FileCopy};
 use crate::control::ControlError;
@@ -49,6 +49,13 @@ impl Flight {
             outcome: None,
             sum_here: None,
         })
+    }
+
+    pub(super) fn cost(&self) -> Cost {
+        Cost {
+            bytes: self.copy.size.unwrap_or(0),
+            command_bytes: self.ahead.unread_bytes(),
+        }
     }
 
     /// Takes the next reply to the commands of this file.

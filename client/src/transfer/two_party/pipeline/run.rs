@@ -1,21 +1,17 @@
 //! The commands and replies of a pipeline.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
 
 use gridhaul_protocol::reply::Reply;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::Interval;
 
-use super::super::super::ahead::{Heard, LONGEST_SILENCE, MOST_BYTES, MOST_COMMAND_BYTES, Supply};
-use super::super::super::said::Pace;
-use super::super::super::stall::StallWatch;
+use super::super::super::ahead::{Budget, Heard, Silence, Supply, ticks};
+use super::super::super::said::ReplyLimit;
 use super::super::super::{TransferFailure, Transferred};
 use super::super::{Direction, FileCopy};
 use super::flight::Flight;
 use super::here::{Here, HereEnd, check_length};
 use crate::session::Session;
-
-const TICK: Duration = Duration::from_millis(100);
 
 pub(super) struct Pipeline<'a> {
     /// The first file, for what all have in common.
@@ -25,9 +21,8 @@ pub(super) struct Pipeline<'a> {
     supply: &'a mut dyn Supply<FileCopy>,
     flights: VecDeque<Flight>,
     pub(super) here: HereEnd<'a>,
-    watch: StallWatch,
-    pace: Pace,
-    silence: Instant,
+    silence: Silence,
+    limit: ReplyLimit,
 }
 
 impl<'a> Pipeline<'a> {
@@ -45,15 +40,13 @@ impl<'a> Pipeline<'a> {
             most,
             supply,
             flights: VecDeque::new(),
-            watch: StallWatch::new(model.stall),
-            pace: Pace::new(),
-            silence: Instant::now(),
+            silence: Silence::new(model.stall),
+            limit: ReplyLimit::new(),
         }
     }
 
     pub(super) async fn run(&mut self, session: &mut Session) -> Result<(), TransferFailure> {
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = ticks();
         loop {
             self.fill(session).await?;
             self.advance().await?;
@@ -67,30 +60,21 @@ impl<'a> Pipeline<'a> {
 
     /// Sends the commands of further files, those of several together.
     async fn fill(&mut self, session: &mut Session) -> Result<(), TransferFailure> {
-        if self.flights.len() > self.most / 2 {
+        let mut budget = Budget::new(self.most, self.flights.iter().map(Flight::cost));
+        if !budget.is_low() {
             return Ok(());
         }
-        let mut command_bytes = 0;
-        let mut bytes = 0;
-        for flight in &self.flights {
-            command_bytes += flight.ahead.unread_bytes();
-            bytes += flight.copy.size.unwrap_or(0);
-        }
         let mut verb = None;
-        while self.flights.len() < self.most
-            && bytes < MOST_BYTES
-            && command_bytes < MOST_COMMAND_BYTES
-        {
+        while budget.has_room() {
             let Some(copy) = self.first.take().or_else(|| self.supply.next()) else {
                 break;
             };
             let flight = Flight::prepare(session, copy);
             let flight = flight.map_err(|error| self.model.of_server(error))?;
-            bytes += flight.copy.size.unwrap_or(0);
-            command_bytes += flight.ahead.unread_bytes();
+            budget.add(flight.cost());
             verb = Some(flight.copy.command().verb());
             if self.flights.is_empty() {
-                self.silence = Instant::now();
+                self.silence.ends();
             }
             self.flights.push_back(flight);
         }
@@ -128,7 +112,7 @@ impl<'a> Pipeline<'a> {
         check_length(&flight.copy, outcome.bytes)?;
         let took = flight.sent.elapsed();
         self.flights.pop_front();
-        self.silence = Instant::now();
+        self.silence.ends();
         let movement = outcome.movement.as_ref();
         self.supply.complete(Transferred {
             bytes: outcome.bytes,
@@ -152,7 +136,7 @@ impl<'a> Pipeline<'a> {
         tokio::select! {
             biased;
             event = self.here.next() => {
-                self.watch.progressed();
+                self.silence.watch.progressed();
                 match event {
                     Here::Arrived(sums) => self.here.arrived(sums),
                     Here::Ended(outcome) => self.here.ended(&mut self.flights, *outcome?)?,
@@ -175,24 +159,22 @@ impl<'a> Pipeline<'a> {
 
     /// Matches a reply with the oldest command that awaits one.
     fn hear(&mut self, reply: Reply) -> Result<(), TransferFailure> {
-        let paced = self.pace.count(self.model.command().verb(), &reply);
+        let counted = self.limit.count(self.model.command().verb(), &reply);
+        counted.map_err(|error| self.model.of_server(error))?;
         let Some(flight) = self.awaiting() else {
             return Ok(());
         };
         let heard = flight.hear(reply);
         match heard.map_err(|error| self.model.of_server(error))? {
-            Heard::Works | Heard::Marker => {
-                paced.map_err(|error| self.model.of_server(error))?;
-                self.silence = Instant::now();
-                self.watch.hears();
-            }
+            // A server sends markers also if no data comes.
+            Heard::Marker => {}
+            Heard::Works => self.silence.hears(),
             Heard::Begins => {
                 // The limit is that of one file.
-                self.pace = Pace::new();
-                self.silence = Instant::now();
-                self.watch.progressed();
+                self.limit = ReplyLimit::new();
+                self.silence.begins();
             }
-            Heard::Last => self.watch.progressed(),
+            Heard::Last => self.silence.watch.progressed(),
         }
         Ok(())
     }
@@ -217,19 +199,15 @@ impl<'a> Pipeline<'a> {
     fn look(&mut self) -> Result<(), TransferFailure> {
         if let Some(running) = self.here.running() {
             let moved = running.moved();
-            if self.watch.has_moved_to(moved) {
-                self.silence = Instant::now();
+            if self.silence.watch.has_moved_to(moved) {
+                self.silence.ends();
             }
             if running.running.is_settling() {
-                self.watch.works();
+                self.silence.watch.works();
             }
         }
         let oldest = self.flights.front();
         let waits = oldest.is_some_and(|flight| !flight.ahead.has_begun);
-        let silence = self.silence.elapsed();
-        if self.watch.is_overdue() || waits && silence >= LONGEST_SILENCE {
-            return Err(TransferFailure::Stalled(self.watch.limit().min(silence)));
-        }
-        Ok(())
+        self.silence.check(waits)
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Between {
 pub(super) fn way(job: &Job) -> Option<(&Url, &Url)> {
     match (&job.source, &job.destination) {
         // A file cannot be copied to itself.
-        (Place::Remote(from), Place::Remote(to)) if from != to => Some((from, to)),
+        (Place::Remote(from), Place::Remote(to)) if !from.is_same_file(to) => Some((from, to)),
         _ => None,
     }
 }
