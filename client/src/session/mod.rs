@@ -5,6 +5,7 @@ mod kept;
 mod open;
 mod port;
 mod settings;
+mod sum;
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -19,6 +20,7 @@ use jiff::Timestamp;
 
 pub(crate) use kept::{Kept, OtherEnd};
 pub(crate) use port::Addresses;
+pub(crate) use sum::of_reply as sum_of_reply;
 
 pub use facts::{Facts, Kind};
 pub use open::{SessionConfig, SessionError, Welcome};
@@ -254,7 +256,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// When the server refuses, or the session has ended.
+    /// When the server refuses, or says something else than a checksum, or the session has ended.
     pub async fn checksum(
         &mut self,
         algorithm: &AlgorithmName,
@@ -279,8 +281,9 @@ impl Session {
         };
         let limit = self.control.patience() + checksum_time(size);
         let reply = self.control.ask_within(&command, limit).await?;
-        let reply = crate::control::accepted(command.verb(), reply)?;
-        Ok(reply.text().trim().to_owned())
+        let verb = command.verb();
+        let reply = crate::control::accepted(verb, reply)?;
+        sum::of_reply(algorithm.as_str(), &reply).ok_or(ControlError::Unexpected { verb, reply })
     }
 
     /// Ends the session.

@@ -14,6 +14,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::stall::StallWatch;
 use super::{TransferFailure, Transferred};
 use crate::control::{Control, ControlError};
+use crate::session::sum_of_reply;
 
 /// The bytes of files ahead. More would only take them away from other sessions.
 const MOST_BYTES: u64 = 8 << 20;
@@ -156,8 +157,8 @@ pub(super) enum Step {
     Move,
     /// `SIZE` of the copy.
     Size,
-    /// `CKSM`.
-    Sum,
+    /// `CKSM` of this algorithm.
+    Sum(ChecksumAlgorithm),
 }
 
 /// What a reply means.
@@ -242,7 +243,10 @@ impl Ahead {
                 Ok(size) => self.size = Some(size),
                 Err(_) => return Err(ControlError::Unexpected { verb, reply }),
             },
-            (Step::Sum, 200..=299) => self.sum = Some(reply.text().trim().to_owned()),
+            (Step::Sum(algorithm), 200..=299) => match sum_of_reply(algorithm.name(), &reply) {
+                Some(sum) => self.sum = Some(sum),
+                None => return Err(ControlError::Unexpected { verb, reply }),
+            },
             _ => return Err(ControlError::Unexpected { verb, reply }),
         }
         Ok(Heard::Last)
@@ -259,7 +263,7 @@ impl Ahead {
                 (!has_begun).then_some(Heard::Begins)
             }
             (Step::Move, 111 | 112) => Some(Heard::Marker),
-            (Step::Move | Step::Sum, _) => Some(Heard::Works),
+            (Step::Move | Step::Sum(_), _) => Some(Heard::Works),
             _ => None,
         })
     }
@@ -271,14 +275,14 @@ pub(super) fn sum(
     path: &PathArgument,
 ) -> Result<(Step, Command), ControlError> {
     let name = AlgorithmName::new(algorithm.name());
-    let algorithm = name.ok_or(ControlError::Unsendable("the name of the algorithm"))?;
+    let name = name.ok_or(ControlError::Unsendable("the name of the algorithm"))?;
     let command = Command::Cksm {
-        algorithm,
+        algorithm: name,
         offset: 0,
         length: None,
         path: path.clone(),
     };
-    Ok((Step::Sum, command))
+    Ok((Step::Sum(algorithm), command))
 }
 
 #[cfg(test)]
@@ -312,11 +316,14 @@ mod tests {
 
     #[test]
     fn replies_are_matched_with_the_steps() {
-        let steps = [Step::Announce, Step::Move, Step::Size, Step::Sum];
+        let sum = Step::Sum(ChecksumAlgorithm::Adler32);
+        let steps = [Step::Announce, Step::Move, Step::Size, sum];
         let lines = ["500 no", "150 now", "112 mark", "226 done", "213 17"];
-        let (all, fit) = hears(&steps, &[&lines[..], &["213 abc"]].concat());
+        let (_, fit) = hears(&steps, &[&lines[..], &["213 done"]].concat());
+        assert!(!fit);
+        let (all, fit) = hears(&steps, &[&lines[..], &["213 00620abc"]].concat());
         assert!(fit && all.is_answered() && all.is_confirmed);
-        assert_eq!((all.size, all.sum.as_deref()), (Some(17), Some("abc")));
+        assert_eq!((all.size, all.sum.as_deref()), (Some(17), Some("00620abc")));
         assert_eq!(all.unread_bytes(), 0);
     }
 

@@ -67,7 +67,9 @@ pub(super) fn compared(
     destination_sum: String,
     replaced: bool,
 ) -> Result<String, TransferFailure> {
-    match source_sum.eq_ignore_ascii_case(&destination_sum) {
+    // A sum that is missing is equal to none.
+    let is_known = !source_sum.is_empty();
+    match is_known && source_sum.eq_ignore_ascii_case(&destination_sum) {
         true => Ok(source_sum),
         false => Err(TransferFailure::Checksum {
             source_sum,

@@ -6,9 +6,10 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use gridhaul_interop::{Kind, content};
 
@@ -272,6 +273,30 @@ fn a_change_of_the_source_is_noticed_before_the_rest_is_quick() {
     assert!(!proxy.has_heard("REST"));
     site.must(&[&get[..], &["--resume"]].concat());
     assert!(proxy.has_heard("REST"));
+    assert_same(&site.served("file"), &site.local("got"), &[]);
+}
+
+#[test]
+fn a_server_without_a_checksum_does_not_hold_a_file() {
+    let site = slow_site();
+    content::write(&site.served("file"), 16 * MIB).unwrap();
+    // Until the end of the test.
+    let (ends, end) = channel::<()>();
+    let end = Mutex::new(end);
+    let answers = move |line: &str| !line.starts_with("CKSM") || end.lock().unwrap().recv().is_ok();
+    let proxy = Proxy::start(site.server.address(), Box::new(answers));
+    let url = proxy.url(&site, "file");
+    let get = ["copy", "--mode", "extended", &url, "got"];
+    killed(&site, &get, 8 * MIB);
+    // There is something to compare.
+    let unfinished = site.local(".got.gridhaul-blocks");
+    let unfinished = File::options().write(true).open(unfinished).unwrap();
+    unfinished.set_len(16 * MIB).unwrap();
+    let started = Instant::now();
+    site.must(&[&get[..], &["--resume", "--stall-timeout", "3"]].concat());
+    drop(ends);
+    // A reply to a command has a minute.
+    assert!(started.elapsed() < Duration::from_secs(40));
     assert_same(&site.served("file"), &site.local("got"), &[]);
 }
 

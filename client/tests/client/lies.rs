@@ -148,6 +148,9 @@ fn the_good_file_stays_when_the_server_lies_about_the_new_one() {
     let error = fetch(&site, Lies { checksum, ..HONEST }, &["--checksum", "MD5"]);
     assert!(error.contains("the copy was removed"), "{error}");
     assert!(!site.local(".old.gridhaul-part").exists());
+    let checksum = "213 As you wish.\r\n";
+    let error = fetch(&site, Lies { checksum, ..HONEST }, &["--checksum", "MD5"]);
+    assert!(error.contains("has no meaning there"), "{error}");
     let checksum = "500 No checksums.\r\n";
     let error = fetch(&site, Lies { checksum, ..HONEST }, &["--checksum", "MD5"]);
     assert!(error.contains("source: the server refused CKSM"), "{error}");

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::feature::SimpleFeature;
@@ -82,6 +83,11 @@ impl Shared {
             bandwidth: self.rate.iter().cloned().collect(),
             ..Handling::default()
         }
+    }
+
+    /// How long nothing may happen.
+    pub(super) fn stall(&self) -> Duration {
+        self.arguments.data.channels.stall_timeout
     }
 
     /// The files beneath a directory of this machine, with data channels of their own that these hosts may open.

@@ -14,11 +14,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::{ChecksumAlgorithm, UploadForm};
 use gridhaul_transfer::NodeSession;
+use tokio::time::timeout;
 
 use super::super::error::CopyError;
 use super::super::present::Present;
@@ -75,13 +77,53 @@ trait Compare {
 struct Contents<'a> {
     source: Content<'a>,
     destination: Content<'a>,
+    started: Instant,
+    budget: Budget,
+}
+
+impl<'a> Contents<'a> {
+    /// Without an equal byte, comparisons take so long together.
+    fn new(source: Content<'a>, destination: Content<'a>, within: Duration) -> Self {
+        Self {
+            source,
+            destination,
+            started: Instant::now(),
+            budget: Budget { within, equal: 0 },
+        }
+    }
 }
 
 impl Compare for Contents<'_> {
     async fn are_equal(&mut self, range: &Range<u64>) -> Option<bool> {
-        let (source, destination) =
-            tokio::join!(self.source.sum(range), self.destination.sum(range));
-        Some(source?.eq_ignore_ascii_case(&destination?))
+        let left = self.budget.left(self.started.elapsed())?;
+        let sums = async { tokio::join!(self.source.sum(range), self.destination.sum(range)) };
+        // A server that owes a reply gets another session.
+        let (source, destination) = timeout(left, sums).await.ok()?;
+        let are_equal = source?.eq_ignore_ascii_case(&destination?);
+        if are_equal {
+            self.budget.equal += range.end - range.start;
+        }
+        Some(are_equal)
+    }
+}
+
+/// The time of all comparisons of a file.
+#[derive(Debug)]
+struct Budget {
+    within: Duration,
+    /// The bytes that were found to be equal: each one may take what sending it would take.
+    equal: u64,
+}
+
+impl Budget {
+    /// Bytes a second of a slow network.
+    const RATE: u64 = 16 << 20;
+
+    /// What is left after so long; `None` if it is too late.
+    fn left(&self, elapsed: Duration) -> Option<Duration> {
+        let earned = Duration::from_millis(self.equal / (Self::RATE / 1000));
+        let left = self.within.saturating_add(earned).checked_sub(elapsed)?;
+        (!left.is_zero()).then_some(left)
     }
 }
 
@@ -98,11 +140,9 @@ pub(super) async fn search_more(
     size: u64,
     source: Content<'_>,
     destination: Content<'_>,
+    within: Duration,
 ) {
-    let mut ends = Contents {
-        source,
-        destination,
-    };
+    let mut ends = Contents::new(source, destination, within);
     let more = search(present.ranges(), size, &mut ends).await;
     present.gain(&more);
 }
@@ -165,6 +205,8 @@ pub(super) struct Receiving<'a> {
     pub(super) session: &'a mut Session,
     pub(super) path: &'a PathArgument,
     pub(super) version: Version,
+    /// Without an equal byte, comparisons take so long together.
+    pub(super) within: Duration,
 }
 
 /// On the heap: the callers have no room for it on the stack of a thread.
@@ -200,10 +242,8 @@ impl<'a> Receiving<'a> {
             present.forget();
             return Ok(false);
         };
-        let mut ends = Contents {
-            source,
-            destination: Content::There(self.session, found.path),
-        };
+        let there = Content::There(self.session, found.path);
+        let mut ends = Contents::new(source, there, self.within);
         if found.is_final {
             let equal = equal_ones(present.ranges(), &mut ends).await;
             present.set(equal);
@@ -239,10 +279,8 @@ impl<'a> Receiving<'a> {
         {
             return Err(TransferFailure::Length { expected, copied }.into());
         }
-        let mut ends = Contents {
-            source,
-            destination: Content::There(self.session, self.path.clone()),
-        };
+        let there = Content::There(self.session, self.path.clone());
+        let mut ends = Contents::new(source, there, self.within);
         if is_doubtful && equal_ones(restart, &mut ends).await != *restart {
             return Err(CopyError::Continued);
         }
@@ -250,7 +288,8 @@ impl<'a> Receiving<'a> {
     }
 }
 
-/// Those of these ranges that are equal at both ends. None of them, if one is not: the destination has another file.
+/// Those of these ranges that are equal at both ends, as far as that can be found out. None of them, if one is not: the destination
+/// has another file.
 async fn equal_ones(known: &RangeSet, ends: &mut impl Compare) -> RangeSet {
     let longest = LONGEST.max(known.covered() / MOST as u64 * 2);
     let mut equal = RangeSet::new();
@@ -261,10 +300,11 @@ async fn equal_ones(known: &RangeSet, ends: &mut impl Compare) -> RangeSet {
             left -= 1;
             let piece = at..range.end.min(at.saturating_add(longest));
             at = piece.end;
-            if ends.are_equal(&piece).await != Some(true) {
-                return RangeSet::new();
+            match ends.are_equal(&piece).await {
+                Some(true) => equal.insert(piece),
+                Some(false) => return RangeSet::new(),
+                None => return equal,
             }
-            equal.insert(piece);
         }
     }
     equal
@@ -312,6 +352,21 @@ async fn search(known: &RangeSet, size: u64, ends: &mut impl Compare) -> RangeSe
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn comparisons_end_unless_they_find_equal_content_in_time() {
+        let seconds = Duration::from_secs;
+        let mut budget = Budget {
+            within: seconds(60),
+            equal: 0,
+        };
+        assert_eq!(budget.left(seconds(20)), Some(seconds(40)));
+        assert_eq!(budget.left(seconds(60)), None);
+        assert_eq!(budget.left(seconds(61)), None);
+        budget.equal = 1 << 30;
+        assert!(budget.left(seconds(120)) > Some(seconds(3)));
+        assert_eq!(budget.left(seconds(126)), None);
+    }
 
     /// Contents that are equal in these ranges.
     struct Equal {

@@ -162,7 +162,7 @@ impl Worker {
                 let session = open(&mut self.source, &shared, &from.server).await?;
                 let there = Content::There(session, remote.clone());
                 let here = Content::Here(&files, &temporary);
-                Box::pin(search_more(present, size, there, here)).await;
+                Box::pin(search_more(present, size, there, here, shared.stall())).await;
             }
             // What has arrived of a stream is recorded without gaps.
             (Some(_), Some(_)) => {}
@@ -202,7 +202,7 @@ impl Worker {
             },
             verify: shared.arguments.checksum,
             first_connection,
-            stall: shared.arguments.data.channels.stall_timeout,
+            stall: shared.stall(),
         };
         let session = open(&mut self.source, &shared, &from.server).await?;
         let mut metered = Metered {
@@ -242,6 +242,7 @@ impl Worker {
             session: open(&mut self.destination, &shared, &to.server).await?,
             path: &remote,
             version,
+            within: shared.stall(),
         };
         let here = Content::Here(&files, from.beneath);
         let is_doubtful = receiving.search(present, form(settings.mode), here).await?;
@@ -262,7 +263,7 @@ impl Worker {
             handling: shared.handling(),
             verify: shared.arguments.checksum,
             first_connection: None,
-            stall: shared.arguments.data.channels.stall_timeout,
+            stall: shared.stall(),
         };
         let mut metered = Metered {
             flight,
@@ -274,6 +275,7 @@ impl Worker {
             session,
             path: &remote,
             version,
+            within: shared.stall(),
         };
         let here = Content::Here(&files, from.beneath);
         receiving.check(&copy.present, is_doubtful, here).await?;
@@ -310,6 +312,7 @@ impl Worker {
             session: destination,
             path: &destination_path,
             version,
+            within: shared.stall(),
         };
         let there = Content::There(source, source_path.clone());
         let is_doubtful = receiving
@@ -328,7 +331,7 @@ impl Worker {
             present: present.restart(),
             settings,
             verify: shared.arguments.checksum,
-            stall: shared.arguments.data.channels.stall_timeout,
+            stall: shared.stall(),
         };
         let mut metered = Metered {
             flight,
@@ -341,6 +344,7 @@ impl Worker {
             session: destination,
             path: &copy.destination,
             version,
+            within: shared.stall(),
         };
         let there = Content::There(source, copy.source.clone());
         receiving.check(&copy.present, is_doubtful, there).await?;

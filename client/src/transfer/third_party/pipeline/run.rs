@@ -83,10 +83,11 @@ impl Flight {
             self.copy.check_length(expected, copied)?;
         }
         match (&source.sum, &destination.sum) {
-            (Some(one), Some(other)) => {
-                verify::compared(one.clone(), other.clone(), true).map(Some)
+            (None, None) => Ok(None),
+            (one, other) => {
+                let [one, other] = [one, other].map(|sum| sum.clone().unwrap_or_default());
+                verify::compared(one, other, true).map(Some)
             }
-            _ => Ok(None),
         }
     }
 }
