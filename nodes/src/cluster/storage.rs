@@ -5,6 +5,8 @@
 
 mod verify;
 
+pub(super) use self::verify::look_anew;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -11,6 +11,7 @@ use gridhaul_transfer::{
 };
 use proptest::prelude::*;
 
+use crate::late::late_node;
 use crate::random::content;
 use crate::site::{
     Site, Started, TIME_LIMIT, connecting, detail, listening, plan, receive, send, start,
@@ -265,6 +266,27 @@ fn stripes_append_to_a_file_and_carry_listings() {
     );
     assert_eq!(copy.open(64), 3);
     copy.run("next", &more, &order);
+}
+
+#[test]
+fn stripes_append_behind_an_end_that_their_lead_sees_late() {
+    let mut copy = Copy::new(2, 2);
+    copy.to = Site::new([late_node(), late_node()]);
+    copy.receiver = copy.to.attach();
+    assert_eq!(copy.open(64), 2);
+    let (old, more) = (content(1, 300_000), content(2, 200_000));
+    copy.to.write("file", &old);
+    copy.from.write("more", &more);
+    let order = blocked();
+    let mut append = order.plan(receive("file"));
+    if let Task::ReceiveFile { placement, .. } = &mut append.task {
+        *placement = Placement::Append;
+    }
+    let received = start(&copy.receiver, append);
+    let sent = start(&copy.sender, order.plan(send("more")));
+    sent.succeed();
+    received.succeed();
+    assert!(copy.to.read("file") == [old, more].concat());
 }
 
 #[test]

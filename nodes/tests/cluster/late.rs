@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gridhaul_storage::{
-    DirectoryStream, Metadata, OpenedFile, PosixStorage, Storage as _, StorageError,
+    DirectoryStream, Metadata, OpenedFile, PosixStorage, Storage as _, StorageError, WriteMode,
 };
 use gridhaul_transfer::DataNode;
 use rustix::io::Errno;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::read_only::{ReadOnly, Reads};
 use crate::site::node_over;
 
-/// Its view of files. Only what a session reads is late; nothing is written through it.
+/// Its view of files. Only what a session reads is late; files that exist can be written.
 #[derive(Debug)]
 struct Late {
     storage: PosixStorage,
@@ -60,6 +60,10 @@ impl Reads for Late {
         self.check_name()?;
         self.is_opened.store(true, Ordering::Relaxed);
         self.storage.open_read(path)
+    }
+
+    fn open_write(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError> {
+        self.storage.open_write(path, mode)
     }
 
     fn list(&self, path: &Path) -> Result<Box<dyn DirectoryStream>, StorageError> {

@@ -1,4 +1,4 @@
-//! A storage of which only the calls exist that read.
+//! A storage of which only the calls exist that read, and one that opens a file to write.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -14,6 +14,11 @@ pub(crate) trait Reads: Debug + Send + Sync {
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError>;
     fn open_read(&self, path: &Path) -> Result<OpenedFile, StorageError>;
     fn list(&self, path: &Path) -> Result<Box<dyn DirectoryStream>, StorageError>;
+
+    /// One call that writes, where a test has it.
+    fn open_write(&self, _: &Path, _: WriteMode) -> Result<OpenedFile, StorageError> {
+        unimplemented!()
+    }
 }
 
 /// A storage that writes nothing: all other calls panic.
@@ -33,8 +38,8 @@ impl<R: Reads> Storage for ReadOnly<R> {
         self.0.list(path)
     }
 
-    fn open_write(&self, _: &Path, _: WriteMode) -> Result<OpenedFile, StorageError> {
-        unimplemented!()
+    fn open_write(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError> {
+        self.0.open_write(path, mode)
     }
 
     fn open_upload(&self, _: &Path, _: UploadOpening) -> Result<OpenedFile, StorageError> {

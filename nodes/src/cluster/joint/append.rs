@@ -2,6 +2,9 @@
 //!
 //! The members open the file one after the other, and its end moves meanwhile. So its size before the transfer is the place of the
 //! received bytes, as the size at the open is on one member.
+//!
+//! A client of NFS may have kept an older size, and the bytes behind that would be overwritten. So the lead opens the directory and the
+//! file before it tells the size. That does not help with a file that it may not read.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -13,6 +16,7 @@ use rustix::io::Errno;
 
 use super::super::member::Counted;
 use super::super::port::Part;
+use super::super::storage::look_anew;
 use super::{Joint, LEAD};
 
 impl Joint {
@@ -58,6 +62,7 @@ fn appended(plan: &Plan) -> Option<&Path> {
 
 /// The size of a file. One that does not exist begins with this transfer.
 fn end_of(session: &dyn NodeSession, path: &Path) -> Result<u64, TransferError> {
+    look_anew(session, path);
     match session.storage().stat(path) {
         Ok(metadata) => Ok(metadata.size),
         Err(error) if error.errno == Errno::NOENT => Ok(0),

@@ -109,7 +109,7 @@ fn is_lost<T>(answer: &Answer<T>, attached: &Attached) -> bool {
 }
 
 /// Has a member open the directory of a file, and the file: by a checksum of no bytes, as the file cannot be opened from here.
-fn look_anew(node: &dyn NodeSession, path: &Path) {
+pub(in crate::cluster) fn look_anew(node: &dyn NodeSession, path: &Path) {
     if let Some(directory) = path.parent() {
         // What cannot be opened is not seen better than before.
         let _ = node.storage().list(directory);
