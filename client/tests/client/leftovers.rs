@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use gridhaul_interop::{Kind, content};
+use gridhaul_interop::{Kind, chown_to_nobody, content};
 
 use crate::site::{Site, assert_same};
 
@@ -201,6 +201,16 @@ fn killed(site: &Site, arguments: &[&str], bytes: u64) {
     child.wait().unwrap();
 }
 
+/// Replaces a file. The server may still end the upload to the old one, whose room behind its end it gives back then.
+fn replace(path: &Path, content: &[u8]) {
+    let new = path.with_extension("new");
+    fs::write(&new, content).unwrap();
+    // A server acts as another account.
+    fs::set_permissions(&new, fs::metadata(path).unwrap().permissions()).unwrap();
+    chown_to_nobody(&new).unwrap();
+    fs::rename(&new, path).unwrap();
+}
+
 #[test]
 fn a_file_that_is_not_that_of_the_copy_is_not_continued() {
     let site = slow_site();
@@ -210,14 +220,14 @@ fn a_file_that_is_not_that_of_the_copy_is_not_continued() {
 
     let put = ["copy", "--mode", "extended", "file", &url];
     killed(&site, &put, 4 * MIB);
-    fs::write(site.served("file"), &other).unwrap();
+    replace(&site.served("file"), &other);
     site.must(&[&put[..], &["--resume"]].concat());
     assert_same(&site.local("file"), &site.served("file"), &[]);
 
     // An unfinished file that the server does not continue.
     killed(&site, &put, 4 * MIB);
     fs::copy(site.local("file"), site.served(".file.gridhaul-blocks")).unwrap();
-    fs::write(site.served("file"), &other).unwrap();
+    replace(&site.served("file"), &other);
     let lines = site.must(&[&put[..], &["--resume", "--json"]].concat());
     assert!(lines.contains("continued another file"), "{lines}");
     assert_same(&site.local("file"), &site.served("file"), &[]);
