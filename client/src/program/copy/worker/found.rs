@@ -3,16 +3,11 @@
 //! Servers tell once a second what they have stored, and a client that is killed has told its journal a moment ago. The ranges behind the
 //! known ones are compared, larger and larger ones as long as they are equal, and halves of those that are not. Equal content
 //! need not be sent, also if another program wrote it.
-//!
-//! A file that is longer than the source is never continued: a restart does not shorten it. The known ranges count in an unfinished
-//! file, which belongs to the copy; in a file with the name of the copy they are compared too, because it may be another one.
 
 use std::fs;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,12 +17,9 @@ use gridhaul_storage::{ChecksumAlgorithm, UploadForm};
 use gridhaul_transfer::NodeSession;
 use tokio::time::timeout;
 
-use super::super::error::CopyError;
 use super::super::present::Present;
-use super::super::version::Version;
-use crate::control::ControlError;
 use crate::session::Session;
-use crate::transfer::{FilePart, TransferFailure, checksum_of_file, checksum_of_server};
+use crate::transfer::{FilePart, checksum_of_file, checksum_of_server};
 
 /// The shortest range that is compared, in bytes. What a channel had of its last block ends within one.
 const UNIT: u64 = 64 << 10;
@@ -69,12 +61,12 @@ impl Content<'_> {
 }
 
 /// Whether ranges of both ends are equal.
-trait Compare {
+pub(super) trait Compare {
     /// `None` if that cannot be found out.
     async fn are_equal(&mut self, range: &Range<u64>) -> Option<bool>;
 }
 
-struct Contents<'a> {
+pub(super) struct Contents<'a> {
     source: Content<'a>,
     destination: Content<'a>,
     started: Instant,
@@ -83,7 +75,7 @@ struct Contents<'a> {
 
 impl<'a> Contents<'a> {
     /// Without an equal byte, comparisons take so long together.
-    fn new(source: Content<'a>, destination: Content<'a>, within: Duration) -> Self {
+    pub(super) fn new(source: Content<'a>, destination: Content<'a>, within: Duration) -> Self {
         Self {
             source,
             destination,
@@ -147,150 +139,9 @@ pub(super) async fn search_more(
     present.gain(&more);
 }
 
-/// The file of a server that a restart continues.
-struct Leftover {
-    path: PathArgument,
-    size: u64,
-    /// It has the name of the copy, not that of an unfinished one.
-    is_final: bool,
-    /// There is also a file with the name of the copy, which a server without temporary names continues.
-    is_doubtful: bool,
-}
-
-impl Leftover {
-    async fn find(
-        session: &mut Session,
-        path: &PathArgument,
-        form: UploadForm,
-    ) -> Result<Option<Self>, ControlError> {
-        let temporary = form.unfinished(path.as_path());
-        let temporary =
-            temporary.and_then(|temporary| PathArgument::new(temporary.as_os_str().as_bytes()));
-        let Some(temporary) = temporary else {
-            return Ok(None);
-        };
-        let unfinished = size_there(session, &temporary).await?;
-        let complete = size_there(session, path).await?;
-        Ok(match (unfinished, complete) {
-            (Some(size), other) => Some(Self {
-                path: temporary,
-                size,
-                is_final: false,
-                is_doubtful: other.is_some(),
-            }),
-            (None, Some(size)) => Some(Self {
-                path: path.clone(),
-                size,
-                is_final: true,
-                is_doubtful: false,
-            }),
-            (None, None) => None,
-        })
-    }
-}
-
-/// `None` if the server does not say it: there is no file, or it has no `SIZE`.
-async fn size_there(
-    session: &mut Session,
-    path: &PathArgument,
-) -> Result<Option<u64>, ControlError> {
-    match session.size(path).await {
-        Err(ControlError::Refused { .. }) => Ok(None),
-        size => size,
-    }
-}
-
-/// A file of a server that receives a copy of this version.
-pub(super) struct Receiving<'a> {
-    pub(super) session: &'a mut Session,
-    pub(super) path: &'a PathArgument,
-    pub(super) version: Version,
-    /// Without an equal byte, comparisons take so long together.
-    pub(super) within: Duration,
-}
-
-/// On the heap: the callers have no room for it on the stack of a thread.
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, CopyError>> + Send + 'a>>;
-
-impl<'a> Receiving<'a> {
-    /// Finds out what it has. Returns whether the server may continue another file than the one that was looked at.
-    pub(super) fn search(
-        self,
-        present: &'a mut Present,
-        form: UploadForm,
-        source: Content<'a>,
-    ) -> Boxed<'a, bool> {
-        Box::pin(self.searched(present, form, source))
-    }
-
-    async fn searched(
-        self,
-        present: &mut Present,
-        form: UploadForm,
-        source: Content<'_>,
-    ) -> Result<bool, CopyError> {
-        if !present.may_have_more() {
-            present.forget();
-            return Ok(false);
-        }
-        let found = Leftover::find(self.session, self.path, form).await;
-        let found = found
-            .map_err(CopyError::Destination)?
-            .filter(|found| Some(found.size) <= self.version.size)
-            .filter(|found| present.ranges().end() <= found.size);
-        let Some(found) = found else {
-            present.forget();
-            return Ok(false);
-        };
-        let there = Content::There(self.session, found.path);
-        let mut ends = Contents::new(source, there, self.within);
-        if found.is_final {
-            let equal = equal_ones(present.ranges(), &mut ends).await;
-            present.set(equal);
-        }
-        let more = search(present.ranges(), found.size, &mut ends).await;
-        present.gain(&more);
-        Ok(found.is_doubtful)
-    }
-
-    /// Checks a file that the server has continued from these ranges: a restart does not shorten it.
-    pub(super) fn check(
-        self,
-        restart: &'a RangeSet,
-        is_doubtful: bool,
-        source: Content<'a>,
-    ) -> Boxed<'a, ()> {
-        Box::pin(self.checked(restart, is_doubtful, source))
-    }
-
-    async fn checked(
-        self,
-        restart: &RangeSet,
-        is_doubtful: bool,
-        source: Content<'_>,
-    ) -> Result<(), CopyError> {
-        if restart.is_empty() {
-            return Ok(());
-        }
-        let size = self.session.size(self.path).await;
-        let size = size.map_err(CopyError::Destination)?;
-        if let (Some(expected), Some(copied)) = (self.version.size, size)
-            && expected != copied
-        {
-            return Err(TransferFailure::Length { expected, copied }.into());
-        }
-        let there = Content::There(self.session, self.path.clone());
-        let mut ends = Contents::new(source, there, self.within);
-        if is_doubtful && equal_ones(restart, &mut ends).await != *restart {
-            return Err(CopyError::Continued);
-        }
-        Ok(())
-    }
-}
-
 /// Those of these ranges that are equal at both ends, as far as that can be found out. None of them, if one is not: the destination
 /// has another file.
-async fn equal_ones(known: &RangeSet, ends: &mut impl Compare) -> RangeSet {
+pub(super) async fn equal_ones(known: &RangeSet, ends: &mut impl Compare) -> RangeSet {
     let longest = LONGEST.max(known.covered() / MOST as u64 * 2);
     let mut equal = RangeSet::new();
     let mut left = MOST;
@@ -310,7 +161,7 @@ async fn equal_ones(known: &RangeSet, ends: &mut impl Compare) -> RangeSet {
     equal
 }
 
-async fn search(known: &RangeSet, size: u64, ends: &mut impl Compare) -> RangeSet {
+pub(super) async fn search(known: &RangeSet, size: u64, ends: &mut impl Compare) -> RangeSet {
     let mut found = RangeSet::new();
     let mut left = MOST;
     for gap in known.missing_in(0..size) {

@@ -2,6 +2,7 @@
 
 mod found;
 mod pipelined;
+mod receiving;
 mod relayed;
 mod retries;
 mod sums;

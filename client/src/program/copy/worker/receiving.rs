@@ -1,0 +1,161 @@
+//! A file of a server that receives a copy: what of it a restart continues, and whether the result is right.
+//!
+//! A file that is longer than the source is never continued: a restart does not shorten it. The known ranges count in an unfinished
+//! file, which belongs to the copy; in a file with the name of the copy they are compared too, because it may be another one.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::pin::Pin;
+use std::time::Duration;
+
+use gridhaul_protocol::path::PathArgument;
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_storage::UploadForm;
+
+use super::super::error::CopyError;
+use super::super::present::Present;
+use super::super::version::Version;
+use super::found::{Content, Contents, equal_ones, search};
+use crate::control::ControlError;
+use crate::session::Session;
+use crate::transfer::TransferFailure;
+
+/// The file of a server that a restart continues.
+struct Leftover {
+    path: PathArgument,
+    size: u64,
+    /// It has the name of the copy, not that of an unfinished one.
+    is_final: bool,
+    /// There is also a file with the name of the copy, which a server without temporary names continues.
+    is_doubtful: bool,
+}
+
+impl Leftover {
+    async fn find(
+        session: &mut Session,
+        path: &PathArgument,
+        form: UploadForm,
+    ) -> Result<Option<Self>, ControlError> {
+        let temporary = form.unfinished(path.as_path());
+        let temporary =
+            temporary.and_then(|temporary| PathArgument::new(temporary.as_os_str().as_bytes()));
+        let Some(temporary) = temporary else {
+            return Ok(None);
+        };
+        let unfinished = size_there(session, &temporary).await?;
+        let complete = size_there(session, path).await?;
+        Ok(match (unfinished, complete) {
+            (Some(size), other) => Some(Self {
+                path: temporary,
+                size,
+                is_final: false,
+                is_doubtful: other.is_some(),
+            }),
+            (None, Some(size)) => Some(Self {
+                path: path.clone(),
+                size,
+                is_final: true,
+                is_doubtful: false,
+            }),
+            (None, None) => None,
+        })
+    }
+}
+
+/// `None` if the server does not say it: there is no file, or it has no `SIZE`.
+async fn size_there(
+    session: &mut Session,
+    path: &PathArgument,
+) -> Result<Option<u64>, ControlError> {
+    match session.size(path).await {
+        Err(ControlError::Refused { .. }) => Ok(None),
+        size => size,
+    }
+}
+
+/// A file of a server that receives a copy of this version.
+pub(super) struct Receiving<'a> {
+    pub(super) session: &'a mut Session,
+    pub(super) path: &'a PathArgument,
+    pub(super) version: Version,
+    /// Without an equal byte, comparisons take so long together.
+    pub(super) within: Duration,
+}
+
+/// On the heap: the callers have no room for it on the stack of a thread.
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, CopyError>> + Send + 'a>>;
+
+impl<'a> Receiving<'a> {
+    /// Finds out what it has. Returns whether the server may continue another file than the one that was looked at.
+    pub(super) fn search(
+        self,
+        present: &'a mut Present,
+        form: UploadForm,
+        source: Content<'a>,
+    ) -> Boxed<'a, bool> {
+        Box::pin(self.searched(present, form, source))
+    }
+
+    async fn searched(
+        self,
+        present: &mut Present,
+        form: UploadForm,
+        source: Content<'_>,
+    ) -> Result<bool, CopyError> {
+        if !present.may_have_more() {
+            present.forget();
+            return Ok(false);
+        }
+        let found = Leftover::find(self.session, self.path, form).await;
+        let found = found
+            .map_err(CopyError::Destination)?
+            .filter(|found| Some(found.size) <= self.version.size)
+            .filter(|found| present.ranges().end() <= found.size);
+        let Some(found) = found else {
+            present.forget();
+            return Ok(false);
+        };
+        let there = Content::There(self.session, found.path);
+        let mut ends = Contents::new(source, there, self.within);
+        if found.is_final {
+            let equal = equal_ones(present.ranges(), &mut ends).await;
+            present.set(equal);
+        }
+        let more = search(present.ranges(), found.size, &mut ends).await;
+        present.gain(&more);
+        Ok(found.is_doubtful)
+    }
+
+    /// Checks a file that the server has continued from these ranges: a restart does not shorten it.
+    pub(super) fn check(
+        self,
+        restart: &'a RangeSet,
+        is_doubtful: bool,
+        source: Content<'a>,
+    ) -> Boxed<'a, ()> {
+        Box::pin(self.checked(restart, is_doubtful, source))
+    }
+
+    async fn checked(
+        self,
+        restart: &RangeSet,
+        is_doubtful: bool,
+        source: Content<'_>,
+    ) -> Result<(), CopyError> {
+        if restart.is_empty() {
+            return Ok(());
+        }
+        let size = self.session.size(self.path).await;
+        let size = size.map_err(CopyError::Destination)?;
+        if let (Some(expected), Some(copied)) = (self.version.size, size)
+            && expected != copied
+        {
+            return Err(TransferFailure::Length { expected, copied }.into());
+        }
+        let there = Content::There(self.session, self.path.clone());
+        let mut ends = Contents::new(source, there, self.within);
+        if is_doubtful && equal_ones(restart, &mut ends).await != *restart {
+            return Err(CopyError::Continued);
+        }
+        Ok(())
+    }
+}
