@@ -1,8 +1,8 @@
 //! What a copy has done, in a file that outlives the program.
 //!
 //! Each line is a record: `C KEY` for a file that is complete, `P KEY RANGES` for one of which the destination has ranges that came in
-//! MODE E, and `S KEY RANGES` for one that came as a stream. A key stands for the names, the size and the time of a file, so the record of another version is of no effect. The last line
-//! may be cut short.
+//! MODE E, and `S KEY RANGES` for one that came as a stream. A key stands for the names, the size and the time of a file, so the record
+//! of another version is of no effect. The last line may be cut short.
 
 use std::collections::{HashMap, HashSet};
 use std::env;

@@ -187,7 +187,8 @@ impl Control {
         std::future::poll_fn(|context| self.poll_receive(context)).await
     }
 
-    /// As [`Self::receive`], during a transfer. Without room for another command it reads on, so that the end of the connection is noticed.
+    /// As [`Self::receive`], during a transfer. Without room for another command it reads on, so that the end of the connection is
+    /// noticed.
     pub(crate) async fn receive_ahead(&mut self) -> io::Result<()> {
         if self.has_room() {
             return self.receive().await;
