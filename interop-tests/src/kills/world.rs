@@ -1,5 +1,6 @@
 //! Three nodes and two control servers. The first control server reaches the nodes over links that can be cut.
 
+use std::env;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -7,11 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
-
 use super::cut::Link;
 use crate::support::node_site::{control_server, shared_place, wait_for};
 use crate::support::raw::Identity;
+use crate::support::scratch::Scratch;
 use crate::support::{Failure, Launch, Node, NodeLaunch, Pki, Server, UserKind, content};
 
 /// The number of nodes.
@@ -31,7 +31,7 @@ const HELPERS_END: Duration = Duration::from_secs(15);
 
 /// All programs of a campaign.
 pub(super) struct World {
-    place: TempDir,
+    place: Scratch,
     pub(super) pki: &'static Pki,
     pub(super) identity: Identity,
     pub(super) nodes: Vec<Machine>,
@@ -60,7 +60,7 @@ impl World {
     /// Starts all programs.
     pub(super) fn start() -> Result<Self, Failure> {
         let pki = Pki::shared().map_err(|error| Failure::wrong(error.to_string()))?;
-        let place = shared_place()?;
+        let place = shared_place(&env::temp_dir())?;
         let root = place.path().join("served");
         content::write(&place.path().join("source"), BYTES)?;
         for (name, bytes) in [("big", BYTES), ("steady", STEADY_BYTES)] {

@@ -1,13 +1,12 @@
 //! A control server and data nodes with the same files, on this machine.
 
+use std::env;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use tempfile::TempDir;
 
 use super::account::chown_to_nobody;
 use super::client::{Client, Finished};
@@ -16,12 +15,13 @@ use super::launch::{Launch, LaunchError};
 use super::node::{Node, NodeLaunch};
 use super::pki::{Pki, UserKind};
 use super::program::Kind;
+use super::scratch::Scratch;
 use super::server::Server;
 
 /// Data nodes with one root, and their control server. Users log in with GSI.
 #[derive(Debug)]
 pub struct NodeSite {
-    place: TempDir,
+    place: Scratch,
     pki: &'static Pki,
     /// The nodes; a test may remove some.
     pub nodes: Vec<Node>,
@@ -39,6 +39,15 @@ impl NodeSite {
         Self::start_with(nodes, |_, launch| launch)
     }
 
+    /// The same, with files in memory: a disk does not limit their rate.
+    ///
+    /// # Errors
+    ///
+    /// As [`NodeSite::start`].
+    pub fn start_in_memory(nodes: usize) -> Result<Self, Failure> {
+        Self::start_in(Path::new("/dev/shm"), nodes, |_, launch| launch)
+    }
+
     /// The same; `adapt` changes the settings of each node, of which it gets the number.
     ///
     /// # Errors
@@ -48,8 +57,16 @@ impl NodeSite {
         nodes: usize,
         adapt: impl Fn(usize, NodeLaunch) -> NodeLaunch,
     ) -> Result<Self, Failure> {
+        Self::start_in(&env::temp_dir(), nodes, adapt)
+    }
+
+    fn start_in(
+        parent: &Path,
+        nodes: usize,
+        adapt: impl Fn(usize, NodeLaunch) -> NodeLaunch,
+    ) -> Result<Self, Failure> {
         let pki = Pki::shared().map_err(|error| Failure::wrong(error.to_string()))?;
-        let place = shared_place()?;
+        let place = shared_place(parent)?;
         let root = place.path().join("served");
         let nodes = (0..nodes)
             .map(|number| adapt(number, NodeLaunch::new(pki, &root)).start())
@@ -134,8 +151,8 @@ impl NodeSite {
 }
 
 /// A directory with an empty directory `served`, which all accounts may use.
-pub(crate) fn shared_place() -> Result<TempDir, Failure> {
-    let place = tempfile::tempdir()?;
+pub(crate) fn shared_place(parent: &Path) -> Result<Scratch, Failure> {
+    let place = Scratch::beneath(parent)?;
     let root = place.path().join("served");
     fs::create_dir(&root)?;
     for path in [place.path(), &root] {

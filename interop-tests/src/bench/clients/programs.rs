@@ -155,6 +155,9 @@ fn rclone(task: &Task) -> Result<Client, RunError> {
             "--config",
             "/dev/null",
             verb,
+            // rclone 1.60 takes the 426 after a part of a file that it wanted for an error.
+            "--multi-thread-streams",
+            "0",
             "--retries",
             "1",
             "--ftp-host",

@@ -1,5 +1,6 @@
 //! What sessions pay for a node behind gRPC: the same server with the node in its process, and with a data node as its only one.
 
+use std::env;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ struct Measured {
 pub(super) fn measure() -> Result<Section, Failure> {
     let pki = Pki::shared().map_err(|error| Failure::wrong(error.to_string()))?;
     let identity = Identity::user(pki, UserKind::Plain)?;
-    let place = shared_place()?;
+    let place = shared_place(&env::temp_dir())?;
     let root = place.path().join("served");
     let local = Launch::new(Kind::Gridhaul, &root).gsi(pki).start()?;
     let remote = NodeSite::start(1)?;

@@ -34,11 +34,12 @@ pub(super) struct Class {
 /// Nodes of which eight are far from what the processors of the machine can do.
 pub(super) const FAST: Class = Class {
     title: "Rate of several nodes",
-    description: "Two clusters of the same number of nodes. globus-url-copy copies from one to the other. Each channel of the source sends \
-        at most 20 MB/s (`tcp:rate=160m`), so that eight nodes together are far from what the processors can do: the numbers show how \
-        well the server divides the work, not how fast the machine is. *Share* is the part of N times the rate of one node. For many files \
-        there is one session for each node and eight files for each session. The limit is that of a channel, so a node with two sessions \
-        would send twice as much: *balance* is the number of bytes of an even distribution over that of the node with the most.",
+    description: "Two clusters of the same number of nodes. globus-url-copy copies from one to the other. The files are in memory: a disk \
+        that writes back makes receivers wait, and the paced senders do not make up for it. Each channel of the source sends at most 20 \
+        MB/s (`tcp:rate=160m`), so that eight nodes together are far from what the processors can do: the numbers show how well the \
+        server divides the work, not how fast the machine is. *Share* is the part of N times the rate of one node. For many files there \
+        is one session for each node and eight files for each session. The limit is that of a channel, so a node with two sessions would \
+        send twice as much: *balance* is the number of bytes of an even distribution over that of the node with the most.",
     counts: &[1, 2, 4, 8],
     limit: ["-dcstack", "tcp:rate=160m"],
     rate: 20e6,
@@ -87,8 +88,8 @@ impl Class {
 
     fn scale(&self, nodes: u8) -> Result<Scale, Failure> {
         let count = usize::from(nodes);
-        let source = NodeSite::start(count)?;
-        let target = NodeSite::start(count)?;
+        let source = NodeSite::start_in_memory(count)?;
+        let target = NodeSite::start_in_memory(count)?;
         let root = source.server.root();
         let total = self.bytes * u64::from(nodes);
         content::write(&root.join("large"), total)?;
@@ -99,8 +100,6 @@ impl Class {
         }
         fs::create_dir(target.server.root().join("many"))?;
         chown_to_nobody(&target.server.root().join("many"))?;
-        // Pages of these files that are not on the disk yet count for the limit at which the kernel slows down those who write.
-        rustix::fs::sync();
         let striped = copy(
             &source,
             &target,
@@ -109,7 +108,7 @@ impl Class {
         )?;
         let [here, there] = [root, target.server.root()].map(|root| root.join("large"));
         content::same(&here, &there)?;
-        // Many nodes have more bytes than the page cache should keep.
+        // Otherwise the memory would have to hold two copies of both.
         fs::remove_file(here)?;
         fs::remove_file(there)?;
         let sessions = nodes.to_string();
