@@ -3,13 +3,12 @@
 use std::fmt::Display;
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
 
 use gridhaul_stack::Finding;
 
 use super::bindings::Verbs;
 use super::objects::OpenDevice;
-use super::ports::{CLASS, Port, Protocol, ports};
+use super::ports::{Port, Protocol, class, ports};
 
 /// The library, the kernel's support, and every port.
 pub(crate) fn inspect() -> Vec<Finding> {
@@ -19,7 +18,7 @@ pub(crate) fn inspect() -> Vec<Finding> {
         findings.push(bad(error));
     }
     let verbs = verbs.ok();
-    match ports(Path::new(CLASS)) {
+    match ports(&class()) {
         Err(error) => findings.push(bad(no_kernel(&error))),
         Ok(ports) if ports.is_empty() => findings.push(bad(
             "there is no RDMA device; the program carries data by iWARP over TCP itself (provider=soft)",
@@ -31,14 +30,15 @@ pub(crate) fn inspect() -> Vec<Finding> {
 
 /// Whether the kernel lists any port.
 pub(crate) fn has_devices() -> bool {
-    ports(Path::new(CLASS)).is_ok_and(|ports| !ports.is_empty())
+    ports(&class()).is_ok_and(|ports| !ports.is_empty())
 }
 
 /// The kernel lists no RDMA devices.
 pub(super) fn no_kernel(error: &io::Error) -> String {
     format!(
-        "this kernel has no RDMA, or none of its drivers is loaded ({CLASS}: {error}); the driver of an adapter brings \
-         it, and for soft-RoCE: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0"
+        "this kernel has no RDMA, or none of its drivers is loaded ({}: {error}); the driver of an adapter brings \
+         it, and for soft-RoCE: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0",
+        class().display()
     )
 }
 

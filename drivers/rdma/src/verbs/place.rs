@@ -2,14 +2,13 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::bindings::{LibraryError, Verbs};
 use super::connection_manager::{ConnectionError, device_at};
 use super::inspect::no_kernel;
 use super::objects::OpenDevice;
-use super::ports::{CLASS, Port, Protocol, ports};
+use super::ports::{Port, Protocol, class, ports};
 use crate::provider::AdapterPort;
 
 /// The options that choose the device of this end.
@@ -76,7 +75,7 @@ impl Place {
     ///
     /// When there is none, or it cannot be used.
     pub(crate) fn find(local: IpAddr, device_options: &DeviceOptions) -> Result<Self, VerbsError> {
-        let ports = ports(Path::new(CLASS)).map_err(VerbsError::NoKernel)?;
+        let ports = ports(&class()).map_err(VerbsError::NoKernel)?;
         Self::choose(&ports, local, device_options, || device_at(local))
     }
 

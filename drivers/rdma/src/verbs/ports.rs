@@ -5,8 +5,16 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-/// The directory of RDMA devices in sysfs.
-pub(super) const CLASS: &str = "/sys/class/infiniband";
+/// The directory where sysfs is mounted. `SYSFS_PATH` names another one, as for libibverbs (sysfs.c of rdma-core), which must find
+/// the same devices.
+pub(super) fn sysfs() -> PathBuf {
+    std::env::var_os("SYSFS_PATH").map_or_else(|| PathBuf::from("/sys"), PathBuf::from)
+}
+
+/// The directory of RDMA devices.
+pub(super) fn class() -> PathBuf {
+    sysfs().join("class/infiniband")
+}
 
 /// The protocol of a device's ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +77,7 @@ impl Port {
 
     /// Its directory in sysfs.
     pub(super) fn path(&self) -> PathBuf {
-        let ports = Path::new(CLASS).join(&self.device).join("ports");
+        let ports = class().join(&self.device).join("ports");
         ports.join(self.number.to_string())
     }
 

@@ -85,6 +85,9 @@ impl AsyncEvent {
     };
 }
 
+/// `IBV_EVENT_CQ_ERR`: a completion queue was overrun.
+pub(in crate::verbs) const EVENT_QUEUE_OVERRUN: c_int = 0;
+
 /// `IBV_EVENT_DEVICE_FATAL`
 pub(in crate::verbs) const EVENT_DEVICE_FATAL: c_int = 8;
 

@@ -78,3 +78,41 @@ pub(super) const ADDRESS_RESOLVED: c_int = 0;
 pub(super) const ROUTE_RESOLVED: c_int = 2;
 pub(super) const CONNECT_REQUEST: c_int = 4;
 pub(super) const ESTABLISHED: c_int = 9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::bindings::layout::{Row, compare_with_header, compare_with_records, layout};
+
+    fn rows() -> Vec<Row> {
+        let mut rows = layout!("struct rdma_event_channel", EventChannel, size_of, { "fd": descriptor });
+        rows.extend(layout!("struct rdma_cm_id", Id, { "verbs": verbs }));
+        rows.extend(layout!("struct rdma_conn_param", Parameters, size_of, {
+            "private_data": private, "private_data_len": private_length, "responder_resources": reads_answered,
+            "initiator_depth": reads, "flow_control": flow_control, "retry_count": retries,
+            "rnr_retry_count": not_ready_retries, "srq": shared_receives, "qp_num": queue_pair,
+        }));
+        rows.extend(layout!("struct rdma_cm_event", Event, {
+            "id": id, "listen_id": listener, "event": kind, "status": status, "param.conn": parameters,
+        }));
+        let numbers = [
+            ("RDMA_PS_TCP", PORT_SPACE),
+            ("RDMA_CM_EVENT_ADDR_RESOLVED", ADDRESS_RESOLVED),
+            ("RDMA_CM_EVENT_ROUTE_RESOLVED", ROUTE_RESOLVED),
+            ("RDMA_CM_EVENT_CONNECT_REQUEST", CONNECT_REQUEST),
+            ("RDMA_CM_EVENT_ESTABLISHED", ESTABLISHED),
+        ];
+        rows.extend(numbers.map(|(name, value)| (name.to_owned(), u64::from(value.unsigned_abs()))));
+        rows
+    }
+
+    #[test]
+    fn the_declarations_are_those_of_all_versions() {
+        compare_with_records(&rows());
+    }
+
+    #[test]
+    fn the_declarations_are_those_of_the_header() {
+        compare_with_header("rdma/rdma_cma.h", &rows());
+    }
+}
