@@ -3,7 +3,8 @@
 use rustix::event::{Timespec, epoll};
 
 use super::bindings::{
-    COMPLETED_WRITE_OF_PEER, EVENT_DEVICE_FATAL, EVENT_QUEUE_OVERRUN, STATUS_FLUSHED, STATUS_SUCCESS, WorkCompletion,
+    COMPLETED_WRITE_OF_PEER, EVENT_DEVICE_FATAL, EVENT_QUEUE_OVERRUN, STATUS_FLUSHED,
+    STATUS_SUCCESS, WorkCompletion,
 };
 use super::control_socket::{ControlSocket, Peer};
 use super::queue_pair::{CompletionId, Shared, Subject};

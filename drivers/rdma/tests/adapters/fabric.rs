@@ -28,6 +28,10 @@ pub(crate) struct Adapter {
     partitions: Vec<u16>,
     /// What sysfs does not show: see `library/fake.h`.
     fake: String,
+    /// The P_Key of the interface of IPoIB with the address 127.0.0.1, if it belongs to this adapter.
+    interface: Option<u16>,
+    /// The subnet manager's answer, as `library/rdmacm.c` reads it.
+    path: Option<&'static str>,
 }
 
 impl Adapter {
@@ -37,9 +41,14 @@ impl Adapter {
             name,
             link: "InfiniBand",
             lid,
-            gids: vec![(format!("{DEFAULT_PREFIX}:0002:c903:0000:{lid:04x}"), "IB/RoCE v1")],
+            gids: vec![(
+                format!("{DEFAULT_PREFIX}:0002:c903:0000:{lid:04x}"),
+                "IB/RoCE v1",
+            )],
             partitions: vec![0xffff],
             fake: String::new(),
+            interface: None,
+            path: None,
         }
     }
 
@@ -53,6 +62,8 @@ impl Adapter {
             gids: vec![(mapped.clone(), "IB/RoCE v1"), (mapped, "RoCE v2")],
             partitions: vec![0xffff],
             fake: String::new(),
+            interface: None,
+            path: None,
         }
     }
 
@@ -72,6 +83,22 @@ impl Adapter {
         self
     }
 
+    /// With an interface of IPoIB that has the address 127.0.0.1.
+    pub(crate) fn behind_loopback(self, partition: u16) -> Self {
+        Self {
+            interface: Some(partition),
+            ..self
+        }
+    }
+
+    /// With a subnet manager that knows a path: service level, MTU, hop limit and LID.
+    pub(crate) fn path(self, record: &'static str) -> Self {
+        Self {
+            path: Some(record),
+            ..self
+        }
+    }
+
     /// With a setting of `library/fake.h`.
     pub(crate) fn with(mut self, name: &str, value: impl Display) -> Self {
         self.fake.push_str(&format!("{name} {value}\n"));
@@ -79,11 +106,10 @@ impl Adapter {
     }
 
     /// The directory of the device, as the kernel writes it.
-    fn write(&self, class: &Path) {
+    fn write(&self, sysfs: &Path) {
         let put = |path: &str, text: &str| {
-            let path = class.join(self.name).join(path);
-            fs::create_dir_all(path.parent().expect("a directory")).expect("created");
-            fs::write(path, format!("{text}\n")).expect("written");
+            let path = sysfs.join("class/infiniband").join(self.name).join(path);
+            write(&path, text);
         };
         put("node_type", "1: CA");
         put("ports/1/state", "4: ACTIVE");
@@ -100,7 +126,29 @@ impl Adapter {
         if !self.fake.is_empty() {
             put("fake", self.fake.trim_end());
         }
+        if let Some(partition) = self.interface {
+            let put = |name: &str, text: &str| write(&sysfs.join("class/net/lo").join(name), text);
+            put("type", "32");
+            put("pkey", &format!("{partition:#06x}"));
+            put("address", &self.interface_address());
+        }
+        if let Some(path) = self.path {
+            write(&sysfs.join("path"), path);
+        }
     }
+
+    /// The hardware address of an interface of IPoIB ends with the GID.
+    fn interface_address(&self) -> String {
+        let digits = self.gids[0].0.replace(':', "");
+        let bytes = digits.as_bytes().chunks(2).map(String::from_utf8_lossy);
+        let bytes: Vec<_> = bytes.collect();
+        format!("80:00:02:08:{}", bytes.join(":"))
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().expect("a directory")).expect("created");
+    fs::write(path, format!("{text}\n")).expect("written");
 }
 
 /// Runs the present test in a process that has these adapters.
@@ -108,7 +156,10 @@ pub(crate) fn with_adapters(adapters: &[Adapter], test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         return test();
     }
-    let name = thread::current().name().expect("the name of the test").to_owned();
+    let name = thread::current()
+        .name()
+        .expect("the name of the test")
+        .to_owned();
     run(adapters, &["--exact", &name]);
 }
 
@@ -118,9 +169,8 @@ pub(crate) fn run(adapters: &[Adapter], arguments: &[&str]) {
         return;
     };
     let sysfs = tempfile::tempdir().expect("a directory");
-    let class = sysfs.path().join("class/infiniband");
     for adapter in adapters {
-        adapter.write(&class);
+        adapter.write(sysfs.path());
     }
     let program = std::env::current_exe().expect("this program");
     let outcome = Command::new(program)
@@ -133,7 +183,11 @@ pub(crate) fn run(adapters: &[Adapter], arguments: &[&str]) {
         .expect("started");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (shown, errors) = (text(&outcome.stdout), text(&outcome.stderr));
-    assert!(outcome.status.success(), "{}\n{shown}\n{errors}", outcome.status);
+    assert!(
+        outcome.status.success(),
+        "{}\n{shown}\n{errors}",
+        outcome.status
+    );
     // A wrong name would run no test.
     assert!(!shown.contains("running 0 tests"), "{arguments:?}: {shown}");
 }

@@ -29,12 +29,17 @@ fn a_refused_post_costs_one_queue_pair(errno: libc::c_int) {
 
 #[test]
 fn an_adapter_that_breaks_down_ends_the_channel() {
-    let adapter = Adapter::roce("mlx5_0", 1).with("event_after", 100).with("event", 8);
+    let adapter = Adapter::roce("mlx5_0", 1)
+        .with("event_after", 100)
+        .with("event", 8);
     with_adapters(&[adapter], || {
         let outcomes = transfer(STACK, STACK, BYTES);
         for outcome in outcomes {
             let words = outcome.expect_err("the adapter is broken");
-            assert!(words.contains("mlx5_0: local catastrophic error") || words.contains("reset"), "{words}");
+            assert!(
+                words.contains("mlx5_0: local catastrophic error") || words.contains("reset"),
+                "{words}"
+            );
         }
     });
 }
@@ -45,7 +50,10 @@ fn an_overrun_completion_queue_is_not_waited_for() {
     with_adapters(&[adapter], || {
         let outcomes = transfer(STACK, STACK, BYTES);
         let words = outcomes.map(|outcome| outcome.expect_err("a queue is overrun"));
-        assert!(words.iter().any(|words| words.contains("CQ error")), "{words:?}");
+        assert!(
+            words.iter().any(|words| words.contains("CQ error")),
+            "{words:?}"
+        );
     });
 }
 

@@ -7,10 +7,13 @@ use std::sync::OnceLock;
 use crate::skipped::skipped;
 
 /// Each library with its sources.
-const LIBRARIES: [(&str, &[&str]); 1] = [(
-    "libibverbs.so.1",
-    &["devices.c", "objects.c", "pairs.c", "wire.c"],
-)];
+const LIBRARIES: [(&str, &[&str]); 2] = [
+    (
+        "libibverbs.so.1",
+        &["devices.c", "objects.c", "pairs.c", "wire.c"],
+    ),
+    ("librdmacm.so.1", &["rdmacm.c"]),
+];
 
 /// The directory of the compiled libraries; `None` if the headers of rdma-core are missing.
 pub(crate) fn directory() -> Option<&'static Path> {
@@ -28,7 +31,9 @@ fn compile() -> Option<PathBuf> {
     for (name, sources) in LIBRARIES {
         // Another run of these tests may use the present library.
         let new = directory.join(format!("{name}.{}", process::id()));
-        let sources = sources.iter().map(|source| sources_directory().join(source));
+        let sources = sources
+            .iter()
+            .map(|source| sources_directory().join(source));
         let compiled = Command::new("cc")
             .args(["-std=gnu11", "-O1", "-g"])
             .args(["-shared", "-fPIC", "-pthread", "-Wl,-Bsymbolic"])
@@ -55,6 +60,9 @@ fn has_headers() -> bool {
     let directory = tempfile::tempdir().expect("a directory");
     let source = directory.path().join("headers.c");
     std::fs::write(&source, program).expect("written");
-    let checked = Command::new("cc").arg("-fsyntax-only").arg(&source).output();
+    let checked = Command::new("cc")
+        .arg("-fsyntax-only")
+        .arg(&source)
+        .output();
     checked.expect("cc").status.success()
 }

@@ -4,7 +4,9 @@
 mod channel;
 mod fabric;
 mod faults;
+mod infiniband;
 mod library;
+mod mtu;
 #[path = "../../../../server/tests/launch/skipped.rs"]
 mod skipped;
 
@@ -19,7 +21,10 @@ const BYTES: usize = 5 << 20;
 
 #[test]
 fn files_cross_infiniband() {
-    let adapters = [Adapter::infiniband("mlx5_0", 5), Adapter::infiniband("mlx5_1", 9)];
+    let adapters = [
+        Adapter::infiniband("mlx5_0", 5),
+        Adapter::infiniband("mlx5_1", 9),
+    ];
     with_adapters(&adapters, || {
         let [sender, receiver] = transfer(
             "rdma:device=mlx5_0;provider=verbs;slab=256K",

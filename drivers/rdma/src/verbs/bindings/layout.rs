@@ -33,7 +33,7 @@ fn of_attributes() -> Vec<Row> {
     // It grows at its end. The symbol fills only the first 48 bytes (rdma-core 44: struct _compat_ibv_port_attr).
     rows.extend(layout!("struct ibv_port_attr", PortAttributes, {
         "state": state, "active_mtu": active_mtu, "max_msg_sz": max_message_bytes, "lid": lid,
-        "link_layer": link_layer,
+        "link_layer": link_layer, "flags": flags,
     }));
     rows.extend(layout!("struct ibv_async_event", AsyncEvent, size_of, { "event_type": kind }));
     rows.extend(layout!("struct ibv_qp_cap", Capacity, size_of, {
@@ -66,7 +66,9 @@ fn of_objects_and_requests() -> Vec<Row> {
         "device": device, "ops.poll_cq": poll_cq, "ops.req_notify_cq": req_notify_cq, "ops.post_send": post_send,
         "ops.post_recv": post_recv, "async_fd": async_descriptor,
     });
-    rows.extend(layout!("struct ibv_mr", MemoryRegion, size_of, { "lkey": local_key, "rkey": remote_key }));
+    rows.extend(
+        layout!("struct ibv_mr", MemoryRegion, size_of, { "lkey": local_key, "rkey": remote_key }),
+    );
     rows.extend(layout!("struct ibv_comp_channel", CompletionChannel, { "fd": descriptor }));
     rows.extend(layout!("struct ibv_qp", QueuePair, { "context": context, "qp_num": number }));
     rows.extend(layout!("struct ibv_sge", Segment, size_of, {
@@ -89,6 +91,7 @@ fn of_constants() -> Vec<Row> {
     let numbers = [
         ("IBV_EVENT_CQ_ERR", EVENT_QUEUE_OVERRUN),
         ("IBV_EVENT_DEVICE_FATAL", EVENT_DEVICE_FATAL),
+        ("IBV_QPF_GRH_REQUIRED", PORT_NEEDS_GLOBAL_ROUTES.into()),
         ("IBV_ACCESS_LOCAL_WRITE", ACCESS_LOCAL_WRITE),
         ("IBV_ACCESS_REMOTE_WRITE", ACCESS_REMOTE_WRITE),
         ("IBV_ACCESS_REMOTE_READ", ACCESS_REMOTE_READ),
@@ -133,18 +136,24 @@ fn of_verbs() -> Vec<Row> {
 
 /// Compares rows with the recorded ones of all versions.
 pub(in crate::verbs) fn compare_with_records(rows: &[Row]) {
-    let records = include_str!("layouts.txt").lines().filter(|line| !line.starts_with('#'));
+    let records = include_str!("layouts.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'));
     let records: HashMap<&str, Vec<&str>> = records
         .filter_map(|line| line.split_once(" = "))
         .map(|(expression, values)| (expression, values.split(' ').collect()))
         .collect();
     for (expression, ours) in rows {
         let theirs = records.get(expression.as_str());
-        let theirs = theirs.unwrap_or_else(|| panic!("layouts.txt has no {expression}, which is {ours} here"));
+        let theirs = theirs
+            .unwrap_or_else(|| panic!("layouts.txt has no {expression}, which is {ours} here"));
         for value in theirs {
             // The version has no such field or constant.
             let is_same = *value == "-" || *value == ours.to_string();
-            assert!(is_same, "{expression} is {ours} here, and {theirs:?} in the versions");
+            assert!(
+                is_same,
+                "{expression} is {ours} here, and {theirs:?} in the versions"
+            );
         }
     }
 }
@@ -157,19 +166,31 @@ pub(in crate::verbs) fn compare_with_header(header: &str, rows: &[Row]) {
         std::fs::write(&source, text).unwrap();
         let program = directory.path().join(name);
         let mut compiler = Command::new("cc");
-        let compiled = compiler.arg("-o").arg(&program).arg(&source).output().unwrap();
+        let compiled = compiler
+            .arg("-o")
+            .arg(&program)
+            .arg(&source)
+            .output()
+            .unwrap();
         let errors = String::from_utf8_lossy(&compiled.stderr).into_owned();
         compiled.status.success().then_some(program).ok_or(errors)
     };
     let head = format!("#include <stddef.h>\n#include <stdio.h>\n#include <{header}>\n");
     if let Err(errors) = compile("empty", format!("{head}int main(void) {{ return 0; }}\n")) {
-        return skipped(&format!("apt install libibverbs-dev librdmacm-dev: {errors}"));
+        return skipped(&format!(
+            "apt install libibverbs-dev librdmacm-dev: {errors}"
+        ));
     }
     let lines: String = rows
         .iter()
-        .map(|(expression, _)| format!("    printf(\"%llu\\n\", (unsigned long long)({expression}));\n"))
+        .map(|(expression, _)| {
+            format!("    printf(\"%llu\\n\", (unsigned long long)({expression}));\n")
+        })
         .collect();
-    let program = compile("probe", format!("{head}int main(void)\n{{\n{lines}    return 0;\n}}\n"));
+    let program = compile(
+        "probe",
+        format!("{head}int main(void)\n{{\n{lines}    return 0;\n}}\n"),
+    );
     let program = program.unwrap_or_else(|errors| panic!("{errors}"));
     let found = run(&program);
     assert_eq!(found.len(), rows.len(), "{found:?}");

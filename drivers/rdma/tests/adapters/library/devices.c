@@ -74,6 +74,7 @@ static void read_settings(struct device *device)
 	} known[] = {
 		{"active_mtu", &set->active_mtu}, {"path_mtu", &set->path_mtu},
 		{"grh_required", &set->grh_required}, {"router_lid", &set->router_lid},
+		{"service_level", &set->service_level},
 		{"comp_vectors", &set->comp_vectors}, {"max_cqe", &set->max_cqe},
 		{"max_qp_wr", &set->max_qp_wr}, {"max_reads", &set->max_reads},
 		{"delay_us", &set->delay_us}, {"refuse_after", &set->refuse_after},
@@ -84,7 +85,7 @@ static void read_settings(struct device *device)
 	*set = (struct settings){
 		.active_mtu = IBV_MTU_4096, .path_mtu = IBV_MTU_4096, .comp_vectors = 1, .max_cqe = 1 << 20,
 		.max_qp_wr = 1 << 14, .max_reads = 16, .refuse_after = -1, .refuse_count = 1, .event_after = -1,
-		.overrun_after = -1,
+		.overrun_after = -1, .service_level = -1,
 	};
 	char text[2048], *rest = text;
 	if (!read_file(device->directory, "fake", text, sizeof(text)))

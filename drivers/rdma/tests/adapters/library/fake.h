@@ -39,8 +39,8 @@ struct settings {
 	/* enum ibv_mtu: of the port, and of the longest packet that gets through; 0 if none does. */
 	long active_mtu, path_mtu;
 	long grh_required;
-	/* The LID of the router to other subnets. */
-	long router_lid;
+	/* The LID of the router to other subnets, and the only service level with buffers in the switches; -1 for any. */
+	long router_lid, service_level;
 	long comp_vectors, max_cqe, max_qp_wr, max_reads;
 	/* Microseconds for each request. */
 	long delay_us;
@@ -55,7 +55,6 @@ struct settings {
 struct device {
 	struct ibv_device ibv;
 	char directory[512];
-	bool is_rnic;
 	int port_count;
 	struct port ports[MAX_PORTS];
 	struct settings set;

@@ -76,7 +76,8 @@ static struct pair *destination(struct pair *from, uint64_t length)
 			continue;
 		struct settings *their_set = &device_of(to)->set;
 		long least = set->path_mtu < their_set->path_mtu ? set->path_mtu : their_set->path_mtu;
-		bool arrives = packet <= bytes_of(least) && least && share_partition(from, to) &&
+		bool has_buffers = set->service_level < 0 || set->service_level == from->attributes.ah_attr.sl;
+		bool arrives = has_buffers && packet <= bytes_of(least) && least && share_partition(from, to) &&
 			       !port_of_pair(from)->is_down && !port_of_pair(to)->is_down && !device_of(to)->is_dead;
 		/* A packet with another sequence number than the next one is not acknowledged. */
 		bool is_accepted = (to->ibv.state == IBV_QPS_RTR || to->ibv.state == IBV_QPS_RTS) &&
