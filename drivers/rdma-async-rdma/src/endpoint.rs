@@ -121,6 +121,7 @@ impl Fabric for AsyncRdmaEndpoint {
                 lid,
                 mtu: self.mtu,
                 reads: READS,
+                partition: 0xffff,
             },
             // async-rdma sets the first packet sequence numbers before it knows the peer: both are zero.
             queue_pairs: vec![QueuePairRecord {

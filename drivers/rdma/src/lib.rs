@@ -43,10 +43,12 @@
 //! | `gid=3` | the place of the GID in the table of its port, where it is not the data connection's address |
 //! | `tc=106` | the traffic class of RoCE packets |
 //! | `sl=3` | the service level of InfiniBand or RoCE packets |
+//! | `pkey=0x8001` | the partition of InfiniBand, where it is not that of the data connection's interface, or the first |
+//! | `mtu=1024` | the longest packet of an adapter; unless given, the longest that gets through |
 //! | `register=dynamic` | sends files from where they are, by pinning their pages, instead of reading them into the ring |
 //! | `crc=on` | adds a checksum to every segment of `soft` |
 //!
-//! An administrator sets `device`, `gid`, `tc` and `sl`; clients may set the others, sizes up to a
+//! An administrator sets `device`, `gid`, `tc`, `sl` and `pkey`; clients may set the others, sizes up to a
 //! bound.
 //!
 //! The other options are those of the driver `tcp`. Options choose devices of this end only. With

@@ -338,7 +338,7 @@ settings! {
     ///
     /// Each with an upper bound, a list of values, or unrestricted: `rdma:message<=4M;rate;qps<=8` allows messages up to 4 MiB,
     /// any rate, up to 8 queue pairs, and no other option. Once per driver. By default clients set none that selects the
-    /// server's sockets or devices, or puts a load on other users (port, bind, advertise, direct, device, gid, tc, sl, ktls)
+    /// server's sockets or devices, or puts a load on other users (port, bind, advertise, direct, device, gid, tc, sl, pkey, ktls)
     #[arg(long, value_name = "RULES", value_delimiter = ',')]
     #[serde(deserialize_with = "list")]
     client_options: Vec<ClientOptions> => live,

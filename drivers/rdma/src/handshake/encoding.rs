@@ -13,6 +13,7 @@ const KIND_RING: u8 = 3;
 const KIND_REFUSAL: u8 = 4;
 const KIND_FABRIC: u8 = 5;
 const KIND_READY: u8 = 6;
+const KIND_PATH: u8 = 7;
 
 impl Record {
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -40,6 +41,10 @@ impl Record {
                 KIND_FABRIC
             }
             Self::Ready => KIND_READY,
+            Self::Path(arrives) => {
+                content.push(u8::from(*arrives));
+                KIND_PATH
+            }
             Self::Refusal(reason) => {
                 content.extend(reason.bytes().take(MAX_RECORD_BYTES));
                 KIND_REFUSAL
@@ -66,6 +71,7 @@ impl Record {
                 .map(|(address, key)| Self::Ring(RingRecord { address, key })),
             KIND_FABRIC => FabricRecord::decode(&mut fields).map(Self::Fabric),
             KIND_READY => Some(Self::Ready),
+            KIND_PATH => fields.flag().map(Self::Path),
             KIND_REFUSAL => {
                 // It is logged, so special characters are escaped.
                 let reason = String::from_utf8_lossy(content).escape_debug().to_string();
@@ -99,11 +105,7 @@ impl Offer {
                 [1] => Mode::Get,
                 _ => return None,
             },
-            immediate: match fields.array()? {
-                [0] => false,
-                [1] => true,
-                _ => return None,
-            },
+            immediate: fields.flag()?,
             inline_bytes: fields.u16()?,
         };
         (offer.queue_pairs > 0 && offer.pieces > 0).then_some(offer)
@@ -126,6 +128,7 @@ impl FabricRecord {
         bytes.extend(self.port.gid);
         bytes.extend(self.port.lid.to_be_bytes());
         bytes.extend([self.port.mtu, self.port.reads]);
+        bytes.extend(self.port.partition.to_be_bytes());
         for queue_pair in &self.queue_pairs {
             bytes.extend(queue_pair.number.to_be_bytes());
             bytes.extend(queue_pair.first_packet.to_be_bytes());
@@ -138,6 +141,7 @@ impl FabricRecord {
             lid: fields.u16()?,
             mtu: fields.u8().filter(|mtu| (1..=5).contains(mtu))?,
             reads: fields.u8()?,
+            partition: fields.u16()?,
         };
         let mut queue_pairs = Vec::new();
         while !fields.0.is_empty() {
@@ -160,6 +164,14 @@ impl Fields<'_> {
         let (field, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*field)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        match self.array()? {
+            [0] => Some(false),
+            [1] => Some(true),
+            _ => None,
+        }
     }
 
     fn u8(&mut self) -> Option<u8> {
@@ -222,6 +234,7 @@ mod tests {
                     lid: 5,
                     mtu: 5,
                     reads: 16,
+                    partition: 0x8001,
                 },
                 queue_pairs: vec![
                     QueuePairRecord {
@@ -232,6 +245,8 @@ mod tests {
                 ],
             }),
             Record::Ready,
+            Record::Path(false),
+            Record::Path(true),
             Record::Refusal("no memory".to_owned()),
         ] {
             assert_eq!(round(&record), record);
@@ -259,7 +274,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_a_record_or_an_error(
-            kind in 0..8_u8,
+            kind in 0..9_u8,
             content in proptest::collection::vec(any::<u8>(), 0..60),
         ) {
             let _ = Record::decode(kind, &content);

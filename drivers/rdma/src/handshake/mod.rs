@@ -21,7 +21,7 @@ pub(crate) use self::record::{Answer, Mode, Offer, Record, RingRecord, Token};
 /// The header of every record: a name, the version, the kind, and the length of the rest.
 const HEAD_BYTES: usize = 12;
 const NAME: &[u8; 8] = b"GHRDMA\r\n";
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// The longest record that is accepted.
 const MAX_RECORD_BYTES: usize = 1024;

@@ -13,6 +13,8 @@ pub(crate) enum Record {
     Fabric(FabricRecord),
     /// The sender's queue pairs are connected.
     Ready,
+    /// Whether the sender's longest packets get to the receiver.
+    Path(bool),
     /// The reason why the sender cannot continue.
     Refusal(String),
 }

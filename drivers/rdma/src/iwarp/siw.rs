@@ -184,6 +184,7 @@ fn accept(listener: &Listener) -> Peer<VerbsEndpoint> {
         queue_pairs: 1,
         messages: 96,
         payload_bytes: PAYLOAD_BYTES,
+        path_mtu: None,
         round_trip: Duration::from_millis(1),
     };
     let mut endpoint = VerbsEndpoint::new(&place, wanted).unwrap();

@@ -14,6 +14,7 @@ use gridhaul_stack::exact::ReadError;
 use gridhaul_stack::{ChannelError, Operation, Side, SocketOptions, random_bytes};
 use gridhaul_tcp::TcpChannel;
 
+use self::fabric::TestRings;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::opening::private_data;
 use self::opening::{OpenError, Opening, QueuePairListener};
@@ -95,7 +96,8 @@ impl Opening<'_> {
                 self.exchange_first_messages(endpoint.as_mut(), Side::Connector)?;
             }
             NewEndpoint::Fabric(endpoint) => {
-                self.connect_fabric(endpoint.as_mut(), answer.method)?
+                let tests = test_rings(answer.chosen, rings.source, rings.sink, remote);
+                self.connect_fabric(endpoint.as_mut(), answer.method, tests)?
             }
         }
         self.finish(
@@ -135,7 +137,10 @@ impl Opening<'_> {
                 }
                 self.exchange_first_messages(endpoint.as_mut(), Side::Acceptor)?;
             }
-            NewEndpoint::Fabric(endpoint) => self.connect_fabric(endpoint.as_mut(), method)?,
+            NewEndpoint::Fabric(endpoint) => {
+                let tests = test_rings(chosen, rings.source, rings.sink, remote);
+                self.connect_fabric(endpoint.as_mut(), method, tests)?
+            }
         }
         self.finish(rings, chosen, remote, choice)
     }
@@ -183,6 +188,16 @@ impl Opening<'_> {
             Record::Ring(RingRecord { address, key }) => Ok(Remote { address, key }),
             _ => Err(OpenError::Unexpected),
         }
+    }
+}
+
+fn test_rings(chosen: Offer, source: usize, sink: usize, remote: Remote) -> TestRings {
+    TestRings {
+        mode: chosen.mode,
+        ring_bytes: chosen.ring_bytes.get(),
+        source,
+        sink,
+        remote,
     }
 }
 

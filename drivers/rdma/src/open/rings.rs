@@ -7,7 +7,7 @@ use gridhaul_stack::{ChannelError, Side};
 
 use super::capabilities::{self, Capabilities};
 use super::opening::{OpenError, Opening, local_error};
-use super::round_trip::round_trip;
+use super::round_trip::{path_mtu, round_trip};
 use crate::handshake::{Method, Methods, Mode, Offer, RingRecord, messages};
 use crate::iwarp::SoftEndpoint;
 use crate::memory::{Holder, Memory, Pool, PoolError, Share};
@@ -145,6 +145,7 @@ impl Opening<'_> {
             messages: messages(usize::from(chosen.pieces)),
             payload_bytes: usize::from(chosen.inline_bytes),
             round_trip: round_trip(&self.socket),
+            path_mtu: path_mtu(&self.socket),
         };
         match (method, &capabilities.place) {
             (Method::Iwarp, Some(place)) if capabilities::method(place) == method => {
@@ -161,7 +162,8 @@ impl Opening<'_> {
             (Method::Roce | Method::InfiniBand, Some(place))
                 if capabilities::method(place) == method =>
             {
-                let endpoint = VerbsEndpoint::new(place, wanted);
+                let place = place.with_route(wanted.local, self.peer.ip(), self.operation)?;
+                let endpoint = VerbsEndpoint::new(&place, wanted);
                 let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;
                 Ok(NewEndpoint::Fabric(Box::new(endpoint)))
             }

@@ -37,6 +37,8 @@ pub struct PortRecord {
     pub mtu: u8,
     /// READs that each queue pair answers at a time.
     pub reads: u8,
+    /// The P_Key of its packets on InfiniBand.
+    pub partition: u16,
 }
 
 /// A queue pair; both numbers have 24 bits.

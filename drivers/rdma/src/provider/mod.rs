@@ -25,7 +25,7 @@ use std::time::Duration;
 pub use gridhaul_iwarp::{
     Access, Loss, MAX_MESSAGE_BYTES, Message, PostError, Region, Remote, Span,
 };
-use gridhaul_stack::Detail;
+use gridhaul_stack::{ChannelError, Detail, Operation};
 
 pub use self::address::{AdapterPort, FabricRecord, PortRecord, QueuePairRecord};
 pub use self::completion::Completion;
@@ -65,6 +65,8 @@ pub struct Wanted {
     pub payload_bytes: usize,
     /// The round trip time to the peer.
     pub round_trip: Duration,
+    /// The longest IP packet that gets to the peer's host, if TCP knows it.
+    pub path_mtu: Option<u32>,
 }
 
 /// An endpoint whose queue pairs are connected by records that the two ends exchange.
@@ -79,6 +81,26 @@ pub trait Fabric: Endpoint {
     ///
     /// When the peer has another number of queue pairs, or the device refuses the peer's values.
     fn connect(&mut self, peer: &FabricRecord, data_connection: OwnedFd) -> io::Result<()>;
+
+    /// Whether a WRITE or READ of the longest packets is acknowledged on every connected queue pair. A provider that does not test
+    /// that returns `true`.
+    ///
+    /// # Errors
+    ///
+    /// When the operation ends before, or the device refuses the work.
+    fn test_path(&mut self, _work: Work, _operation: &Operation<'_>) -> Result<bool, ChannelError> {
+        Ok(true)
+    }
+
+    /// Replaces all queue pairs by unconnected ones that send shorter packets, in a new record. `false` if there are none
+    /// shorter.
+    ///
+    /// # Errors
+    ///
+    /// When the device has no more resources.
+    fn shorten_packets(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
 }
 
 /// One channel's endpoint.

@@ -128,7 +128,9 @@ impl Settings {
                 device: options.value("device", values::device)?,
                 gid: small("gid", 255)?,
                 traffic_class: small("tc", 255)?.unwrap_or(0),
-                service_level: small("sl", 15)?.unwrap_or(0),
+                service_level: small("sl", 15)?,
+                partition: options.value("pkey", values::partition)?,
+                mtu: options.value("mtu", values::mtu)?,
             },
             pins_files,
         })

@@ -12,7 +12,7 @@ const PRIORITY: Audience =
     Audience::Administrator("it puts packets into classes of the network that others pay for");
 
 /// The options of this driver only.
-const OWN: [OptionDoc; 18] = [
+const OWN: [OptionDoc; 20] = [
     OptionDoc {
         name: "slab",
         meaning: "The size of a slab in bytes; 4M unless given, and less on a short path.",
@@ -143,6 +143,23 @@ const OWN: [OptionDoc; 18] = [
         example: "3",
         kind: OptionKind::Number,
         audience: PRIORITY,
+    },
+    OptionDoc {
+        name: "pkey",
+        meaning: "The partition of InfiniBand by its P_Key; that of the data connection's interface unless given, or the first with full \
+                  membership.",
+        example: "0x8001",
+        kind: OptionKind::Word,
+        // Partitions separate the traffic of groups of machines.
+        audience: DEVICES,
+    },
+    OptionDoc {
+        name: "mtu",
+        meaning: "The longest packet of an adapter in bytes: 256, 512, 1024, 2048 or 4096; unless given, the longest that gets through.",
+        example: "1024",
+        kind: OptionKind::Number,
+        // It can only make packets shorter.
+        audience: Audience::Client,
     },
     OptionDoc {
         name: "register",

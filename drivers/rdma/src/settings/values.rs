@@ -103,6 +103,30 @@ pub(super) fn provider(text: &str) -> Result<Provider, String> {
     }
 }
 
+/// `enum ibv_mtu`.
+pub(super) fn mtu(text: &str) -> Result<u8, String> {
+    match text {
+        "256" => Ok(1),
+        "512" => Ok(2),
+        "1024" => Ok(3),
+        "2048" => Ok(4),
+        "4096" => Ok(5),
+        _ => Err("it is not 256, 512, 1024, 2048 or 4096".to_owned()),
+    }
+}
+
+/// With or without the bit of full members. 0 is no partition.
+pub(super) fn partition(text: &str) -> Result<u16, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u16::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number
+        .ok()
+        .filter(|number| number & 0x7fff != 0)
+        .ok_or_else(|| "it is not a P_Key, such as 0x8001".to_owned())
+}
+
 /// The kernel's names of devices use only these characters.
 pub(super) fn device(text: &str) -> Result<String, String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);

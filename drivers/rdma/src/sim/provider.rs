@@ -87,6 +87,7 @@ impl Fabric for SimFabric {
                 lid: 0,
                 mtu: MTU,
                 reads: u8::try_from(limits.reads).unwrap_or(u8::MAX),
+                partition: 0xffff,
             },
             queue_pairs: vec![queue_pair; limits.queue_pairs],
         }

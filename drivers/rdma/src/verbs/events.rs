@@ -3,7 +3,8 @@
 use rustix::event::{Timespec, epoll};
 
 use super::bindings::{
-    COMPLETED_WRITE_OF_PEER, EVENT_DEVICE_FATAL, STATUS_FLUSHED, STATUS_SUCCESS, WorkCompletion,
+    COMPLETED_WRITE_OF_PEER, EVENT_DEVICE_FATAL, EVENT_QUEUE_OVERRUN, STATUS_FLUSHED,
+    STATUS_SUCCESS, WorkCompletion,
 };
 use super::control_socket::{ControlSocket, Peer};
 use super::queue_pair::{CompletionId, Shared, Subject};
@@ -161,7 +162,8 @@ impl VerbsEndpoint {
 
     pub(super) fn read_device_events(&mut self, completions: &mut Vec<Completion>) {
         while let Some((kind, words)) = self.device.next_event() {
-            if kind == EVENT_DEVICE_FATAL {
+            // After both, completions are missing. Queue pairs of a broken device or over an overrun queue cannot be replaced.
+            if [EVENT_DEVICE_FATAL, EVENT_QUEUE_OVERRUN].contains(&kind) {
                 let loss = Loss::Failed(format!("{}: {words}", self.place.port.device));
                 self.limits.replaces = false;
                 self.lose_all(&loss, completions);

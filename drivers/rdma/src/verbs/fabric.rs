@@ -10,6 +10,8 @@ use super::bindings::{
     SET_PARTITION, SET_PEER, SET_PORT, SET_READS, SET_READS_ANSWERED, SET_RETRIES, SET_STATE,
     SET_TIMEOUT, STATE_INIT, STATE_READY_TO_RECEIVE, STATE_READY_TO_SEND,
 };
+use super::connection_manager::Route;
+use super::partition::{Partition, PartitionKey};
 use super::ports::Protocol;
 use super::queue_pair::QueuePair;
 use super::slot::Connecting;
@@ -40,8 +42,13 @@ pub(super) struct Path {
     pub(super) port_number: u8,
     pub(super) gid_index: u8,
     pub(super) protocol: Protocol,
+    pub(super) partition: Partition,
+    /// The port accepts no packets without a global route header.
+    pub(super) needs_global_routes: bool,
     pub(super) traffic_class: u8,
-    pub(super) service_level: u8,
+    pub(super) service_level: Option<u8>,
+    /// The subnet manager's path to the peer, if the data connection shows it.
+    pub(super) route: Option<Route>,
     /// READs that the device can request at a time.
     pub(super) reads: u8,
     /// The round trip time of a packet and its acknowledgement.
@@ -68,12 +75,35 @@ impl Path {
         let attributes = QueuePairAttributes {
             state: STATE_INIT,
             port: self.port_number,
-            partition_index: 0,
+            partition_index: self.partition.index,
             access: access.unsigned_abs(),
             ..QueuePairAttributes::default()
         };
         queue_pair.modify(attributes, mask)?;
         queue_pair.expect_messages()
+    }
+
+    /// Whether packets of one end are accepted at the other.
+    pub(super) fn check(&self, peer: &PortRecord) -> Result<(), String> {
+        if self.protocol != Protocol::InfiniBand {
+            return Ok(());
+        }
+        self.partition
+            .key
+            .check_with(PartitionKey(peer.partition))?;
+        if self.route.is_none() && !self.shares_subnet(peer) {
+            return Err(
+                "the two adapters are in different subnets of InfiniBand, and the way to the router is only known for data \
+                 connections over IPoIB: choose such addresses (--data-address)"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// The first half of a GID is the prefix of the subnet.
+    fn shares_subnet(&self, peer: &PortRecord) -> bool {
+        self.port.gid[..8] == peer.gid[..8]
     }
 
     /// Connects a queue pair to one of the peer.
@@ -133,16 +163,36 @@ impl Path {
     }
 
     fn address(&self, peer: &PortRecord) -> Address {
-        // Within a subnet of InfiniBand the LID is enough; RoCE has no other address than a GID.
-        let same_subnet = self.port.gid[..8] == peer.gid[..8];
+        // Within a subnet of InfiniBand the LID is enough, unless the port says otherwise; RoCE has no other address than a GID.
+        let shares_subnet = self.shares_subnet(peer);
+        let route = self.route.filter(|_| self.protocol == Protocol::InfiniBand);
+        let is_global = self.protocol == Protocol::Roce
+            || self.needs_global_routes
+            || !shares_subnet
+            // As Linux decides (ib_init_ah_attr_from_path): a path over routers.
+            || route.is_some_and(|route| route.hop_limit > 1);
+        let route = route.unwrap_or(Route {
+            lid: peer.lid,
+            service_level: 0,
+            mtu: self.port.mtu,
+            hop_limit: HOP_LIMIT,
+            traffic_class: 0,
+            flow_label: 0,
+        });
         Address {
             gid: halves(peer.gid),
             own_gid_index: self.gid_index,
-            hop_limit: HOP_LIMIT,
-            traffic_class: self.traffic_class,
-            lid: peer.lid,
-            service_level: self.service_level,
-            is_global: u8::from(self.protocol == Protocol::Roce || !same_subnet),
+            flow_label: route.flow_label,
+            // 0 in a path record within the subnet.
+            hop_limit: route.hop_limit.max(1),
+            traffic_class: match self.traffic_class {
+                0 => route.traffic_class,
+                asked => asked,
+            },
+            // The peer's LID may change while its queue pairs are replaced.
+            lid: if shares_subnet { peer.lid } else { route.lid },
+            service_level: self.service_level.unwrap_or(route.service_level),
+            is_global: u8::from(is_global),
             port: self.port_number,
             ..Address::default()
         }
@@ -171,6 +221,66 @@ fn timeout(round_trip: Duration, delay: Duration) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn path(lid: u16, prefix: u8) -> Path {
+        let mut gid = [0; 16];
+        gid[0] = prefix;
+        Path {
+            port: PortRecord {
+                gid,
+                lid,
+                mtu: 5,
+                reads: 16,
+                partition: 0xffff,
+            },
+            port_number: 1,
+            gid_index: 0,
+            protocol: Protocol::InfiniBand,
+            partition: Partition::DEFAULT,
+            needs_global_routes: false,
+            traffic_class: 0,
+            service_level: None,
+            route: None,
+            reads: 16,
+            round_trip: Duration::ZERO,
+            is_software: false,
+        }
+    }
+
+    #[test]
+    fn packets_to_another_subnet_go_to_the_router() {
+        let (mut here, there) = (path(5, 1), path(9, 2));
+        let error = here.check(&there.port).unwrap_err();
+        assert!(error.contains("different subnets"), "{error}");
+        here.route = Some(Route {
+            lid: 77,
+            service_level: 3,
+            mtu: 4,
+            hop_limit: 63,
+            traffic_class: 8,
+            flow_label: 12,
+        });
+        assert_eq!(here.check(&there.port), Ok(()));
+        let address = here.address(&there.port);
+        assert_eq!((address.lid, address.is_global), (77, 1));
+        assert_eq!((address.hop_limit, address.flow_label), (63, 12));
+        assert_eq!((address.service_level, address.traffic_class), (3, 8));
+        assert_eq!(address.gid, halves(there.port.gid));
+        here.service_level = Some(0);
+        here.traffic_class = 4;
+        let address = here.address(&there.port);
+        assert_eq!((address.service_level, address.traffic_class), (0, 4));
+    }
+
+    #[test]
+    fn within_a_subnet_the_lid_is_enough() {
+        let (mut here, there) = (path(5, 1), path(9, 1));
+        assert_eq!(here.check(&there.port), Ok(()));
+        let address = here.address(&there.port);
+        assert_eq!((address.lid, address.is_global), (9, 0));
+        here.needs_global_routes = true;
+        assert_eq!(here.address(&there.port).is_global, 1);
+    }
 
     #[test]
     fn packets_are_repeated_after_four_round_trips() {

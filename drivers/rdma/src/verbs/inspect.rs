@@ -3,13 +3,15 @@
 use std::fmt::Display;
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
 
 use gridhaul_stack::Finding;
 
 use super::bindings::Verbs;
+use super::mtu;
 use super::objects::OpenDevice;
-use super::ports::{CLASS, Port, Protocol, ports};
+use super::partition::Partition;
+use super::ports::{Port, Protocol, ports};
+use super::sysfs;
 
 /// The library, the kernel's support, and every port.
 pub(crate) fn inspect() -> Vec<Finding> {
@@ -19,7 +21,7 @@ pub(crate) fn inspect() -> Vec<Finding> {
         findings.push(bad(error));
     }
     let verbs = verbs.ok();
-    match ports(Path::new(CLASS)) {
+    match ports(&sysfs::devices()) {
         Err(error) => findings.push(bad(no_kernel(&error))),
         Ok(ports) if ports.is_empty() => findings.push(bad(
             "there is no RDMA device; the program carries data by iWARP over TCP itself (provider=soft)",
@@ -31,14 +33,15 @@ pub(crate) fn inspect() -> Vec<Finding> {
 
 /// Whether the kernel lists any port.
 pub(crate) fn has_devices() -> bool {
-    ports(Path::new(CLASS)).is_ok_and(|ports| !ports.is_empty())
+    ports(&sysfs::devices()).is_ok_and(|ports| !ports.is_empty())
 }
 
 /// The kernel lists no RDMA devices.
 pub(super) fn no_kernel(error: &io::Error) -> String {
     format!(
-        "this kernel has no RDMA, or none of its drivers is loaded ({CLASS}: {error}); the driver of an adapter brings \
-         it, and for soft-RoCE: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0"
+        "this kernel has no RDMA, or none of its drivers is loaded ({}: {error}); the driver of an adapter brings \
+         it, and for soft-RoCE: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0",
+        sysfs::devices().display()
     )
 }
 
@@ -71,8 +74,10 @@ fn port_finding(port: &Port, verbs: Option<&'static Verbs>) -> Finding {
 }
 
 fn addresses(port: &Port, name: String) -> Finding {
-    if port.protocol != Protocol::Roce {
-        return good(name);
+    match port.protocol {
+        Protocol::InfiniBand => return partitions(port, &name),
+        Protocol::Iwarp => return good(name),
+        Protocol::Roce => {}
     }
     let gids: Vec<_> = port
         .gids
@@ -97,6 +102,15 @@ fn addresses(port: &Port, name: String) -> Finding {
     ))
 }
 
+fn partitions(port: &Port, name: &str) -> Finding {
+    match Partition::choose(&port.partitions, None) {
+        Some(partition) => good(format!("{name}, in the partition {}", partition.key)),
+        None => bad(format!(
+            "{name}; it is in no partition: does a subnet manager run?"
+        )),
+    }
+}
+
 /// The device's limits as text.
 fn limits(port: &Port, verbs: &'static Verbs) -> io::Result<String> {
     let device = OpenDevice::open(verbs, &port.device)?.ok_or(io::ErrorKind::NotFound)?;
@@ -104,16 +118,11 @@ fn limits(port: &Port, verbs: &'static Verbs) -> io::Result<String> {
     let active = device.port(port.number)?;
     Ok(format!(
         "MTU {} bytes, messages to {} bytes, {} requests and {} READs of a queue pair",
-        mtu_bytes(u8::try_from(active.active_mtu).unwrap_or(0)),
+        mtu::bytes(u8::try_from(active.active_mtu).unwrap_or(0)),
         active.max_message_bytes,
         attributes.max_requests,
         attributes.max_reads
     ))
-}
-
-/// `enum ibv_mtu`: 1 is 256 bytes, each further value doubles it, up to 5.
-pub(super) fn mtu_bytes(mtu: u8) -> u64 {
-    128 << mtu.min(5)
 }
 
 fn good(words: impl Display) -> Finding {

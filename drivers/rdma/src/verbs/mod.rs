@@ -18,14 +18,19 @@ mod counters;
 mod events;
 mod fabric;
 mod inspect;
+mod ipoib;
+mod mtu;
 mod objects;
 mod opening;
+mod partition;
+mod path_test;
 mod place;
 mod ports;
 mod queue_pair;
 mod replacement;
 mod requests;
 mod slot;
+mod sysfs;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,7 +42,6 @@ pub(crate) use self::connection_manager::{Connection, ConnectionError, Listener}
 use self::control_socket::{ControlSocket, Peer};
 use self::counters::Counters;
 use self::fabric::Path;
-use self::inspect::mtu_bytes;
 pub(crate) use self::inspect::{has_devices, inspect};
 use self::objects::{OpenDevice, Registration};
 pub(crate) use self::place::{DeviceOptions, Place, VerbsError};
@@ -104,6 +108,12 @@ struct Failure {
 }
 
 impl VerbsEndpoint {
+    /// Of both ports, and of the path once it is tested.
+    fn mtu(&self) -> u8 {
+        let theirs = self.peer_port.map_or(u8::MAX, |port| port.mtu);
+        self.path.port.mtu.min(theirs)
+    }
+
     fn is_iwarp(&self) -> bool {
         self.path.protocol == Protocol::Iwarp
     }
@@ -129,14 +139,18 @@ impl Endpoint for VerbsEndpoint {
         let port = &self.place.port;
         let regions = self.regions.iter().flatten();
         let pinned_bytes: usize = regions.map(|region| region.memory().length()).sum();
-        vec![
+        let mut details = vec![
             Detail::text("provider", "verbs"),
             Detail::text("device", format!("{}/{}", port.device, port.number)),
             Detail::text("protocol", port.protocol.name()),
             Detail::setting("gid", u64::from(self.place.gid_index)),
-            Detail::setting("mtu-bytes", mtu_bytes(self.path.port.mtu)),
+            Detail::setting("mtu-bytes", mtu::bytes(self.mtu())),
             Detail::holding("pinned-bytes", pinned_bytes as u64),
-        ]
+        ];
+        if port.protocol == Protocol::InfiniBand {
+            details.push(Detail::text("pkey", self.path.partition.key.to_string()));
+        }
+        details
     }
 
     fn port_rate(&self) -> Option<u64> {

@@ -4,9 +4,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use gridhaul_stack::random_bytes;
+use gridhaul_stack::{ChannelError, Operation, random_bytes};
 use rustix::event::epoll;
 
+use super::bindings::PORT_NEEDS_GLOBAL_ROUTES;
 use super::connection_manager::{Connection, Introduction};
 use super::control_socket::ControlSocket;
 use super::counters::Counters;
@@ -19,7 +20,7 @@ use super::slot::{Connecting, Slot};
 use super::{Armed, CONNECTION, DEVICE, MESSAGES, REQUESTS, VerbsEndpoint, explain_memlock};
 use crate::memory::Memory;
 use crate::provider::{
-    Access, Fabric, FabricRecord, Limits, MAX_MESSAGE_BYTES, PortRecord, Wanted,
+    Access, Fabric, FabricRecord, Limits, MAX_MESSAGE_BYTES, PortRecord, Wanted, Work,
 };
 
 /// Outstanding requests of one queue pair, if the device supports so many.
@@ -64,14 +65,18 @@ impl VerbsEndpoint {
             port: PortRecord {
                 gid: place.gid,
                 lid: port.lid,
-                mtu: u8::try_from(port.active_mtu).unwrap_or(1),
+                mtu: place.mtu(port.active_mtu, wanted.path_mtu),
+                partition: place.partition.key.0,
                 reads: reads(attributes.max_reads_answered),
             },
             port_number: place.port.number,
             gid_index: place.gid_index,
             protocol: place.port.protocol,
+            partition: place.partition,
+            needs_global_routes: port.flags & PORT_NEEDS_GLOBAL_ROUTES != 0,
             traffic_class: place.device_options.traffic_class,
             service_level: place.device_options.service_level,
+            route: place.route,
             reads: reads(attributes.max_reads),
             round_trip: wanted.round_trip,
             is_software: place.port.is_software,
@@ -207,6 +212,7 @@ impl Fabric for VerbsEndpoint {
                 "the other end has another number of queue pairs",
             ));
         }
+        self.path.check(&peer.port).map_err(io::Error::other)?;
         for (slot, other) in self.slots.iter_mut().zip(&peer.queue_pairs) {
             let Some(connecting) = slot.connecting.take() else {
                 continue;
@@ -216,8 +222,18 @@ impl Fabric for VerbsEndpoint {
         }
         self.limits.reads = usize::from(self.path.reads_with(&peer.port));
         self.peer_port = Some(peer.port);
-        self.keep(data_connection)?;
+        if self.control.is_none() {
+            self.keep(data_connection)?;
+        }
         Ok(())
+    }
+
+    fn test_path(&mut self, work: Work, operation: &Operation<'_>) -> Result<bool, ChannelError> {
+        self.packets_arrive(work, operation)
+    }
+
+    fn shorten_packets(&mut self) -> io::Result<bool> {
+        self.shorten()
     }
 }
 

@@ -1,15 +1,21 @@
 //! Chooses the port and the GID for a channel, and opens the device.
 
+use std::ffi::c_int;
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::bindings::{LibraryError, Verbs};
-use super::connection_manager::{ConnectionError, device_at};
+use super::connection_manager::{ConnectionError, Route, device_at, route};
 use super::inspect::no_kernel;
+use super::ipoib::{self, Interface};
+use super::mtu;
 use super::objects::OpenDevice;
-use super::ports::{CLASS, Port, Protocol, ports};
+use super::partition::{Partition, PartitionKey};
+use super::ports::{Port, Protocol, ports};
+use super::sysfs;
+use gridhaul_stack::{ChannelError, Operation};
+
 use crate::provider::AdapterPort;
 
 /// The options that choose the device of this end.
@@ -20,7 +26,13 @@ pub(crate) struct DeviceOptions {
     /// The index in the port's table of GIDs.
     pub(crate) gid: Option<u8>,
     pub(crate) traffic_class: u8,
-    pub(crate) service_level: u8,
+    /// By default that of the path record, or 0.
+    pub(crate) service_level: Option<u8>,
+    /// The P_Key of InfiniBand, with or without the bit of full members; by default that of the data connection's interface, or the
+    /// first of the port.
+    pub(crate) partition: Option<u16>,
+    /// The largest MTU (`enum ibv_mtu`).
+    pub(crate) mtu: Option<u8>,
 }
 
 /// The chosen port, with its GID and the options.
@@ -29,6 +41,10 @@ pub(crate) struct Place {
     pub(super) port: Port,
     pub(super) gid_index: u8,
     pub(super) gid: [u8; 16],
+    pub(super) partition: Partition,
+    /// The data connection's address belongs to an interface of IPoIB over this port.
+    is_behind_interface: bool,
+    pub(super) route: Option<Route>,
     pub(super) device_options: DeviceOptions,
 }
 
@@ -59,6 +75,13 @@ pub(crate) enum VerbsError {
         index: u8,
         there: String,
     },
+    #[error("port {number} of {device} is in no partition{wanted}; its P_Keys are {there}")]
+    NoPartition {
+        device: String,
+        number: u8,
+        wanted: String,
+        there: String,
+    },
     #[error(transparent)]
     Connection(#[from] ConnectionError),
     #[error("{what} of {device}: {error}")]
@@ -76,14 +99,18 @@ impl Place {
     ///
     /// When there is none, or it cannot be used.
     pub(crate) fn find(local: IpAddr, device_options: &DeviceOptions) -> Result<Self, VerbsError> {
-        let ports = ports(Path::new(CLASS)).map_err(VerbsError::NoKernel)?;
-        Self::choose(&ports, local, device_options, || device_at(local))
+        let ports = ports(&sysfs::devices()).map_err(VerbsError::NoKernel)?;
+        let interface = ipoib::interface_at(local);
+        Self::choose(&ports, local, interface, device_options, || {
+            device_at(local)
+        })
     }
 
-    /// `iwarp` finds the device with the address where ports have no GIDs.
+    /// `interface` is the one of IPoIB with the address. `iwarp` finds the device with the address where ports have no GIDs.
     fn choose(
         ports: &[Port],
         local: IpAddr,
+        interface: Option<Interface>,
         device_options: &DeviceOptions,
         iwarp: impl FnOnce() -> Result<Option<String>, ConnectionError>,
     ) -> Result<Self, VerbsError> {
@@ -105,8 +132,8 @@ impl Place {
             Some(_) => wanted.next(),
             None => wanted
                 .clone()
-                .find(|port| port.gid_of(local).is_some())
-                // A port of InfiniBand has no IP address and must be named.
+                .find(|port| port.gid_of(local).is_some() || port.is_behind(interface))
+                // A port of InfiniBand without an interface has no IP address and must be named.
                 .or_else(|| {
                     wanted.find(|port| {
                         port.protocol == Protocol::InfiniBand && device_options.device.is_some()
@@ -142,12 +169,20 @@ impl Place {
                 port: port.clone(),
                 gid_index: 0,
                 gid: [0; 16],
+                partition: Partition::DEFAULT,
+                is_behind_interface: false,
+                route: None,
                 device_options: device_options.clone(),
             });
         }
-        let wanted_gid = match device_options.gid {
-            Some(index) => port.gids.iter().find(|gid| gid.index == index),
-            None => port.gid_of(local).or_else(|| port.gids.first()),
+        let interface = interface.filter(|&interface| port.is_behind(Some(interface)));
+        let wanted_gid = match (device_options.gid, interface) {
+            (Some(index), _) => port.gids.iter().find(|gid| gid.index == index),
+            (None, Some(interface)) => {
+                let mut gids = port.gids.iter();
+                gids.find(|gid| gid.address == interface.gid)
+            }
+            (None, None) => port.gid_of(local).or_else(|| port.gids.first()),
         };
         let gid = wanted_gid.filter(|gid| {
             // RoCE v1 and v2 do not interoperate.
@@ -163,13 +198,47 @@ impl Place {
             port: port.clone(),
             gid_index: gid.index,
             gid: gid.address.octets(),
+            partition: partition(port, interface, device_options)?,
+            is_behind_interface: interface.is_some(),
+            route: None,
             device_options: device_options.clone(),
         })
+    }
+
+    /// The same place with the subnet manager's path to the peer, if the data connection runs over the same port.
+    ///
+    /// # Errors
+    ///
+    /// When the operation ends before. Where the path is not found, the peer's LID has to be enough.
+    pub(crate) fn with_route(
+        &self,
+        local: IpAddr,
+        peer: IpAddr,
+        operation: &Operation<'_>,
+    ) -> Result<Self, ChannelError> {
+        let mut place = self.clone();
+        if self.is_behind_interface {
+            place.route = match route(local, peer, operation) {
+                Err(ConnectionError::Channel(error)) => return Err(error),
+                outcome => outcome.ok().flatten(),
+            };
+        }
+        Ok(place)
     }
 
     /// The device's name.
     pub(crate) fn device(&self) -> &str {
         &self.port.device
+    }
+
+    /// The MTU of packets: that of the port, of the option, or of the path.
+    pub(super) fn mtu(&self, active: c_int, ip_bytes: Option<u32>) -> u8 {
+        let port = u8::try_from(active).unwrap_or(mtu::LEAST);
+        let asked = self.device_options.mtu.unwrap_or(u8::MAX);
+        let route = self.route.map_or(u8::MAX, |route| route.mtu);
+        // With the option gid the adapter may use another path than TCP.
+        let follows_tcp = self.port.protocol == Protocol::Roce && self.device_options.gid.is_none();
+        mtu::within(port.min(asked).min(route), ip_bytes.filter(|_| follows_tcp))
     }
 
     /// The protocol of the port.
@@ -185,7 +254,7 @@ impl Place {
             gid_index: self.gid_index,
             gid: self.gid,
             traffic_class: self.device_options.traffic_class,
-            service_level: self.device_options.service_level,
+            service_level: self.device_options.service_level.unwrap_or(0),
         }
     }
 
@@ -214,6 +283,31 @@ impl Place {
             error,
         }
     }
+}
+
+/// The partition of the options, of the interface of the data connection, or the first one.
+fn partition(
+    port: &Port,
+    interface: Option<Interface>,
+    device_options: &DeviceOptions,
+) -> Result<Partition, VerbsError> {
+    if port.protocol != Protocol::InfiniBand {
+        return Ok(Partition::DEFAULT);
+    }
+    let asked = device_options.partition.map(PartitionKey);
+    let wanted = asked.or_else(|| interface.map(|interface| interface.partition));
+    Partition::choose(&port.partitions, wanted).ok_or_else(|| VerbsError::NoPartition {
+        device: port.device.clone(),
+        number: port.number,
+        wanted: wanted.map_or_else(String::new, |wanted| format!(" {wanted}")),
+        there: list(
+            port.partitions
+                .iter()
+                .map(|&key| PartitionKey(key))
+                .filter(|key| key.number() != 0)
+                .map(|key| key.to_string()),
+        ),
+    })
 }
 
 /// The list of ports for an error message.
@@ -253,7 +347,7 @@ mod tests {
         let class = example();
         let ports = ports(class.path()).unwrap();
         let iwarp = || Ok((local == "10.9.0.7").then(|| "siw0".to_owned()));
-        Place::choose(&ports, local.parse().unwrap(), device_options, iwarp)
+        Place::choose(&ports, local.parse().unwrap(), None, device_options, iwarp)
             .map(|place| (place.port.device, place.gid_index))
             .map_err(|error| error.to_string())
     }

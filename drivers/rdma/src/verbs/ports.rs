@@ -5,8 +5,8 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-/// The directory of RDMA devices in sysfs.
-pub(super) const CLASS: &str = "/sys/class/infiniband";
+use super::ipoib::Interface;
+use super::sysfs::{self, hexadecimal};
 
 /// The protocol of a device's ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub(super) struct Port {
     /// A software device of the kernel that sends over a network interface; `rate` is not its own.
     pub(super) is_software: bool,
     pub(super) gids: Vec<Gid>,
+    /// The table of P_Keys.
+    pub(super) partitions: Vec<u16>,
 }
 
 /// An address of a port.
@@ -69,8 +71,15 @@ impl Port {
 
     /// Its directory in sysfs.
     pub(super) fn path(&self) -> PathBuf {
-        let ports = Path::new(CLASS).join(&self.device).join("ports");
+        let ports = sysfs::devices().join(&self.device).join("ports");
         ports.join(self.number.to_string())
+    }
+
+    /// Whether this interface of IPoIB belongs to the port.
+    pub(super) fn is_behind(&self, interface: Option<Interface>) -> bool {
+        let gid = interface.map(|interface| interface.gid);
+        self.protocol == Protocol::InfiniBand
+            && self.gids.iter().any(|other| Some(other.address) == gid)
     }
 
     /// The GID of an IP address in RoCE v2.
@@ -120,6 +129,7 @@ pub(super) fn ports(class: &Path) -> io::Result<Vec<Port>> {
                 rate: line(&path.join("rate")),
                 is_software,
                 gids: gids(&path),
+                partitions: partitions(&path),
             });
         }
     }
@@ -154,6 +164,16 @@ fn gids(port: &Path) -> Vec<Gid> {
         }
     }
     gids
+}
+
+/// The device chooses the size of the table: one entry with RoCE, 128 with most adapters of InfiniBand.
+fn partitions(port: &Path) -> Vec<u16> {
+    const MOST: usize = 256;
+    let key = |index| {
+        let text = fs::read_to_string(port.join(format!("pkeys/{index}"))).ok()?;
+        hexadecimal(&text)
+    };
+    (0..MOST).map_while(key).collect()
 }
 
 fn names(directory: &Path) -> io::Result<Vec<String>> {

@@ -57,7 +57,7 @@ pub(in crate::verbs) struct PortAttributes {
     masks: [u8; 7],
     physical_state: u8,
     pub(in crate::verbs) link_layer: u8,
-    flags: u8,
+    pub(in crate::verbs) flags: u8,
     more_capabilities: u16,
 }
 
@@ -66,6 +66,9 @@ const _: () = {
     assert!(offset_of!(PortAttributes, lid) == 34);
     assert!(offset_of!(PortAttributes, link_layer) == 46);
 };
+
+/// `IBV_QPF_GRH_REQUIRED`: packets need a global route header (GRH), also within the subnet.
+pub(in crate::verbs) const PORT_NEEDS_GLOBAL_ROUTES: u8 = 1;
 
 /// `struct ibv_async_event`.
 #[repr(C)]
@@ -84,6 +87,9 @@ impl AsyncEvent {
         kind: 0,
     };
 }
+
+/// `IBV_EVENT_CQ_ERR`: a completion queue was overrun.
+pub(in crate::verbs) const EVENT_QUEUE_OVERRUN: c_int = 0;
 
 /// `IBV_EVENT_DEVICE_FATAL`
 pub(in crate::verbs) const EVENT_DEVICE_FATAL: c_int = 8;

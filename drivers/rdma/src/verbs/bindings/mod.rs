@@ -10,6 +10,8 @@
 
 mod attributes;
 mod context;
+#[cfg(test)]
+pub(super) mod layout;
 mod library;
 mod requests;
 

@@ -31,10 +31,34 @@ pub(super) struct EventChannel {
     pub(super) descriptor: c_int,
 }
 
-/// The head of `struct rdma_cm_id`.
+/// The head of `struct rdma_cm_id`, with the `rdma_route` in it.
 #[repr(C)]
 pub(super) struct Id {
     pub(super) verbs: *mut Context,
+    pointers: [*mut c_void; 3],
+    /// `struct rdma_addr`.
+    addresses: [u64; 37],
+    pub(super) paths: *mut PathRecord,
+    pub(super) path_count: c_int,
+}
+
+/// `struct ibv_sa_path_rec`; numbers of several bytes are in network byte order.
+#[repr(C)]
+pub(super) struct PathRecord {
+    gids: [u64; 4],
+    pub(super) lid: u16,
+    source_lid: u16,
+    is_raw: c_int,
+    pub(super) flow_label: u32,
+    pub(super) hop_limit: u8,
+    pub(super) traffic_class: u8,
+    is_reversible: c_int,
+    path_count: u8,
+    partition: u16,
+    pub(super) service_level: u8,
+    mtu_selector: u8,
+    pub(super) mtu: u8,
+    rest: [u8; 5],
 }
 
 /// `struct rdma_conn_param`.
@@ -68,6 +92,8 @@ const _: () = {
     assert!(offset_of!(Parameters, queue_pair) == 16);
     assert!(offset_of!(Event, status) == 20);
     assert!(offset_of!(Event, parameters) == 24);
+    assert!(offset_of!(Id, paths) == 328);
+    assert!(size_of::<PathRecord>() == 64);
 };
 
 /// `RDMA_PS_TCP`
@@ -78,3 +104,50 @@ pub(super) const ADDRESS_RESOLVED: c_int = 0;
 pub(super) const ROUTE_RESOLVED: c_int = 2;
 pub(super) const CONNECT_REQUEST: c_int = 4;
 pub(super) const ESTABLISHED: c_int = 9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::bindings::layout::{Row, compare_with_header, compare_with_records, layout};
+
+    fn rows() -> Vec<Row> {
+        let mut rows =
+            layout!("struct rdma_event_channel", EventChannel, size_of, { "fd": descriptor });
+        rows.extend(layout!("struct rdma_cm_id", Id, {
+            "verbs": verbs, "route.path_rec": paths, "route.num_paths": path_count,
+        }));
+        rows.extend(layout!("struct ibv_sa_path_rec", PathRecord, size_of, {
+            "dlid": lid, "flow_label": flow_label, "hop_limit": hop_limit, "traffic_class": traffic_class,
+            "sl": service_level, "mtu": mtu,
+        }));
+        rows.extend(layout!("struct rdma_conn_param", Parameters, size_of, {
+            "private_data": private, "private_data_len": private_length, "responder_resources": reads_answered,
+            "initiator_depth": reads, "flow_control": flow_control, "retry_count": retries,
+            "rnr_retry_count": not_ready_retries, "srq": shared_receives, "qp_num": queue_pair,
+        }));
+        rows.extend(layout!("struct rdma_cm_event", Event, {
+            "id": id, "listen_id": listener, "event": kind, "status": status, "param.conn": parameters,
+        }));
+        let numbers = [
+            ("RDMA_PS_TCP", PORT_SPACE),
+            ("RDMA_CM_EVENT_ADDR_RESOLVED", ADDRESS_RESOLVED),
+            ("RDMA_CM_EVENT_ROUTE_RESOLVED", ROUTE_RESOLVED),
+            ("RDMA_CM_EVENT_CONNECT_REQUEST", CONNECT_REQUEST),
+            ("RDMA_CM_EVENT_ESTABLISHED", ESTABLISHED),
+        ];
+        rows.extend(
+            numbers.map(|(name, value)| (name.to_owned(), u64::from(value.unsigned_abs()))),
+        );
+        rows
+    }
+
+    #[test]
+    fn the_declarations_are_those_of_all_versions() {
+        compare_with_records(&rows());
+    }
+
+    #[test]
+    fn the_declarations_are_those_of_the_header() {
+        compare_with_header("rdma/rdma_cma.h", &rows());
+    }
+}

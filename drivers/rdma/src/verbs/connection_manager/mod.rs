@@ -8,6 +8,7 @@ mod address;
 mod bindings;
 mod error;
 mod events;
+mod route;
 
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
@@ -16,15 +17,13 @@ use std::sync::Arc;
 
 use gridhaul_stack::Operation;
 
-use self::address::Address;
-use self::bindings::{ADDRESS_RESOLVED, ESTABLISHED, Parameters, ROUTE_RESOLVED};
+use self::bindings::{ESTABLISHED, Parameters};
 pub(crate) use self::error::ConnectionError;
 use self::error::called;
 use self::events::{ConnectRequest, Events, OwnId};
+use self::route::resolve;
+pub(super) use self::route::{Route, route};
 use super::bindings::{Verbs, text};
-
-/// How long the kernel may take to resolve an address.
-const RESOLVE_MILLISECONDS: c_int = 5000;
 
 /// Connections that may wait to be accepted: those of one channel, and some of others.
 const BACKLOG: c_int = 32;
@@ -101,22 +100,7 @@ impl Connection {
         let events = Arc::new(Events::open()?);
         let id = OwnId::new(&events)?;
         let manager = events.manager;
-        let (from, to) = (Address::new(SocketAddr::new(local, 0)), Address::new(peer));
-        // SAFETY: the identifier is valid, and the addresses are copied.
-        let code = unsafe {
-            (manager.rdma_resolve_addr)(
-                id.id.as_ptr(),
-                from.as_ptr(),
-                to.as_ptr(),
-                RESOLVE_MILLISECONDS,
-            )
-        };
-        called("looking for the address", code)?;
-        events.expect(ADDRESS_RESOLVED, operation)?;
-        // SAFETY: the identifier is valid.
-        let code = unsafe { (manager.rdma_resolve_route)(id.id.as_ptr(), RESOLVE_MILLISECONDS) };
-        called("looking for the route", code)?;
-        events.expect(ROUTE_RESOLVED, operation)?;
+        resolve(&id, local, peer, operation)?;
         let mut parameters = introduction.parameters();
         // SAFETY: the identifier is valid, and the parameters with their private data are copied.
         let code = unsafe { (manager.rdma_connect)(id.id.as_ptr(), &raw mut parameters) };

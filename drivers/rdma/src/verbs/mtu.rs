@@ -1,0 +1,38 @@
+//! The MTU of packets: `enum ibv_mtu`, where 1 is 256 bytes, and each further value doubles it, up to 5.
+
+/// The smallest.
+pub(super) const LEAST: u8 = 1;
+
+/// The length of a packet's payload in bytes.
+pub(super) fn bytes(mtu: u8) -> u64 {
+    128 << mtu.min(5)
+}
+
+/// The largest MTU up to this one whose packets fit into IP packets of so many bytes.
+pub(super) fn within(most: u8, ip_bytes: Option<u32>) -> u8 {
+    /// The headers of a RoCE packet, as the kernel reserves them (iboe_get_mtu in rdma/ib_addr.h).
+    const HEADERS: u64 = 96;
+    let fits = |mtu| ip_bytes.is_none_or(|most| bytes(mtu) + HEADERS <= u64::from(most));
+    (LEAST..=most).rev().find(|&mtu| fits(mtu)).unwrap_or(LEAST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_no_longer_than_those_of_ip() {
+        let paths = [
+            None,
+            Some(9000),
+            Some(4192),
+            Some(4191),
+            Some(1500),
+            Some(300),
+        ];
+        assert_eq!(paths.map(|path| within(5, path)), [5, 5, 5, 4, 3, 1]);
+        assert_eq!(within(3, Some(9000)), 3);
+        assert_eq!(within(0, None), 1);
+        assert_eq!([1, 3, 5].map(bytes), [256, 1024, 4096]);
+    }
+}

@@ -1,0 +1,193 @@
+//! Adapters as a test describes them, and the process that has them.
+//!
+//! The driver opens its libraries once for the process, and finds devices in the directory that `SYSFS_PATH` names. So a
+//! test runs in a process of its own.
+
+use std::fmt::Display;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use crate::library;
+
+/// Set in the process that has the adapters.
+const INSIDE: &str = "GRIDHAUL_FAKE_ADAPTERS";
+
+/// The prefix of GIDs in a subnet without a name of its own (InfiniBand architecture, volume 1, 4.1.1).
+const DEFAULT_PREFIX: &str = "fe80:0000:0000:0000";
+
+/// An adapter with one port.
+#[derive(Debug, Clone)]
+pub(crate) struct Adapter {
+    name: &'static str,
+    link: &'static str,
+    lid: u16,
+    /// Each with its type.
+    gids: Vec<(String, &'static str)>,
+    partitions: Vec<u16>,
+    /// What sysfs does not show: see `library/fake.h`.
+    fake: String,
+    /// The P_Key of the interface of IPoIB with the address 127.0.0.1, if it belongs to this adapter.
+    interface: Option<u16>,
+    /// The subnet manager's answer, as `library/rdmacm.c` reads it.
+    path: Option<&'static str>,
+}
+
+impl Adapter {
+    /// An adapter of InfiniBand with this LID. Its GUID has the LID as well.
+    pub(crate) fn infiniband(name: &'static str, lid: u16) -> Self {
+        Self {
+            name,
+            link: "InfiniBand",
+            lid,
+            gids: vec![(
+                format!("{DEFAULT_PREFIX}:0002:c903:0000:{lid:04x}"),
+                "IB/RoCE v1",
+            )],
+            partitions: vec![0xffff],
+            fake: String::new(),
+            interface: None,
+            path: None,
+        }
+    }
+
+    /// An adapter of RoCE whose network interface has the address 127.0.0.`last`.
+    pub(crate) fn roce(name: &'static str, last: u8) -> Self {
+        let mapped = format!("0000:0000:0000:0000:0000:ffff:7f00:{last:04x}");
+        Self {
+            name,
+            link: "Ethernet",
+            lid: 0,
+            gids: vec![(mapped.clone(), "IB/RoCE v1"), (mapped, "RoCE v2")],
+            partitions: vec![0xffff],
+            fake: String::new(),
+            interface: None,
+            path: None,
+        }
+    }
+
+    /// With this table of P_Keys.
+    pub(crate) fn partitions(self, table: &[u16]) -> Self {
+        Self {
+            partitions: table.to_vec(),
+            ..self
+        }
+    }
+
+    /// In a subnet with this prefix, such as `fec0:0000:0000:0001`.
+    pub(crate) fn subnet(mut self, prefix: &str) -> Self {
+        for (gid, _) in &mut self.gids {
+            gid.replace_range(..prefix.len(), prefix);
+        }
+        self
+    }
+
+    /// With an interface of IPoIB that has the address 127.0.0.1.
+    pub(crate) fn behind_loopback(self, partition: u16) -> Self {
+        Self {
+            interface: Some(partition),
+            ..self
+        }
+    }
+
+    /// With a subnet manager that knows a path: service level, MTU, hop limit and LID.
+    pub(crate) fn path(self, record: &'static str) -> Self {
+        Self {
+            path: Some(record),
+            ..self
+        }
+    }
+
+    /// With a setting of `library/fake.h`.
+    pub(crate) fn with(mut self, name: &str, value: impl Display) -> Self {
+        self.fake.push_str(&format!("{name} {value}\n"));
+        self
+    }
+
+    /// The directory of the device, as the kernel writes it.
+    fn write(&self, sysfs: &Path) {
+        let put = |path: &str, text: &str| {
+            let path = sysfs.join("class/infiniband").join(self.name).join(path);
+            write(&path, text);
+        };
+        put("node_type", "1: CA");
+        put("ports/1/state", "4: ACTIVE");
+        put("ports/1/link_layer", self.link);
+        put("ports/1/rate", "100 Gb/sec (4X EDR)");
+        put("ports/1/lid", &format!("{:#x}", self.lid));
+        for (index, (gid, kind)) in self.gids.iter().enumerate() {
+            put(&format!("ports/1/gids/{index}"), gid);
+            put(&format!("ports/1/gid_attrs/types/{index}"), kind);
+        }
+        for (index, key) in self.partitions.iter().enumerate() {
+            put(&format!("ports/1/pkeys/{index}"), &format!("{key:#06x}"));
+        }
+        if !self.fake.is_empty() {
+            put("fake", self.fake.trim_end());
+        }
+        if let Some(partition) = self.interface {
+            let put = |name: &str, text: &str| write(&sysfs.join("class/net/lo").join(name), text);
+            put("type", "32");
+            put("pkey", &format!("{partition:#06x}"));
+            put("address", &self.interface_address());
+        }
+        if let Some(path) = self.path {
+            write(&sysfs.join("path"), path);
+        }
+    }
+
+    /// The hardware address of an interface of IPoIB ends with the GID.
+    fn interface_address(&self) -> String {
+        let digits = self.gids[0].0.replace(':', "");
+        let bytes = digits.as_bytes().chunks(2).map(String::from_utf8_lossy);
+        let bytes: Vec<_> = bytes.collect();
+        format!("80:00:02:08:{}", bytes.join(":"))
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().expect("a directory")).expect("created");
+    fs::write(path, format!("{text}\n")).expect("written");
+}
+
+/// Runs the present test in a process that has these adapters.
+pub(crate) fn with_adapters(adapters: &[Adapter], test: impl FnOnce()) {
+    if std::env::var_os(INSIDE).is_some() {
+        return test();
+    }
+    let name = thread::current()
+        .name()
+        .expect("the name of the test")
+        .to_owned();
+    run(adapters, &["--exact", &name]);
+}
+
+/// Runs the tests that these arguments name, ignored ones as well, in a process that has these adapters.
+pub(crate) fn run(adapters: &[Adapter], arguments: &[&str]) {
+    let Some(libraries) = library::directory() else {
+        return;
+    };
+    let sysfs = tempfile::tempdir().expect("a directory");
+    for adapter in adapters {
+        adapter.write(sysfs.path());
+    }
+    let program = std::env::current_exe().expect("this program");
+    let outcome = Command::new(program)
+        .args(arguments)
+        .args(["--include-ignored", "--nocapture"])
+        .env(INSIDE, "1")
+        .env("LD_LIBRARY_PATH", libraries)
+        .env("SYSFS_PATH", sysfs.path())
+        .output()
+        .expect("started");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (shown, errors) = (text(&outcome.stdout), text(&outcome.stderr));
+    assert!(
+        outcome.status.success(),
+        "{}\n{shown}\n{errors}",
+        outcome.status
+    );
+    // A wrong name would run no test.
+    assert!(!shown.contains("running 0 tests"), "{arguments:?}: {shown}");
+}

@@ -1,0 +1,68 @@
+//! Adapters with faults.
+
+use crate::channel::{detail, transfer};
+use crate::fabric::{Adapter, with_adapters};
+
+const STACK: &str = "rdma:provider=verbs;slab=64K;message=4K;depth=16";
+const BYTES: usize = 2 << 20;
+
+#[test]
+fn a_post_without_memory_costs_one_queue_pair() {
+    a_refused_post_costs_one_queue_pair(libc::ENOMEM);
+}
+
+#[test]
+fn an_invalid_post_costs_one_queue_pair() {
+    a_refused_post_costs_one_queue_pair(libc::EINVAL);
+}
+
+fn a_refused_post_costs_one_queue_pair(errno: libc::c_int) {
+    let adapter = Adapter::roce("mlx5_0", 1)
+        .with("refuse_after", 100)
+        .with("refuse_errno", errno);
+    with_adapters(&[adapter], || {
+        let [sender, receiver] = transfer(STACK, STACK, BYTES);
+        let restored = [&sender, &receiver].map(|end| detail(end, "restored").to_owned());
+        assert!(restored.contains(&"1".to_owned()), "{restored:?}");
+    });
+}
+
+#[test]
+fn an_adapter_that_breaks_down_ends_the_channel() {
+    let adapter = Adapter::roce("mlx5_0", 1)
+        .with("event_after", 100)
+        .with("event", 8);
+    with_adapters(&[adapter], || {
+        let outcomes = transfer(STACK, STACK, BYTES);
+        for outcome in outcomes {
+            let words = outcome.expect_err("the adapter is broken");
+            assert!(
+                words.contains("mlx5_0: local catastrophic error") || words.contains("reset"),
+                "{words}"
+            );
+        }
+    });
+}
+
+#[test]
+fn an_overrun_completion_queue_is_not_waited_for() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("overrun_after", 100);
+    with_adapters(&[adapter], || {
+        let outcomes = transfer(STACK, STACK, BYTES);
+        let words = outcomes.map(|outcome| outcome.expect_err("a queue is overrun"));
+        assert!(
+            words.iter().any(|words| words.contains("CQ error")),
+            "{words:?}"
+        );
+    });
+}
+
+#[test]
+fn a_slow_adapter_is_waited_for() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("delay_us", 5_000);
+    with_adapters(&[adapter], || {
+        let [sender, receiver] = transfer(STACK, STACK, 256 << 10);
+        assert_eq!(detail(&sender, "stalls"), "0");
+        assert_eq!(detail(&receiver, "restored"), "0");
+    });
+}

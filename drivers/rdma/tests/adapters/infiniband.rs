@@ -1,0 +1,172 @@
+//! Partitions, subnets and global routes of InfiniBand.
+
+use gridhaul_rdma::Rdma;
+use gridhaul_stack::Driver as _;
+
+use crate::channel::{Outcome, detail, transfer};
+use crate::fabric::{Adapter, with_adapters};
+
+const BYTES: usize = 100_000;
+
+/// Between adapters with the LIDs 5 and 9.
+fn transfer_between_two(connecting: &str, accepting: &str) -> [Outcome; 2] {
+    transfer(
+        &format!("rdma:device=mlx5_0;provider=verbs{connecting}"),
+        &format!("rdma:device=mlx5_1;provider=verbs{accepting}"),
+        BYTES,
+    )
+}
+
+fn two() -> [Adapter; 2] {
+    [
+        Adapter::infiniband("mlx5_0", 5),
+        Adapter::infiniband("mlx5_1", 9),
+    ]
+}
+
+fn with_two(change: impl Fn(Adapter) -> Adapter, test: impl FnOnce()) {
+    with_adapters(&two().map(change), test);
+}
+
+fn expect_partition(outcomes: &[Outcome; 2], keys: [&str; 2]) {
+    let found = [0, 1].map(|end: usize| detail(&outcomes[end], "pkey"));
+    assert_eq!(found, keys);
+}
+
+#[test]
+fn the_first_full_membership_is_used() {
+    with_two(
+        |adapter| adapter.partitions(&[0x7fff, 0x8001]),
+        || expect_partition(&transfer_between_two("", ""), ["0x8001", "0x8001"]),
+    );
+}
+
+#[test]
+fn a_limited_member_reaches_a_full_one() {
+    let [first, second] = two();
+    let adapters = [first.partitions(&[0, 0x0002]), second.partitions(&[0x8002])];
+    with_adapters(&adapters, || {
+        expect_partition(&transfer_between_two("", ""), ["0x0002", "0x8002"]);
+    });
+}
+
+#[test]
+fn limited_members_are_told_why_they_do_not_reach_each_other() {
+    with_two(
+        |adapter| adapter.partitions(&[0x0002]),
+        || {
+            let words = transfer_between_two("", "").map(|outcome| outcome.expect_err("limited"));
+            for words in words {
+                assert!(
+                    words.contains("limited members of the partition 0x0002"),
+                    "{words}"
+                );
+            }
+        },
+    );
+}
+
+#[test]
+fn ends_in_different_partitions_name_them() {
+    let [first, second] = two();
+    let adapters = [
+        first.partitions(&[0x8001]),
+        second.partitions(&[0x8002, 0x8001]),
+    ];
+    with_adapters(&adapters, || {
+        let words = transfer_between_two("", "")[0]
+            .clone()
+            .expect_err("not the same");
+        assert!(
+            words.contains("0x8001") && words.contains("0x8002"),
+            "{words}"
+        );
+        let outcomes = transfer_between_two("", ";pkey=0x8001");
+        expect_partition(&outcomes, ["0x8001", "0x8001"]);
+    });
+}
+
+#[test]
+fn a_partition_without_the_port_is_refused() {
+    with_two(
+        |adapter| adapter.partitions(&[0x8001]),
+        || {
+            let words = transfer_between_two(";pkey=0x8009", "")[0]
+                .clone()
+                .expect_err("no such");
+            let expected = "port 1 of mlx5_0 is in no partition 0x8009; its P_Keys are 0x8001";
+            assert!(words.contains(expected), "{words}");
+        },
+    );
+}
+
+#[test]
+fn a_port_that_needs_global_routes_gets_them() {
+    with_two(
+        |adapter| adapter.with("grh_required", 1),
+        || expect_partition(&transfer_between_two("", ";mode=get"), ["0xffff", "0xffff"]),
+    );
+}
+
+/// Which device it is, and its partition, follow from the address of the data connection.
+#[test]
+fn an_interface_of_ipoib_names_the_adapter_and_the_partition() {
+    let [first, second] = two();
+    let adapters = [
+        first.partitions(&[0xffff]),
+        second.partitions(&[0xffff, 0x8005]).behind_loopback(0x8005),
+    ];
+    with_adapters(&adapters, || {
+        let outcomes = transfer("rdma:provider=verbs", "rdma", BYTES);
+        for outcome in &outcomes {
+            assert_eq!(detail(outcome, "device"), "mlx5_1/1");
+        }
+        expect_partition(&outcomes, ["0x8005", "0x8005"]);
+    });
+}
+
+#[test]
+fn the_service_level_and_the_mtu_are_those_of_the_subnet_manager() {
+    let adapter = Adapter::infiniband("mlx5_0", 5)
+        .behind_loopback(0xffff)
+        .with("service_level", 3)
+        .path("3 4 0 5");
+    with_adapters(&[adapter], || {
+        let outcomes = transfer("rdma", "rdma", BYTES);
+        for outcome in &outcomes {
+            assert_eq!(detail(outcome, "protocol"), "InfiniBand");
+            assert_eq!(detail(outcome, "mtu-bytes"), "2048");
+        }
+    });
+}
+
+#[test]
+fn adapters_of_different_subnets_need_a_path() {
+    let [first, second] = two();
+    let adapters = [first, second.subnet("fec0:0000:0000:0001")];
+    with_adapters(&adapters, || {
+        let words = transfer_between_two("", "")[0]
+            .clone()
+            .expect_err("no way to the router");
+        assert!(words.contains("different subnets"), "{words}");
+    });
+}
+
+#[test]
+fn a_check_shows_the_partition() {
+    let [first, second] = two();
+    let adapters = [first.partitions(&[0x7fff, 0x8001]), second.partitions(&[0])];
+    with_adapters(&adapters, || {
+        let findings = Rdma.check_devices();
+        let of = |device: &str| {
+            let finding = findings
+                .iter()
+                .find(|finding| finding.text.contains(device));
+            finding.expect("a finding for every port")
+        };
+        let first = of("mlx5_0/1: InfiniBand, ACTIVE");
+        assert!(first.is_good, "{first:?}");
+        assert!(first.text.ends_with("in the partition 0x8001"), "{first:?}");
+        assert!(!of("mlx5_1/1").is_good, "{findings:?}");
+    });
+}

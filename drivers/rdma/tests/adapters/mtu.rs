@@ -1,0 +1,59 @@
+//! Paths that discard long packets without an answer.
+
+use crate::channel::{detail, transfer};
+use crate::fabric::{Adapter, with_adapters};
+
+const BYTES: usize = 1 << 20;
+
+#[test]
+fn packets_are_as_long_as_the_path_carries() {
+    // 1024 bytes, as between switches with an MTU of 1500.
+    let adapter = Adapter::roce("mlx5_0", 1).with("path_mtu", 3);
+    with_adapters(&[adapter], || {
+        for mode in ["put", "get"] {
+            let stack = format!("rdma:provider=verbs;qps=2;mode={mode}");
+            let ends = transfer(&stack, &stack, BYTES);
+            let mtus = [&ends[0], &ends[1]].map(|end| detail(end, "mtu-bytes"));
+            assert_eq!(mtus, ["1024", "1024"], "{mode}");
+            assert_eq!(detail(&ends[0], "restored"), "0");
+        }
+    });
+}
+
+#[test]
+fn a_path_without_roce_is_named() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("path_mtu", 0);
+    with_adapters(&[adapter], || {
+        let ends = transfer("rdma:provider=verbs", "rdma:provider=verbs", BYTES);
+        for words in ends.map(|end| end.expect_err("nothing gets through")) {
+            assert!(words.contains("UDP port 4791"), "{words}");
+            assert!(words.contains("127.0.0.1"), "{words}");
+        }
+    });
+}
+
+#[test]
+fn the_smaller_port_decides() {
+    let adapters = [
+        Adapter::infiniband("mlx5_0", 5).with("active_mtu", 4),
+        Adapter::infiniband("mlx5_1", 9),
+    ];
+    with_adapters(&adapters, || {
+        let ends = transfer(
+            "rdma:device=mlx5_0;provider=verbs",
+            "rdma:device=mlx5_1;provider=verbs",
+            BYTES,
+        );
+        let mtus = [&ends[0], &ends[1]].map(|end| detail(end, "mtu-bytes"));
+        assert_eq!(mtus, ["2048", "2048"]);
+    });
+}
+
+#[test]
+fn the_option_shortens_packets() {
+    with_adapters(&[Adapter::roce("mlx5_0", 1)], || {
+        let ends = transfer("rdma:provider=verbs;mtu=512", "rdma:provider=verbs", BYTES);
+        let mtus = [&ends[0], &ends[1]].map(|end| detail(end, "mtu-bytes"));
+        assert_eq!(mtus, ["512", "512"]);
+    });
+}
