@@ -236,14 +236,16 @@ impl Endpoint for SimEndpoint {
         let shared = self.fabric.lock();
         let end = &shared.fabric.hosts[self.host].ends[self.channel];
         let queue_pairs = end.queue_pairs.iter();
-        Some(queue_pairs.map(|queue_pair| queue_pair.repeats).sum())
+        let count = queue_pairs.map(|queue_pair| queue_pair.repeats).sum();
+        shared.fabric.settings.counts_repeats.then_some(count)
     }
 
     fn misses(&self) -> Option<u64> {
         let shared = self.fabric.lock();
         let end = &shared.fabric.hosts[self.host].ends[self.channel];
         let queue_pairs = end.queue_pairs.iter();
-        Some(queue_pairs.map(|queue_pair| queue_pair.misses).sum())
+        let count = queue_pairs.map(|queue_pair| queue_pair.misses).sum();
+        shared.fabric.settings.counts_repeats.then_some(count)
     }
 
     fn details(&self) -> Vec<Detail> {

@@ -21,6 +21,8 @@ pub struct FabricSettings {
     pub immediate: bool,
     /// Lost queue pairs are connected again.
     pub replaces: bool,
+    /// Devices count retransmissions.
+    pub counts_repeats: bool,
     /// The retransmission timer starts with the first packet after it last expired, and is not
     /// restarted when everything is acknowledged, as with rxe: packets in flight when it expires are
     /// retransmitted, even if they are not late.
@@ -60,6 +62,7 @@ impl FabricSettings {
             retries: FOR_EVER,
             immediate: true,
             replaces: true,
+            counts_repeats: true,
             timer_runs_on: false,
             naps: None,
             seed: 0,
