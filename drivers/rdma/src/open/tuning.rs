@@ -92,7 +92,7 @@ impl Opening<'_> {
         };
         let burst = match rate {
             // Longer messages are never sent, and a search that tries them would not end.
-            Rate::Auto { .. } => self.settings.burst.min(settings.message_bytes),
+            Rate::Auto { .. } => self.settings.burst.bytes.min(settings.message_bytes).into(),
             Rate::Any | Rate::Fixed(_) => self.settings.burst,
         };
         let path = Path::to(self.peer.ip(), rate, burst);

@@ -1,5 +1,6 @@
 //! The properties of a simulated fabric.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::link::Link;
@@ -29,6 +30,9 @@ pub struct FabricSettings {
     pub timer_runs_on: bool,
     /// The first host is busy at times, and its port sends late; `None` if it never is.
     pub naps: Option<Naps>,
+    /// How late threads of both hosts wake up from a timed wait, at least and at most. `None` for exact
+    /// timers, and threads that every completion wakes.
+    pub wakes_late: Option<Range<Duration>>,
     /// The seed of all random decisions.
     pub seed: u64,
 }
@@ -65,6 +69,7 @@ impl FabricSettings {
             counts_repeats: true,
             timer_runs_on: false,
             naps: None,
+            wakes_late: None,
             seed: 0,
         }
     }
