@@ -54,6 +54,7 @@ pub fn filter(needs: Needs) -> Result<Filter, SandboxError> {
         CHANGING,
         ATTRIBUTES,
         WATCHING,
+        PACING,
     ];
     if needs.rdma {
         groups.push(RDMA);
@@ -75,6 +76,12 @@ const WATCHING: Group = &[If(
 
 /// waitid(2).
 const P_PIDFD: u64 = 3;
+
+/// Exact timers for threads that send at a configured rate. It concerns the calling thread only.
+const PACING: Group = &[If(
+    libc::SYS_prctl,
+    &[&[Argument::is(0, flag(libc::PR_SET_TIMERSLACK))]],
+)];
 
 /// RDMA adapters, by libibverbs and librdmacm: the devices of `/dev/infiniband` take commands by `write` and by ioctls of
 /// one type (RDMA_IOCTL_MAGIC of rdma/rdma_user_ioctl_cmds.h), and a netlink socket lists the devices.

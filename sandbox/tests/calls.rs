@@ -211,6 +211,16 @@ fn a_server_has_networks_files_and_threads() {
 }
 
 #[test]
+fn a_server_has_exact_timers_and_a_front_process_has_not() {
+    let exact = || call(libc::SYS_prctl, [29, 1, 0, 0]);
+    assert_eq!(libc::PR_SET_TIMERSLACK, 29);
+    under(&server::filter(Needs::default()).unwrap(), || {
+        assert_eq!(exact(), None);
+    });
+    under(&front::filter().unwrap(), || assert_eq!(exact(), EPERM));
+}
+
+#[test]
 fn a_server_has_only_the_sockets_that_it_needs() {
     for rdma in [false, true] {
         let needs = Needs {

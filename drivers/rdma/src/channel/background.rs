@@ -17,6 +17,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
 
+use super::timers::wake_in_time;
 use crate::clock;
 
 /// The most tasks at a time. Each has descriptors of its own, which are limited for a process.
@@ -201,6 +202,7 @@ impl Background {
 
 /// The thread.
 fn run_tasks(waker: &Waker) {
+    wake_in_time();
     let mut happened = Vec::new();
     loop {
         let due = background().due(&happened);

@@ -4,6 +4,7 @@ mod background;
 mod closing;
 mod driven;
 mod streams;
+mod timers;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;

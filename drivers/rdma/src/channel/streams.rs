@@ -8,6 +8,7 @@ mod pinned;
 mod receiving;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -293,27 +294,6 @@ impl Streams {
         let endpoint = self.opened.endpoint.as_mut();
         let watched = self.opened.exchange.watch(endpoint, self.now);
         watched.map_err(|fault| protocol(fault.to_string()))
-    }
-
-    /// Sleeps until an event, or until the pacer allows the next message.
-    fn wait(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
-        self.watch()?;
-        let paced_until = self.opened.exchange.next_at(self.now).map(clock::instant);
-        let Some(paced_until) = paced_until else {
-            return operation.wait_readable(self.descriptor());
-        };
-        let until = Operation {
-            deadline: Some(
-                operation
-                    .deadline
-                    .map_or(paced_until, |end| end.min(paced_until)),
-            ),
-            cancel: operation.cancel,
-        };
-        match until.wait_readable(self.descriptor()) {
-            Err(ChannelError::DeadlineExceeded) => operation.check(),
-            outcome => outcome,
-        }
     }
 
     /// Why no queue pair is left; `closed` if the peer ended them in an orderly manner.

@@ -163,6 +163,18 @@ impl Exchange {
         times.into_iter().flatten().min()
     }
 
+    /// How long before [`Exchange::next_at`] the caller must be awake, if it must: a sleep would end too
+    /// late for the pacer.
+    pub(crate) fn spin_time(&self) -> Option<Duration> {
+        let reader = self.reader.as_ref().map(Reader::spin_time);
+        let times = [Some(self.sender.spin_time()), reader];
+        times
+            .into_iter()
+            .flatten()
+            .max()
+            .filter(|time| !time.is_zero())
+    }
+
     /// Whether [`Exchange::advance`] could do more at once.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn has_more(&self) -> bool {
@@ -170,7 +182,7 @@ impl Exchange {
     }
 
     /// See [`Sender::awaits_completions`]. In `mode=get`, data has arrived when the READ completes.
-    fn awaits_completions(&self) -> bool {
+    pub(crate) fn awaits_completions(&self) -> bool {
         let reader = self.reader.as_ref();
         reader.is_some_and(|reader| reader.pieces() > 0) || self.sender.awaits_completions()
     }

@@ -137,6 +137,11 @@ impl Reader {
         Some(self.pacer.ready_at(bytes, now))
     }
 
+    /// See [`Pacer::spin_time`].
+    pub(crate) fn spin_time(&self) -> Duration {
+        self.pacer.spin_time(self.settings.message_bytes)
+    }
+
     /// A READ has completed. Returns the start and length of its piece if all of that has arrived
     /// now.
     pub(crate) fn completed(&mut self, queue_pair: usize, id: u64) -> Option<(u64, u64)> {

@@ -5,6 +5,7 @@ mod fabric;
 mod iwarp;
 mod iwarp_adapter;
 mod opening;
+mod pace;
 mod rings;
 mod round_trip;
 pub(crate) mod tuning;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::opening::{OpenError, Opening};
+use super::pace;
 use super::rings::Rings;
 use super::round_trip::round_trip;
 use crate::engine::{Exchange, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings};
@@ -83,22 +84,15 @@ impl Opening<'_> {
             completes_early: limits.over_tcp,
             stall: (!limits.over_tcp).then_some(self.settings.stall),
         };
-        let rate = match self.settings.rate {
-            // TCP has congestion control. Without replacement of queue pairs, a search must not risk
-            // losses. A receiver that fetches does not see which packets of a READ were lost.
-            Rate::Auto { .. }
-                if limits.over_tcp || !limits.replaces || chosen.mode == Mode::Get =>
-            {
-                Rate::Any
-            }
-            Rate::Auto { .. } => Rate::Auto {
-                port: rings.new_endpoint.endpoint().port_rate(),
-            },
-            rate => rate,
+        let endpoint = rings.new_endpoint.endpoint();
+        let (rate, why_off) = pace::rate(self.settings.rate, chosen.mode, endpoint);
+        let choice = match why_off {
+            Some(reason) => format!("{choice}; rate=auto is off: {reason}"),
+            None => choice,
         };
         let burst = match rate {
             // Longer messages are never sent, and a search that tries them would not end.
-            Rate::Auto { .. } => self.settings.burst.min(settings.message_bytes),
+            Rate::Auto { .. } => self.settings.burst.bytes.min(settings.message_bytes).into(),
             Rate::Any | Rate::Fixed(_) => self.settings.burst,
         };
         let path = Path::to(self.peer.ip(), rate, burst);

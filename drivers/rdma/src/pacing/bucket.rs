@@ -24,12 +24,6 @@ impl Bucket {
         }
     }
 
-    /// How long this many bytes take at the rate.
-    pub(super) fn time_of(&self, bytes: u64) -> Duration {
-        self.rate
-            .map_or(Duration::ZERO, |rate| time_of(bytes, rate))
-    }
-
     /// In bytes per second.
     pub(super) fn rate(&self) -> Option<u64> {
         self.rate
@@ -43,13 +37,17 @@ impl Bucket {
     /// When this many bytes may pass: `now` or later. More bytes than the burst pass when the
     /// bucket is full.
     pub(super) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
-        let Some(rate) = self.rate else {
-            return now;
-        };
         // The bucket has enough tokens when at most `burst - bytes` are missing.
-        let slack = nanoseconds(self.burst.saturating_sub(bytes)) / u128::from(rate);
-        let slack = Duration::from_nanos(u64::try_from(slack).unwrap_or(u64::MAX));
-        self.full_at.saturating_sub(slack).max(now)
+        let slack = self.slack(bytes);
+        slack.map_or(now, |slack| self.full_at.saturating_sub(slack).max(now))
+    }
+
+    /// How long before it is full the bucket passes this many bytes; `None` without a rate.
+    pub(super) fn slack(&self, bytes: u64) -> Option<Duration> {
+        let slack = nanoseconds(self.burst.saturating_sub(bytes)) / u128::from(self.rate?);
+        Some(Duration::from_nanos(
+            u64::try_from(slack).unwrap_or(u64::MAX),
+        ))
     }
 
     /// Takes the tokens for bytes that pass now.
@@ -58,6 +56,11 @@ impl Bucket {
             // Rounded up: passing late is allowed, passing early is not.
             self.full_at = self.full_at.max(now).saturating_add(time_of(bytes, rate));
         }
+    }
+
+    /// Has no more tokens than `other`.
+    pub(super) fn follow(&mut self, other: &Self) {
+        self.full_at = self.full_at.max(other.full_at);
     }
 }
 

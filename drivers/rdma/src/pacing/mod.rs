@@ -9,7 +9,7 @@
 //! one [`Path`]:
 //!
 //! ```text
-//!   engine ── Pacer ──┐         ┌─ Bucket         the rate, and the burst
+//!   engine ── Pacer ──┐         ┌─ Slots          the rate, the burst, and whose turn it is
 //!   engine ── Pacer ──┼─ Path ──┼─ TurnQueue      round-robin among channels on a short path
 //!   engine ── Pacer ──┘         ├─ Flight         bytes in flight, with a configured rate
 //!                               └─ Search         the rate itself, with `rate=auto`
@@ -20,9 +20,10 @@
 //!
 //! # With a configured rate
 //!
-//! The bucket spaces the messages. On a path whose burst covers two round trips, the bytes in flight
-//! are limited to the burst as well ([`flight`], [`window`]): a busy host may send several messages
-//! late and at once.
+//! A token bucket ([`bucket`], [`slots`]) spaces the messages. A thread wakes up late; the burst has room for
+//! what the rate allows in the meantime, unless a policer's burst is known ([`pace`]). Where a policer's
+//! burst covers two round trips, the bytes in flight are limited to it as well ([`flight`], [`window`]): a
+//! busy host may send several messages late and at once.
 //!
 //! # With `rate=auto`
 //!
@@ -46,11 +47,13 @@ mod chance;
 mod estimator;
 mod flight;
 mod loss_budget;
+mod pace;
 mod pacer;
 mod path;
 mod rates;
 mod search;
 mod sizing;
+mod slots;
 mod trial;
 mod turn_queue;
 mod window;
@@ -59,8 +62,12 @@ use std::time::Duration;
 
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use bucket::time_of;
+pub(crate) use pace::{Burst, Rate};
 pub(crate) use pacer::Pacer;
-pub(crate) use path::{Path, Rate};
+pub(crate) use path::Path;
+
+/// How late a thread may wake up without loss of rate. On idle machines it is 60 to 150 µs.
+const WAKE_UP: Duration = Duration::from_micros(200);
 
 /// The polling interval of a channel that waits for bytes in flight.
 const RETRY_INTERVAL: Duration = Duration::from_millis(2);

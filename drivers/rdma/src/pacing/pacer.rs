@@ -45,6 +45,10 @@ struct Posted {
 /// The delay with which a process may be scheduled; a longer one means that the host is busy.
 const OVERSLEPT: Duration = Duration::from_millis(5);
 
+/// How long a thread polls before a time slot that a sleep would miss: most wake-ups are later by no
+/// more. For each message this is 5 % of a processor at 1 Gb/s with messages of 256 KiB.
+const SPIN_TIME: Duration = Duration::from_micros(100);
+
 impl Pacer {
     /// `queue_pairs` is 0 if completions are not reported to the pacer.
     pub(crate) fn new(path: Arc<Path>, queue_pairs: usize) -> Self {
@@ -105,9 +109,16 @@ impl Pacer {
 
     /// When a message may be sent: `now` or later.
     pub(crate) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
-        let slot = self.slot;
-        let slot = slot.map_or_else(|| self.path.ready_at(bytes, now), |slot| slot.max(now));
-        self.hold(bytes, now).map_or(slot, |until| slot.max(until))
+        let ready_at = self.path.ready_at(self.slot, bytes, now);
+        let hold = self.hold(bytes, now);
+        hold.map_or(ready_at, |until| ready_at.max(until))
+    }
+
+    /// How long before its time slot the channel must be awake, because the burst is too short to make up
+    /// for a thread that wakes up late; zero if it can sleep until then.
+    pub(crate) fn spin_time(&self, bytes: u64) -> Duration {
+        let must = self.slot.is_some() && self.path.needs_exact_time(bytes);
+        if must { SPIN_TIME } else { Duration::ZERO }
     }
 
     /// The time before which this channel may not send, because of the bytes in flight or of another
@@ -118,20 +129,15 @@ impl Pacer {
             .flatten()
     }
 
-    /// Reserves a time slot for a message, and uses it if its time has come. Returns `false` if it
-    /// has not.
+    /// Reserves a time slot for a message unless there is one, and uses it if its time has come. Returns
+    /// `false` if it has not.
     pub(crate) fn pass(&mut self, queue_pair: usize, bytes: u64, now: Duration) -> bool {
         if let Some(until) = self.hold(bytes, now) {
             self.due = Some(until);
             return false;
         }
-        let slot = self
-            .slot
-            .filter(|&slot| !self.path.is_over(slot, bytes, now));
-        let slot = slot.unwrap_or_else(|| self.path.reserve(bytes, now));
-        self.slot = Some(slot).filter(|&slot| slot > now);
-        self.due = self.slot;
-        if self.slot.is_some() {
+        self.due = self.path.pass(&mut self.slot, bytes, now);
+        if self.due.is_some() {
             return false;
         }
         if let Some(under_way) = self.under_way.get_mut(queue_pair) {

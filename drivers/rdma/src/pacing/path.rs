@@ -6,22 +6,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::bucket::Bucket;
 use super::flight::Flight;
+use super::pace::{Burst, Rate};
 use super::search::Search;
+use super::slots::Slots;
 use super::turn_queue::TurnQueue;
-
-/// How fast messages may be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rate {
-    /// Not limited.
-    Any,
-    /// Limited to this rate in bytes per second.
-    Fixed(u64),
-    /// Limited to the rate that a search finds, at most the rate of the port in bytes per second if
-    /// that is known.
-    Auto { port: Option<u64> },
-}
 
 /// A path. Times are counted from one moment that is the same for all of its channels.
 #[derive(Debug)]
@@ -33,8 +22,8 @@ pub(crate) struct Path {
 
 #[derive(Debug)]
 struct State {
-    bucket: Bucket,
-    /// For [`Rate::Fixed`].
+    slots: Slots,
+    /// For [`Rate::Fixed`], if a policer's burst is known.
     flight: Option<Flight>,
     /// For [`Rate::Auto`].
     search: Option<Search>,
@@ -47,23 +36,23 @@ struct State {
 const MOST_PATHS: usize = 64;
 
 /// Identifies a path: the peer and the options.
-type Key = (IpAddr, Rate, u64);
+type Key = (IpAddr, Rate, Burst);
 
 /// The least recently used first. A list is enough for so few entries, and saves the dependency on
 /// the crate `lru`.
 static PATHS: Mutex<VecDeque<(Key, Arc<Path>)>> = Mutex::new(VecDeque::new());
 
 impl Path {
-    /// A path that is not shared. `burst` is the number of bytes that may be sent together, and for
-    /// [`Rate::Auto`] the longest message.
-    pub(crate) fn new(rate: Rate, burst: u64) -> Arc<Self> {
+    /// A path that is not shared. `burst` is for [`Rate::Auto`] the longest message.
+    pub(crate) fn new(rate: Rate, burst: impl Into<Burst>) -> Arc<Self> {
+        let burst = burst.into();
         let search = match rate {
-            Rate::Auto { port } => Some(Search::new(port, burst)),
+            Rate::Auto { port } => Some(Search::new(port, burst.bytes)),
             Rate::Any | Rate::Fixed(_) => None,
         };
         let flight = match rate {
-            Rate::Fixed(rate) => Some(Flight::new(rate, burst)),
-            Rate::Any | Rate::Auto { .. } => None,
+            Rate::Fixed(rate) if burst.is_policers => Some(Flight::new(rate, burst.bytes)),
+            Rate::Any | Rate::Fixed(_) | Rate::Auto { .. } => None,
         };
         let fixed = match rate {
             Rate::Fixed(rate) => Some(rate),
@@ -71,7 +60,7 @@ impl Path {
             Rate::Auto { .. } => search.as_ref().map(Search::rate),
         };
         let state = State {
-            bucket: Bucket::new(fixed, burst),
+            slots: Slots::new(fixed, burst.bytes),
             flight,
             search,
             turns: TurnQueue::default(),
@@ -84,7 +73,8 @@ impl Path {
     }
 
     /// The path to a peer that all channels with the same options share.
-    pub(crate) fn to(peer: IpAddr, rate: Rate, burst: u64) -> Arc<Self> {
+    pub(crate) fn to(peer: IpAddr, rate: Rate, burst: impl Into<Burst>) -> Arc<Self> {
+        let burst = burst.into();
         let key = (peer, rate, burst);
         let mut paths = PATHS.lock().unwrap_or_else(PoisonError::into_inner);
         let found = paths.iter().position(|(other, _)| *other == key);
@@ -107,7 +97,7 @@ impl Path {
 
     /// The paced rate in bytes per second; `None` if messages are not paced.
     pub(crate) fn rate(&self) -> Option<u64> {
-        self.state().bucket.rate()
+        self.state().slots.rate()
     }
 
     /// The counter of bytes that arrived over all channels.
@@ -132,25 +122,31 @@ impl Path {
         self.state().turns.leaves(channel);
     }
 
-    /// When this many bytes could pass.
-    pub(super) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
-        self.state().ready_at(bytes, now)
-    }
-
-    /// Reserves the next slot for this many bytes and returns its time. Slots are given in the
-    /// order of calls.
-    pub(super) fn reserve(&self, bytes: u64, now: Duration) -> Duration {
-        let mut state = self.state();
-        let at = state.ready_at(bytes, now);
-        state.bucket.pass(bytes, at);
-        at
-    }
-
-    /// Whether the slot at `slot` has expired. A sender that is scheduled a little late keeps its slot
-    /// and so its rate. After a long pause it must not, or it would exceed the burst by one message.
-    pub(super) fn is_over(&self, slot: Duration, bytes: u64, now: Duration) -> bool {
+    /// When this many bytes can pass in a channel's slot, or in the next free one.
+    pub(super) fn ready_at(&self, slot: Option<Duration>, bytes: u64, now: Duration) -> Duration {
         let state = self.state();
-        now.saturating_sub(slot) > state.bucket.time_of(bytes) || state.pause() > now
+        state.slots.ready_at(slot, bytes, now.max(state.pause()))
+    }
+
+    /// Sends this many bytes if their time has come. Otherwise returns that time, and `slot` becomes the
+    /// time slot of the channel. Slots are given in the order of calls.
+    pub(super) fn pass(
+        &self,
+        slot: &mut Option<Duration>,
+        bytes: u64,
+        now: Duration,
+    ) -> Option<Duration> {
+        let mut state = self.state();
+        let from = now.max(state.pause());
+        if from > now {
+            return Some(state.slots.ready_at(*slot, bytes, from));
+        }
+        state.slots.pass(slot, bytes, now)
+    }
+
+    /// Whether a channel that sleeps until it may send this many bytes would send less than the rate.
+    pub(super) fn needs_exact_time(&self, bytes: u64) -> bool {
+        self.state().slots.needs_exact_time(bytes)
     }
 
     /// A channel sends this many bytes.
@@ -197,7 +193,7 @@ impl Path {
         let Some(burst) = state.bounding_burst() else {
             return until;
         };
-        let rate = state.bucket.rate().unwrap_or(u64::MAX);
+        let rate = state.slots.rate().unwrap_or(u64::MAX);
         if let Some(again) = state.turns.look(channel, burst, rate, now) {
             return Some(again);
         }
@@ -251,10 +247,6 @@ impl Path {
 }
 
 impl State {
-    fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
-        self.bucket.ready_at(bytes, now.max(self.pause()))
-    }
-
     /// The bound of the bytes in flight, if the path is short enough to have one.
     fn bounding_burst(&self) -> Option<u64> {
         let flight = self.flight.as_ref().and_then(Flight::bounding_burst);
@@ -277,7 +269,7 @@ impl State {
     fn learn(&mut self, event: impl FnOnce(&mut Search)) {
         if let Some(search) = &mut self.search {
             event(search);
-            self.bucket.set(Some(search.rate()), search.burst());
+            self.slots.set(Some(search.rate()), search.burst());
         }
     }
 }
@@ -295,12 +287,15 @@ mod tests {
     #[test]
     fn channels_to_one_peer_share_what_they_may_send() {
         let [one, other] = [(); 2].map(|()| to(1, Rate::Fixed(10)));
-        assert_eq!(one.reserve(10, Duration::ZERO), Duration::ZERO);
-        assert_eq!(other.reserve(10, Duration::ZERO), Duration::from_secs(1));
-        assert_eq!(one.reserve(10, Duration::ZERO), Duration::from_secs(2));
+        let pass = |path: &Path, slot: &mut _| path.pass(slot, 10, Duration::ZERO);
+        assert_eq!(pass(&one, &mut None), None);
+        let mut slot = None;
+        assert_eq!(pass(&other, &mut slot), Some(Duration::from_secs(1)));
+        assert_eq!(pass(&other, &mut slot), Some(Duration::from_secs(1)));
+        assert_eq!(pass(&one, &mut None), Some(Duration::from_secs(2)));
         let elsewhere = [to(2, Rate::Fixed(10)), to(1, Rate::Fixed(11))];
         for path in elsewhere {
-            assert_eq!(path.reserve(10, Duration::ZERO), Duration::ZERO);
+            assert_eq!(pass(&path, &mut None), None);
         }
     }
 

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use super::RETRY_INTERVAL;
 use super::estimator::{Arrival, RoundTripEstimator};
+use super::pace::bytes_in_wake_up;
 use super::rates::Rates;
 use super::sizing::Sizing;
 use super::trial::Trial;
@@ -136,7 +137,8 @@ impl Search {
             Phase::Sizing => self.sizing.group_bytes() + self.sizing.message_bytes(),
             // A sender that is scheduled late catches up; the window bounds how far.
             _ if self.is_short() => self.sizing.passed_bytes(),
-            _ => self.sizing.message_bytes(),
+            // Policers pass more than this at once: their bursts are some milliseconds of their rate.
+            _ => self.sizing.message_bytes() + bytes_in_wake_up(self.rate()),
         }
     }
 

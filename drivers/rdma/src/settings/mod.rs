@@ -14,7 +14,7 @@ pub(crate) use self::options::OPTIONS;
 use self::values::MAX_RING_BYTES;
 pub(crate) use self::values::Provider;
 use crate::handshake::{Mode, Offer, USUAL_INLINE_BYTES};
-use crate::pacing::Rate;
+use crate::pacing::{Burst, Rate};
 use crate::provider;
 use crate::verbs::DeviceOptions;
 
@@ -30,8 +30,7 @@ pub(crate) struct Settings {
     pub(crate) message: u64,
     pub(crate) queue_pairs: u16,
     pub(crate) rate: Rate,
-    /// In bytes.
-    pub(crate) burst: u64,
+    pub(crate) burst: Burst,
     pub(crate) checksum: bool,
     pub(crate) stall: Duration,
     /// `None` for as many as ring and device take.
@@ -102,11 +101,9 @@ impl Settings {
             message,
             queue_pairs: u16::try_from(queue_pairs).unwrap_or(1),
             rate,
-            // With less, each message would wait until the one before is certain not to have been
-            // sent late.
             burst: options
                 .value("burst", gridhaul_stack::options::bytes)?
-                .unwrap_or(message + message / 2),
+                .map_or_else(|| Burst::usual(message, rate), Burst::from),
             depth: options.value("depth", values::depth)?.flatten(),
             mode: options.value("mode", values::mode)?.unwrap_or(Mode::Put),
             inline_bytes: options

@@ -49,7 +49,8 @@ const OWN: [OptionDoc; 20] = [
     },
     OptionDoc {
         name: "burst",
-        meaning: "Bytes that may leave at once where a rate is given; one and a half messages unless given.",
+        meaning: "Bytes that may leave at once where a rate is given; one and a half messages unless given, and at high rates a \
+                  message and 200 µs of the rate.",
         example: "1M",
         kind: OptionKind::Bytes,
         // Without a rate everything is sent at once, so a large burst is no worse.

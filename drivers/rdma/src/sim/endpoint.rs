@@ -196,6 +196,14 @@ impl SimEndpoint {
         !end.completions.is_empty()
     }
 
+    /// Whether the descriptor would be readable after [`Endpoint::watch`].
+    pub(crate) fn has_events(&self, wants_requests: bool) -> bool {
+        let shared = self.fabric.lock();
+        let end = &shared.fabric.hosts[self.host].ends[self.channel];
+        let is_event = |one: &Completion| wants_requests || !matches!(one, Completion::Done { .. });
+        end.completions.iter().any(is_event)
+    }
+
     fn add(&self, memory: Option<Arc<Memory>>, length: u64, access: Access) -> Region {
         self.fabric.act(|fabric| {
             let end = &mut fabric.hosts[self.host].ends[self.channel];
@@ -236,14 +244,16 @@ impl Endpoint for SimEndpoint {
         let shared = self.fabric.lock();
         let end = &shared.fabric.hosts[self.host].ends[self.channel];
         let queue_pairs = end.queue_pairs.iter();
-        Some(queue_pairs.map(|queue_pair| queue_pair.repeats).sum())
+        let count = queue_pairs.map(|queue_pair| queue_pair.repeats).sum();
+        shared.fabric.settings.counts_repeats.then_some(count)
     }
 
     fn misses(&self) -> Option<u64> {
         let shared = self.fabric.lock();
         let end = &shared.fabric.hosts[self.host].ends[self.channel];
         let queue_pairs = end.queue_pairs.iter();
-        Some(queue_pairs.map(|queue_pair| queue_pair.misses).sum())
+        let count = queue_pairs.map(|queue_pair| queue_pair.misses).sum();
+        shared.fabric.settings.counts_repeats.then_some(count)
     }
 
     fn details(&self) -> Vec<Detail> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::run::{Run, RunSettings};
 use super::settings::FabricSettings;
 use crate::handshake::Mode;
-use crate::pacing::{Path, Rate};
+use crate::pacing::{Burst, Path, Rate};
 
 /// Channels from one host to another, each with an endless stream to send.
 #[derive(Debug, Clone)]
@@ -45,8 +45,8 @@ pub enum Pace {
     Paced {
         /// In bytes per second.
         rate: u64,
-        /// In bytes.
-        burst: u64,
+        /// In bytes; the driver's default if none is given.
+        burst: Option<u64>,
     },
     /// With `rate=auto`.
     Auto,
@@ -122,7 +122,11 @@ impl Experiment {
     fn path(&self) -> Arc<Path> {
         match self.pace {
             Pace::Unpaced => Path::new(Rate::Any, self.message_bytes),
-            Pace::Paced { rate, burst } => Path::new(Rate::Fixed(rate), burst),
+            Pace::Paced { rate, burst } => {
+                let rate = Rate::Fixed(rate);
+                let usual = || Burst::usual(self.message_bytes, rate);
+                Path::new(rate, burst.map_or_else(usual, Burst::from))
+            }
             Pace::Auto => {
                 let port = Some(self.fabric.links[0].rate);
                 Path::new(Rate::Auto { port }, self.message_bytes)

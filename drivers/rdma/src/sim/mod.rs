@@ -24,6 +24,8 @@ mod regions;
 mod run;
 mod settings;
 
+#[cfg(test)]
+pub(crate) use endpoint::SharedFabric;
 pub use experiment::{Experiment, ExperimentError, Interval, Outcome, Pace};
 pub use link::{Link, Policer, Queue};
 pub use provider::driver;

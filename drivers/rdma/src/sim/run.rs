@@ -24,6 +24,7 @@ pub(crate) struct Run {
     pub(crate) fabric: SharedFabric,
     pub(crate) channels: Vec<[RunEnd; 2]>,
     pub(crate) now: Duration,
+    sleep: Sleep,
 }
 
 /// The properties of a channel.
@@ -60,10 +61,15 @@ const PAUSE: Duration = Duration::from_micros(200);
 
 impl Run {
     pub(crate) fn new(settings: FabricSettings) -> Self {
+        let sleep = Sleep {
+            late: settings.wakes_late.clone(),
+            random: Random::new(!settings.seed),
+        };
         Self {
             fabric: SharedFabric::new(settings),
             channels: Vec::new(),
             now: Duration::ZERO,
+            sleep,
         }
     }
 
@@ -153,8 +159,8 @@ impl Run {
         let now = self.now;
         let mut next_at = None;
         for end in self.channels.iter_mut().flatten() {
-            if end.next_at.is_some_and(|at| at <= now) || end.endpoint.has_completions() {
-                end.work(now)?;
+            if end.next_at.is_some_and(|at| at <= now) || self.sleep.is_woken(end) {
+                end.work(now, &mut self.sleep)?;
             }
             next_at = earlier(next_at, end.next_at);
         }
@@ -215,6 +221,35 @@ impl RunSettings {
     }
 }
 
+/// How a thread sleeps.
+#[derive(Debug)]
+struct Sleep {
+    late: Option<Range<Duration>>,
+    random: Random,
+}
+
+impl Sleep {
+    /// When a thread is awake that sleeps from `now` on and polls in the last `spin_time` before `at`.
+    fn until(&mut self, at: Duration, spin_time: Duration, now: Duration) -> Duration {
+        let Some(late) = &self.late else {
+            return at;
+        };
+        if at <= now + spin_time {
+            return at;
+        }
+        let late = late.start + (late.end - late.start).mul_f64(self.random.share());
+        at.max(at - spin_time + late)
+    }
+
+    /// Whether an event wakes the thread of an end.
+    fn is_woken(&self, end: &RunEnd) -> bool {
+        match self.late {
+            Some(_) => end.endpoint.has_events(end.exchange.awaits_completions()),
+            None => end.endpoint.has_completions(),
+        }
+    }
+}
+
 /// Regions are numbered as they are registered.
 const OUTGOING: usize = 0;
 const INCOMING: usize = 1;
@@ -235,7 +270,7 @@ impl RunEnd {
             && self.exchange.receiver.is_finished()
     }
 
-    fn work(&mut self, now: Duration) -> Result<(), Fault> {
+    fn work(&mut self, now: Duration, sleep: &mut Sleep) -> Result<(), Fault> {
         self.exchange.advance(&mut self.endpoint, now)?;
         loop {
             let moved = self.take(now) + self.give();
@@ -251,6 +286,8 @@ impl RunEnd {
             ((could || self.exchange.has_more()) && self.random.is_some()).then_some(now + PAUSE);
         // A paced sender is called at that time, and not again now.
         let paced = self.exchange.next_at(now).filter(|&at| at > now);
+        let spin_time = self.exchange.spin_time().unwrap_or_default();
+        let paced = paced.map(|at| sleep.until(at, spin_time, now));
         let wakes = Some(self.idle.end).filter(|_| self.idle.contains(&now));
         self.next_at = earlier(earlier(pause, paced), wakes);
         Ok(())

@@ -1,5 +1,6 @@
 //! The properties of a simulated fabric.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::link::Link;
@@ -21,12 +22,17 @@ pub struct FabricSettings {
     pub immediate: bool,
     /// Lost queue pairs are connected again.
     pub replaces: bool,
+    /// Devices count retransmissions.
+    pub counts_repeats: bool,
     /// The retransmission timer starts with the first packet after it last expired, and is not
     /// restarted when everything is acknowledged, as with rxe: packets in flight when it expires are
     /// retransmitted, even if they are not late.
     pub timer_runs_on: bool,
     /// The first host is busy at times, and its port sends late; `None` if it never is.
     pub naps: Option<Naps>,
+    /// How late threads of both hosts wake up from a timed wait, at least and at most. `None` for exact
+    /// timers, and threads that every completion wakes.
+    pub wakes_late: Option<Range<Duration>>,
     /// The seed of all random decisions.
     pub seed: u64,
 }
@@ -60,8 +66,10 @@ impl FabricSettings {
             retries: FOR_EVER,
             immediate: true,
             replaces: true,
+            counts_repeats: true,
             timer_runs_on: false,
             naps: None,
+            wakes_late: None,
             seed: 0,
         }
     }

@@ -19,7 +19,7 @@ const CHANNELS: usize = 64;
 pub(super) fn measure() -> Result<Section, ExperimentError> {
     let paced = Pace::Paced {
         rate: 5 * GIGABIT,
-        burst: 256 << 10,
+        burst: Some(256 << 10),
     };
     let runs = [
         ("unpaced, 10 Gb/s", run(Pace::Unpaced, None)?, 10),

@@ -26,7 +26,7 @@ const SETTLED: usize = 50;
 pub(super) fn measure() -> Result<Section, ExperimentError> {
     let paced = Pace::Paced {
         rate: POLICED,
-        burst: 256 << 10,
+        burst: Some(256 << 10),
     };
     let runs = [
         ("`rate=5g`, messages of 256 KiB", run(paced, 256 << 10)?),

@@ -17,6 +17,11 @@ impl Sender {
             || self.queue_pairs.iter().any(is_full)
     }
 
+    /// See [`crate::pacing::Pacer::spin_time`].
+    pub(crate) fn spin_time(&self) -> Duration {
+        self.pacer.spin_time(self.message_bytes())
+    }
+
     /// Since when a queue pair has had outstanding requests without a break.
     pub(crate) fn busy_since(&self, queue_pair: usize) -> Option<Duration> {
         let QueuePair { pending, busy, .. } = self.queue_pairs[queue_pair];

@@ -3,6 +3,7 @@
 mod conformance;
 mod crawl;
 mod fabric;
+mod late_wake_ups;
 mod pacing;
 mod streams;
 

@@ -40,7 +40,7 @@ const POLICED: f64 = 5.0 * GIGABIT as f64;
 fn below_the_policed_rate_nothing_is_dropped() {
     let outcome = policed(Pace::Paced {
         rate: 5 * GIGABIT,
-        burst: 256 << 10,
+        burst: Some(256 << 10),
     });
     let outcome = outcome.run().unwrap();
     assert!(outcome.intervals.iter().all(|part| part.dropped == 0));
@@ -265,7 +265,7 @@ fn a_known_rate_passes_from_a_busy_host() {
             message_bytes: [32 << 10, 64 << 10][usize::from(seed % 2 == 1)],
             pace: Pace::Paced {
                 rate,
-                burst: 112 << 10,
+                burst: Some(112 << 10),
             },
             ..busy(seed)
         };
@@ -306,7 +306,7 @@ fn channels_share_a_path_fairly() {
         Pace::Unpaced,
         Pace::Paced {
             rate: GIGABIT,
-            burst: 64 << 10,
+            burst: Some(64 << 10),
         },
     ] {
         let outcome = Experiment {
@@ -333,7 +333,7 @@ fn channels_share_a_slow_path_fairly() {
             message_bytes: 64 << 10,
             pace: Pace::Paced {
                 rate: RATE / 100 * 98,
-                burst: 112 << 10,
+                burst: Some(112 << 10),
             },
             time: 30 * SECOND,
             ..busy(seed)
@@ -357,7 +357,7 @@ fn channels_share_a_short_path_fairly() {
             Pace::Auto,
             Pace::Paced {
                 rate: SLOW / 100 * 98,
-                burst: 112 << 10,
+                burst: Some(112 << 10),
             },
         ] {
             let experiment = Experiment {

@@ -1,0 +1,43 @@
+//! Waits for an event, or until the pacer allows the next message.
+
+use gridhaul_stack::{ChannelError, Operation};
+
+use super::Streams;
+use crate::channel::timers::wake_in_time;
+use crate::clock;
+
+impl Streams {
+    /// Sleeps until an event, or until the pacer allows the next message. Before a message that a sleep
+    /// would miss it returns at once, and the caller polls.
+    pub(super) fn wait(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        let exchange = &self.opened.exchange;
+        // What is sent in user space over TCP leaves when TCP wants it.
+        let polls = self.opened.endpoint.limits().needs_polling;
+        let spin_time = exchange.spin_time().filter(|_| !polls);
+        let next = exchange.next_at(self.now);
+        if let (Some(at), Some(spin_time)) = (next, spin_time)
+            && at <= self.now + spin_time
+        {
+            std::hint::spin_loop();
+            return operation.check_at(clock::instant(self.now));
+        }
+        self.watch()?;
+        let Some(paced_until) = self.opened.exchange.next_at(self.now) else {
+            return operation.wait_readable(self.descriptor());
+        };
+        wake_in_time();
+        let paced_until = clock::instant(paced_until.saturating_sub(spin_time.unwrap_or_default()));
+        let until = Operation {
+            deadline: Some(
+                operation
+                    .deadline
+                    .map_or(paced_until, |end| end.min(paced_until)),
+            ),
+            cancel: operation.cancel,
+        };
+        match until.wait_readable(self.descriptor()) {
+            Err(ChannelError::DeadlineExceeded) => operation.check(),
+            outcome => outcome,
+        }
+    }
+}
