@@ -90,7 +90,8 @@ impl Opening<'_> {
         let cause = match method {
             // RFC 6335: the port of RoCE v2.
             Method::Roce => {
-                "does a firewall between the two discard packets to UDP port 4791 (RoCE v2)?"
+                "does a firewall between the two discard packets to UDP port 4791 (RoCE v2)? The option provider=soft needs \
+                 no such packets"
             }
             _ => "is there a route of the subnet manager between the two ports?",
         };

@@ -135,9 +135,12 @@ impl Place {
                 .find(|port| port.gid_of(local).is_some() || port.is_behind(interface))
                 // A port of InfiniBand without an interface has no IP address and must be named.
                 .or_else(|| {
-                    wanted.find(|port| {
+                    let is_named = |port: &&Port| {
                         port.protocol == Protocol::InfiniBand && device_options.device.is_some()
-                    })
+                    };
+                    let mut named = wanted.filter(is_named);
+                    let active = named.clone().find(|port| port.is_active());
+                    active.or_else(|| named.next())
                 }),
         };
         let speaks_iwarp = |port: &&Port| {

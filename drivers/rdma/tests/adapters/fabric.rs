@@ -17,11 +17,12 @@ const INSIDE: &str = "GRIDHAUL_FAKE_ADAPTERS";
 /// The prefix of GIDs in a subnet without a name of its own (InfiniBand architecture, volume 1, 4.1.1).
 const DEFAULT_PREFIX: &str = "fe80:0000:0000:0000";
 
-/// An adapter with one port.
+/// An adapter, of which one port is in use.
 #[derive(Debug, Clone)]
 pub(crate) struct Adapter {
     name: &'static str,
     link: &'static str,
+    port: u8,
     lid: u16,
     /// Each with its type.
     gids: Vec<(String, &'static str)>,
@@ -40,6 +41,7 @@ impl Adapter {
         Self {
             name,
             link: "InfiniBand",
+            port: 1,
             lid,
             gids: vec![(
                 format!("{DEFAULT_PREFIX}:0002:c903:0000:{lid:04x}"),
@@ -58,6 +60,7 @@ impl Adapter {
         Self {
             name,
             link: "Ethernet",
+            port: 1,
             lid: 0,
             gids: vec![(mapped.clone(), "IB/RoCE v1"), (mapped, "RoCE v2")],
             partitions: vec![0xffff],
@@ -65,6 +68,11 @@ impl Adapter {
             interface: None,
             path: None,
         }
+    }
+
+    /// With its cable at the second port.
+    pub(crate) fn second_port(self) -> Self {
+        Self { port: 2, ..self }
     }
 
     /// With this table of P_Keys.
@@ -112,19 +120,26 @@ impl Adapter {
             write(&path, text);
         };
         put("node_type", "1: CA");
-        put("ports/1/state", "4: ACTIVE");
-        put("ports/1/link_layer", self.link);
-        put("ports/1/rate", "100 Gb/sec (4X EDR)");
-        put("ports/1/lid", &format!("{:#x}", self.lid));
+        for port in 1..self.port {
+            put(&format!("ports/{port}/state"), "1: DOWN");
+            put(&format!("ports/{port}/link_layer"), self.link);
+            put(&format!("ports/{port}/gids/0"), "fe80::1");
+        }
+        let put = |path: &str, text: &str| put(&format!("ports/{}/{path}", self.port), text);
+        put("state", "4: ACTIVE");
+        put("link_layer", self.link);
+        put("rate", "100 Gb/sec (4X EDR)");
+        put("lid", &format!("{:#x}", self.lid));
         for (index, (gid, kind)) in self.gids.iter().enumerate() {
-            put(&format!("ports/1/gids/{index}"), gid);
-            put(&format!("ports/1/gid_attrs/types/{index}"), kind);
+            put(&format!("gids/{index}"), gid);
+            put(&format!("gid_attrs/types/{index}"), kind);
         }
         for (index, key) in self.partitions.iter().enumerate() {
-            put(&format!("ports/1/pkeys/{index}"), &format!("{key:#06x}"));
+            put(&format!("pkeys/{index}"), &format!("{key:#06x}"));
         }
         if !self.fake.is_empty() {
-            put("fake", self.fake.trim_end());
+            let device = sysfs.join("class/infiniband").join(self.name);
+            write(&device.join("fake"), self.fake.trim_end());
         }
         if let Some(partition) = self.interface {
             let put = |name: &str, text: &str| write(&sysfs.join("class/net/lo").join(name), text);

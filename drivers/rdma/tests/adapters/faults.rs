@@ -66,3 +66,16 @@ fn a_slow_adapter_is_waited_for() {
         assert_eq!(detail(&receiver, "restored"), "0");
     });
 }
+
+/// The port goes down and stays down: nothing that is sent afterwards is acknowledged.
+#[test]
+fn a_port_that_stays_down_ends_the_channel() {
+    let adapter = Adapter::roce("mlx5_0", 1)
+        .with("event_after", 100)
+        .with("event", 10);
+    with_adapters(&[adapter], || {
+        for outcome in transfer(STACK, STACK, BYTES) {
+            outcome.expect_err("the port is down");
+        }
+    });
+}

@@ -126,6 +126,15 @@ fn an_interface_of_ipoib_names_the_adapter_and_the_partition() {
 }
 
 #[test]
+fn the_port_with_the_cable_is_used() {
+    with_two(Adapter::second_port, || {
+        let outcomes = transfer_between_two("", "");
+        let ports = [&outcomes[0], &outcomes[1]].map(|end| detail(end, "device"));
+        assert_eq!(ports, ["mlx5_0/2", "mlx5_1/2"]);
+    });
+}
+
+#[test]
 fn the_service_level_and_the_mtu_are_those_of_the_subnet_manager() {
     let adapter = Adapter::infiniband("mlx5_0", 5)
         .behind_loopback(0xffff)
