@@ -76,7 +76,7 @@ impl Opening<'_> {
                 .depth
                 .map_or(limits.depth, |depth| depth.min(limits.depth)),
             message_bytes: message.min(limits.message_bytes as u64),
-            piece_bytes: piece_bytes(ring, message),
+            piece_bytes: piece_bytes(ring, message, limits.queue_pairs),
             max_pieces: pieces,
             is_fetched: chosen.mode == Mode::Get,
             inline_bytes,
@@ -149,12 +149,14 @@ impl Opening<'_> {
     }
 }
 
-/// The length of pieces: a sixteenth of the ring keeps several queue pairs busy and the receiver
-/// informed. They are whole messages, and their length fits into the announcement.
-pub(crate) fn piece_bytes(ring: Ring, message: u64) -> u64 {
+/// The length of pieces: a sixteenth of the ring for each queue pair keeps all of them busy and the
+/// receiver informed, also if one is slower than the others. They are whole messages, and their length
+/// fits into the announcement.
+pub(crate) fn piece_bytes(ring: Ring, message: u64, queue_pairs: usize) -> u64 {
     const MAX_PIECE_BYTES: u64 = 16 << 20;
-    let sixteenth = (ring.bytes() / 16).min(MAX_PIECE_BYTES);
-    let whole = sixteenth - sixteenth % message.max(1);
+    let part = ring.bytes() / (16 * queue_pairs.max(1) as u64);
+    let part = part.min(MAX_PIECE_BYTES);
+    let whole = part - part % message.max(1);
     whole.max(message).min(ring.bytes())
 }
 
@@ -179,10 +181,19 @@ mod tests {
 
     #[test]
     fn pieces_are_whole_messages() {
-        let piece = |ring| piece_bytes(Ring::new(NonZeroU64::new(ring).unwrap()), 32 << 10);
+        let of = |ring, queue_pairs| {
+            let ring = Ring::new(NonZeroU64::new(ring).unwrap());
+            piece_bytes(ring, 32 << 10, queue_pairs)
+        };
+        let piece = |ring| of(ring, 1);
         assert_eq!(piece(1 << 30), 16 << 20);
         assert_eq!(piece(762_000), 32 << 10);
         assert_eq!(piece(16 * 100_000), 96 << 10);
         assert_eq!(piece(10_000), 10_000, "no longer than the ring");
+        assert_eq!(
+            of(16 << 20, 4),
+            256 << 10,
+            "shorter with several queue pairs"
+        );
     }
 }
