@@ -81,9 +81,11 @@ impl VerbsEndpoint {
             round_trip: wanted.round_trip,
             is_software: place.port.is_software,
         };
-        let domain = Arc::new(Domain::new(&device).map_err(at("a protection domain"))?);
+        let domain = Domain::new(&device, is_iwarp).map_err(at("a protection domain"))?;
+        let domain = Arc::new(domain);
+        let vector = device.next_vector();
         let queue = |entries: usize| {
-            let queue = CompletionQueue::new(&device, queue_pairs * entries);
+            let queue = CompletionQueue::new(&device, queue_pairs * entries, vector);
             queue.map(Arc::new).map_err(at("a completion queue"))
         };
         let (requests, messages) = (queue(depths.sends)?, queue(depths.receives)?);
