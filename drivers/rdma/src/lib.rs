@@ -109,6 +109,7 @@ mod gauges;
 mod handshake;
 mod iwarp;
 mod memory;
+mod numa;
 mod open;
 mod outgoing;
 mod pacing;

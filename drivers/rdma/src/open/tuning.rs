@@ -11,6 +11,7 @@ use crate::engine::{Exchange, Reader, ReaderSettings, Receiver, Ring, Sender, Se
 use crate::gauges;
 use crate::handshake::{Mode, Offer};
 use crate::memory::Memory;
+use crate::numa::Locality;
 use crate::outgoing::Outgoing;
 use crate::pacing::{Pacer, Path, Rate};
 use crate::provider::{Endpoint, Remote};
@@ -37,6 +38,8 @@ pub(crate) struct Opened {
     pub(crate) tuning: Tuning,
     /// The chosen provider, and why it was chosen.
     pub(crate) choice: String,
+    /// The NUMA node of the adapter.
+    pub(crate) locality: Option<Locality>,
 }
 
 impl Tuning {
@@ -145,6 +148,7 @@ impl Opening<'_> {
                 round_trip,
             },
             choice,
+            locality: rings.locality,
         })
     }
 }

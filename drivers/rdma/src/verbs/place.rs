@@ -16,6 +16,7 @@ use super::ports::{Gid, Port, Protocol, ports};
 use super::sysfs;
 use gridhaul_stack::{ChannelError, Operation};
 
+use crate::numa::Locality;
 use crate::provider::AdapterPort;
 
 /// The options that choose the device of this end.
@@ -274,9 +275,19 @@ impl Place {
         mtu::within(port.min(asked).min(route), ip_bytes.filter(|_| follows_tcp))
     }
 
+    /// The NUMA node of the device, if the machine has several.
+    pub(crate) fn locality(&self) -> Option<Locality> {
+        Locality::of_device(&sysfs::devices(), &self.port.device)
+    }
+
     /// The protocol of the port.
     pub(crate) fn protocol(&self) -> Protocol {
         self.port.protocol
+    }
+
+    /// The rate of the port in bytes of payload per second; `None` for software devices.
+    pub(crate) fn port_rate(&self) -> Option<u64> {
+        self.port.payload_rate()
     }
 
     /// The port for a provider of another crate.
