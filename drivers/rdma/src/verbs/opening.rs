@@ -24,7 +24,7 @@ use crate::provider::{
 };
 
 /// Outstanding requests of one queue pair, if the device supports so many.
-const DEPTH: usize = 1024;
+pub(crate) const DEPTH: usize = 1024;
 
 /// The largest WRITE or READ in bytes: devices allow 2 GiB and count in 32 bits.
 const MAX_TRANSFER_BYTES: u32 = 1 << 30;

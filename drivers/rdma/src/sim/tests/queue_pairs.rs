@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::handshake::Mode;
+use crate::open::queue_pairs::usual;
 use crate::pacing::{Path, Rate};
 use crate::sim::run::{Run, RunSettings};
 use crate::sim::{FabricSettings, Link};
@@ -109,4 +110,34 @@ fn equal_queue_pairs_are_used_equally() {
         let share = uneven.share();
         assert!(share > 0.98, "{share} of {uneven:?}");
     }
+}
+
+/// Without the option `qps` a channel reaches the rate of the port.
+#[test]
+fn the_usual_number_of_queue_pairs_fills_the_port() {
+    let share = |gigabits: u64, round_trip, of_each: Option<u64>, is_one: bool| {
+        let port = gigabits * GIGABIT;
+        let ring_bytes = ring_bytes(port, round_trip);
+        let queue_pairs = match is_one {
+            true => 1,
+            false => usual(Some(port), round_trip, ring_bytes, MESSAGE_BYTES),
+        };
+        let queue_pairs = usize::from(queue_pairs);
+        let mut fabric = FabricSettings::new(Link::new(port, round_trip / 2));
+        if let Some(gigabits) = of_each {
+            fabric.queue_pair_rates = vec![gigabits * GIGABIT; queue_pairs];
+        }
+        rate(fabric, queue_pairs, ring_bytes, Mode::Put) / port as f64
+    };
+    let near = Duration::from_micros(100);
+    // An adapter whose single queue pair does not reach the rate of the port.
+    assert!(share(400, near, Some(100), true) < 0.3);
+    assert!(share(400, near, Some(100), false) > 0.95);
+    assert!(share(100, near, Some(60), true) < 0.65);
+    assert!(share(100, near, Some(60), false) > 0.95);
+    // A path that holds more requests than one queue pair.
+    let far = Duration::from_millis(50);
+    assert!(share(100, far, None, true) < 0.5);
+    assert!(share(100, far, None, false) > 0.95);
+    assert!(share(10, far, None, false) > 0.95, "one is enough");
 }
