@@ -84,8 +84,11 @@ const PACING: Group = &[If(
 )];
 
 /// RDMA adapters, by libibverbs and librdmacm: the devices of `/dev/infiniband` take commands by `write` and by ioctls of
-/// one type (RDMA_IOCTL_MAGIC of rdma/rdma_user_ioctl_cmds.h), and a netlink socket lists the devices.
+/// one type (RDMA_IOCTL_MAGIC of rdma/rdma_user_ioctl_cmds.h), and a netlink socket lists the devices. Memory and the calling
+/// thread are moved to the NUMA node of an adapter.
 const RDMA: Group = &[
+    Any(libc::SYS_mbind),
+    If(libc::SYS_sched_setaffinity, &[&[Argument::is(0, 0)]]),
     If(libc::SYS_ioctl, &[&[Argument::bits(1, 0xff00, 0x1b00)]]),
     If(
         libc::SYS_socket,

@@ -247,6 +247,28 @@ fn a_server_has_only_the_sockets_that_it_needs() {
 }
 
 #[test]
+fn a_server_with_adapters_moves_memory_and_threads_to_their_nodes() {
+    for rdma in [false, true] {
+        let needs = Needs {
+            rdma,
+            ..Needs::default()
+        };
+        under(&server::filter(needs).unwrap(), || {
+            // Without processors, and from the middle of a page on.
+            let moved = call(libc::SYS_sched_setaffinity, [0; 4]);
+            assert_eq!(moved == EPERM, !rdma, "{moved:?}");
+            // SAFETY: the kernel refuses the address.
+            let placed = unsafe { libc::syscall(libc::SYS_mbind, 1, 0, 0, 0, 0, 0) };
+            assert_eq!(placed, -1);
+            let placed = io::Error::last_os_error().raw_os_error();
+            assert_eq!(placed == EPERM, !rdma, "{placed:?}");
+            let another = call(libc::SYS_sched_setaffinity, [1, 0, 0, 0]);
+            assert_eq!(another, EPERM);
+        });
+    }
+}
+
+#[test]
 fn io_uring_is_permitted_if_it_is_requested() {
     for (io_uring, expected) in [(false, ENOSYS), (true, Some(libc::EFAULT))] {
         let needs = Needs {

@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use crate::channel::closing::close;
 use crate::clock;
 use crate::memory::{Buffer, Span};
+use crate::numa::Locality;
 use crate::open::Opened;
 use crate::provider::Loss;
 
@@ -63,6 +64,14 @@ impl Streams {
             failed: false,
             fault: None,
         }
+    }
+
+    /// Moves the calling thread to the node of the adapter.
+    pub(crate) fn move_thread(&mut self) {
+        self.opened
+            .locality
+            .iter_mut()
+            .for_each(Locality::move_thread);
     }
 
     pub(crate) fn send_memory(
@@ -197,6 +206,8 @@ impl Streams {
             Detail::setting("depth", self.opened.tuning.depth as u64),
             Detail::setting("round-trip-microseconds", round_trip),
         ]);
+        let node = self.opened.locality.as_ref().map(Locality::node);
+        details.extend(node.map(|node| Detail::setting("numa-node", node)));
         details.extend(self.opened.exchange.meter().counts());
         let pages = self.opened.incoming.page_kind().to_string();
         details.push(Detail::text("pages", pages));

@@ -37,7 +37,7 @@ pub(crate) struct Reader {
     pieces: BTreeMap<u64, Piece>,
     /// Outstanding READs of each queue pair.
     waiting: Vec<usize>,
-    /// The queue pair to try next (round-robin).
+    /// The queue pair to try first among those that are equally good.
     next: usize,
 }
 
@@ -126,7 +126,7 @@ impl Reader {
             self.next = queue_pair + 1;
         }
         self.waiting[queue_pair] += 1;
-        sender.count(queue_pair, now);
+        sender.count(queue_pair, bytes, now);
         Some((queue_pair, piece.read(&self.settings)))
     }
 
@@ -170,15 +170,12 @@ impl Reader {
         }
     }
 
-    /// The first piece with something left to request, and its queue pair: the one it has, or the
-    /// next one with room. Few pieces are looked at, because earlier ones fill their queue pairs.
+    /// The first piece with something left to request, and its queue pair: the one it has, or the one
+    /// that will deliver a message first. Few pieces are looked at, because earlier ones fill their queue pairs.
     fn next_piece(&self, sender: &Sender) -> Option<(u64, usize)> {
-        let count = self.waiting.len();
         let has_room =
-            |&number: &usize| self.waiting[number] < self.settings.depth && sender.has_room(number);
-        let free = (0..count)
-            .map(|step| (self.next + step) % count)
-            .find(has_room)?;
+            |number: usize| self.waiting[number] < self.settings.depth && sender.has_room(number);
+        let free = sender.quickest(self.next, self.settings.message_bytes, has_room)?;
         let unrequested = self
             .pieces
             .iter()
@@ -186,7 +183,7 @@ impl Reader {
         unrequested
             .filter_map(|(&start, piece)| {
                 let queue_pair = piece.queue_pair.unwrap_or(free);
-                has_room(&queue_pair).then_some((start, queue_pair))
+                has_room(queue_pair).then_some((start, queue_pair))
             })
             .next()
     }

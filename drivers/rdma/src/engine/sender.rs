@@ -1,5 +1,6 @@
 //! The sending end of a stream: the filled, the sent and the consumed part of its ring.
 
+mod load;
 mod posting;
 mod recovery;
 mod waiting;
@@ -7,6 +8,7 @@ mod waiting;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use self::load::QueuePair;
 use super::message::Message;
 use super::ring::Ring;
 use super::sources::{Source, Sources};
@@ -78,7 +80,7 @@ pub(crate) struct Sender {
     repeats: Vec<Repeat>,
     /// Losses to report before other messages: the queue pair to send on, and the lost one.
     abandoned: VecDeque<(usize, usize)>,
-    /// The queue pair to try next (round-robin).
+    /// The queue pair to try first among those that are equally good.
     next: usize,
     /// Completed requests.
     completed: u64,
@@ -125,29 +127,6 @@ struct Repeat {
     to: u64,
     /// It has arrived as soon as any later request on the same queue pair has.
     before: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct QueuePair {
-    /// Requests that have not completed.
-    pending: usize,
-    /// When the last one completed, or the first one was posted.
-    progress: Duration,
-    /// Since when at least one request has been outstanding without a break.
-    busy: Duration,
-    lost: bool,
-    /// How many times it was restored.
-    generation: u32,
-}
-
-impl QueuePair {
-    /// Counts a request.
-    fn count(&mut self, now: Duration) {
-        if self.pending == 0 {
-            (self.progress, self.busy) = (now, now);
-        }
-        self.pending += 1;
-    }
 }
 
 impl Piece {
@@ -197,7 +176,7 @@ impl Sender {
             held: 0,
             sources: Sources::default(),
             repeats: Vec::new(),
-            queue_pairs: vec![QueuePair::default(); settings.queue_pairs],
+            queue_pairs: vec![QueuePair::new(&settings); settings.queue_pairs],
             abandoned: VecDeque::new(),
             next: 0,
             completed: 0,
@@ -262,13 +241,13 @@ impl Sender {
     pub(crate) fn is_idle(&self) -> bool {
         self.queue_pairs
             .iter()
-            .all(|queue_pair| queue_pair.pending == 0)
+            .all(|queue_pair| queue_pair.pending() == 0)
     }
 
     /// A request has completed, and with it all earlier ones of the queue pair.
     pub(crate) fn completed(&mut self, queue_pair: usize, id: u64, now: Duration) {
         let on = &mut self.queue_pairs[queue_pair];
-        on.pending = on.pending.saturating_sub(1);
+        on.load.completed(now);
         on.progress = now;
         self.completed += 1;
         if id & WRITE != 0 {
@@ -302,22 +281,22 @@ impl Sender {
         self.pacer.rate()
     }
 
-    /// Finds a queue pair with room for a request that the caller posts, and counts it.
+    /// Finds a queue pair with room for a message that the caller posts, and counts it.
     pub(crate) fn reserve(&mut self, now: Duration) -> Option<usize> {
-        let queue_pair = (0..self.queue_pairs.len()).find(|&number| self.has_room(number))?;
-        self.count(queue_pair, now);
+        let queue_pair = self.least_cost(0, 0, |number| self.has_room(number))?;
+        self.count(queue_pair, 0, now);
         Some(queue_pair)
     }
 
     /// Whether a queue pair is connected and has room for another request.
     pub(crate) fn has_room(&self, queue_pair: usize) -> bool {
-        let queue_pair = self.queue_pairs[queue_pair];
-        !queue_pair.lost && queue_pair.pending < self.settings.depth
+        let queue_pair = &self.queue_pairs[queue_pair];
+        !queue_pair.lost && queue_pair.pending() < self.settings.depth
     }
 
     /// Counts a request that the caller posts on a queue pair with room.
-    pub(crate) fn count(&mut self, queue_pair: usize, now: Duration) {
-        self.queue_pairs[queue_pair].count(now);
+    pub(crate) fn count(&mut self, queue_pair: usize, bytes: u64, now: Duration) {
+        self.queue_pairs[queue_pair].count(bytes, now);
     }
 
     /// Bytes that the device has to deliver, and bytes that were delivered. In `mode=get` the

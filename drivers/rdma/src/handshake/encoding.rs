@@ -125,10 +125,7 @@ impl Answer {
 
 impl FabricRecord {
     fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.extend(self.port.gid);
-        bytes.extend(self.port.lid.to_be_bytes());
-        bytes.extend([self.port.mtu, self.port.reads]);
-        bytes.extend(self.port.partition.to_be_bytes());
+        bytes.extend(self.port.encode());
         for queue_pair in &self.queue_pairs {
             bytes.extend(queue_pair.number.to_be_bytes());
             bytes.extend(queue_pair.first_packet.to_be_bytes());
@@ -136,13 +133,7 @@ impl FabricRecord {
     }
 
     fn decode(fields: &mut Fields<'_>) -> Option<Self> {
-        let port = PortRecord {
-            gid: fields.array()?,
-            lid: fields.u16()?,
-            mtu: fields.u8().filter(|mtu| (1..=5).contains(mtu))?,
-            reads: fields.u8()?,
-            partition: fields.u16()?,
-        };
+        let port = PortRecord::decode(fields.array()?)?;
         let mut queue_pairs = Vec::new();
         while !fields.0.is_empty() {
             let [number, first_packet] = [fields.u32()?, fields.u32()?];

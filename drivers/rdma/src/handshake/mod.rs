@@ -21,6 +21,9 @@ pub(crate) use self::record::{Answer, Mode, Offer, Record, RingRecord, Token};
 /// The header of every record: a name, the version, the kind, and the length of the rest.
 const HEAD_BYTES: usize = 12;
 const NAME: &[u8; 8] = b"GHRDMA\r\n";
+
+/// The version of the handshake and of everything that follows it: the messages of the engine and the
+/// notices that replace queue pairs. Both ends need the same.
 const VERSION: u8 = 4;
 
 /// The longest record that is accepted.
@@ -80,5 +83,33 @@ pub(crate) fn read(socket: &OwnedFd, operation: &Operation<'_>) -> Result<Record
     match Record::decode(kind, &content)? {
         Record::Refusal(reason) => Err(RecordError::Refused(reason)),
         record => Ok(record),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridhaul_stack::Cancel;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    #[test]
+    fn another_version_is_named() {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        let cancel = Cancel::new();
+        let operation = Operation {
+            deadline: None,
+            cancel: &cancel,
+        };
+        let mut bytes = Record::Ready.encode();
+        bytes[NAME.len()] = 3;
+        write_all(&theirs, &bytes, &operation).unwrap();
+        let error = read(&ours, &operation).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the other end speaks version 3 of the protocol, this one version 4"
+        );
     }
 }

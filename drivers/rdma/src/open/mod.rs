@@ -6,6 +6,7 @@ mod iwarp;
 mod iwarp_adapter;
 mod opening;
 mod pace;
+pub(crate) mod queue_pairs;
 mod rings;
 mod round_trip;
 pub(crate) mod tuning;
@@ -69,7 +70,8 @@ impl Opening<'_> {
         let pins = capabilities.place.is_some();
         let ring_bytes = self.offered_ring_bytes(&capabilities);
         let mut share = self.share(Side::Connector, pins, ring_bytes)?;
-        let mut offer = self.settings.offer(share.ring_bytes());
+        let queue_pairs = self.queue_pairs(&capabilities, None, share.ring_bytes());
+        let mut offer = self.settings.offer(share.ring_bytes(), queue_pairs);
         if pins {
             offer = with_slots(offer, &mut share);
         }
@@ -156,7 +158,9 @@ impl Opening<'_> {
                 capabilities.adapter_error()
             ))
         })?;
-        let wanted = offer.within(self.settings.offer(self.settings.ring_bytes));
+        let ring_bytes = self.settings.ring_bytes;
+        let queue_pairs = self.queue_pairs(&capabilities, Some(method), ring_bytes);
+        let wanted = offer.within(self.settings.offer(ring_bytes, queue_pairs));
         let mut share = self.share(Side::Acceptor, method != Method::Soft, wanted.ring_bytes)?;
         let mut chosen = Offer {
             ring_bytes: share.ring_bytes(),

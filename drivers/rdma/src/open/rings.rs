@@ -11,6 +11,7 @@ use super::round_trip::{path_mtu, round_trip};
 use crate::handshake::{Method, Methods, Mode, Offer, RingRecord, messages};
 use crate::iwarp::SoftEndpoint;
 use crate::memory::{Holder, Memory, Pool, PoolError, Share};
+use crate::numa::Locality;
 use crate::outgoing::Outgoing;
 use crate::outgoing::Sections;
 use crate::provider::{Endpoint, Fabric, Wanted};
@@ -25,6 +26,8 @@ pub(super) struct Rings {
     pub(super) sink: usize,
     /// The ring that the peer accesses.
     pub(super) exposed: RingRecord,
+    /// The NUMA node of the adapter.
+    pub(super) locality: Option<Locality>,
 }
 
 /// An endpoint whose queue pairs are not connected yet.
@@ -101,12 +104,24 @@ impl Opening<'_> {
         capabilities: &Capabilities,
     ) -> Result<Rings, OpenError> {
         let local = |error: std::io::Error| OpenError::Local(format!("no memory: {error}"));
+        let place = capabilities
+            .place
+            .as_ref()
+            .filter(|_| method != Method::Soft);
+        let mut locality = place.and_then(Place::locality);
+        // Memory that this thread touches first is placed on its node.
+        locality.iter_mut().for_each(Locality::move_thread);
         let mut new_endpoint = self.new_endpoint(chosen, method, capabilities)?;
         let sections = (self.settings.pins_files && chosen.mode == Mode::Put)
             .then(|| Sections::for_ring(chosen.ring_bytes.get()))
             .flatten();
         let pinned_bytes = sections.as_ref().map_or(0, Sections::allowance);
         let [outgoing, incoming] = share.map(pinned_bytes).map_err(local)?;
+        // A ring of an earlier channel may be elsewhere. Registered memory cannot be moved any more.
+        if let Some(locality) = &locality {
+            locality.place(&outgoing);
+            locality.place(&incoming);
+        }
         // Both rings contain only zeros: the peer may READ all of one, or announce all of the
         // other.
         let endpoint = new_endpoint.endpoint();
@@ -130,6 +145,7 @@ impl Opening<'_> {
                 address: exposed.address,
                 key: exposed.key,
             },
+            locality,
         })
     }
 

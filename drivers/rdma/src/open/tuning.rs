@@ -11,6 +11,7 @@ use crate::engine::{Exchange, Reader, ReaderSettings, Receiver, Ring, Sender, Se
 use crate::gauges;
 use crate::handshake::{Mode, Offer};
 use crate::memory::Memory;
+use crate::numa::Locality;
 use crate::outgoing::Outgoing;
 use crate::pacing::{Pacer, Path, Rate};
 use crate::provider::{Endpoint, Remote};
@@ -37,6 +38,8 @@ pub(crate) struct Opened {
     pub(crate) tuning: Tuning,
     /// The chosen provider, and why it was chosen.
     pub(crate) choice: String,
+    /// The NUMA node of the adapter.
+    pub(crate) locality: Option<Locality>,
 }
 
 impl Tuning {
@@ -76,7 +79,7 @@ impl Opening<'_> {
                 .depth
                 .map_or(limits.depth, |depth| depth.min(limits.depth)),
             message_bytes: message.min(limits.message_bytes as u64),
-            piece_bytes: piece_bytes(ring, message),
+            piece_bytes: piece_bytes(ring, message, limits.queue_pairs),
             max_pieces: pieces,
             is_fetched: chosen.mode == Mode::Get,
             inline_bytes,
@@ -145,16 +148,19 @@ impl Opening<'_> {
                 round_trip,
             },
             choice,
+            locality: rings.locality,
         })
     }
 }
 
-/// The length of pieces: a sixteenth of the ring keeps several queue pairs busy and the receiver
-/// informed. They are whole messages, and their length fits into the announcement.
-pub(crate) fn piece_bytes(ring: Ring, message: u64) -> u64 {
+/// The length of pieces: a sixteenth of the ring for each queue pair keeps all of them busy and the
+/// receiver informed, also if one is slower than the others. They are whole messages, and their length
+/// fits into the announcement.
+pub(crate) fn piece_bytes(ring: Ring, message: u64, queue_pairs: usize) -> u64 {
     const MAX_PIECE_BYTES: u64 = 16 << 20;
-    let sixteenth = (ring.bytes() / 16).min(MAX_PIECE_BYTES);
-    let whole = sixteenth - sixteenth % message.max(1);
+    let part = ring.bytes() / (16 * queue_pairs.max(1) as u64);
+    let part = part.min(MAX_PIECE_BYTES);
+    let whole = part - part % message.max(1);
     whole.max(message).min(ring.bytes())
 }
 
@@ -179,10 +185,19 @@ mod tests {
 
     #[test]
     fn pieces_are_whole_messages() {
-        let piece = |ring| piece_bytes(Ring::new(NonZeroU64::new(ring).unwrap()), 32 << 10);
+        let of = |ring, queue_pairs| {
+            let ring = Ring::new(NonZeroU64::new(ring).unwrap());
+            piece_bytes(ring, 32 << 10, queue_pairs)
+        };
+        let piece = |ring| of(ring, 1);
         assert_eq!(piece(1 << 30), 16 << 20);
         assert_eq!(piece(762_000), 32 << 10);
         assert_eq!(piece(16 * 100_000), 96 << 10);
         assert_eq!(piece(10_000), 10_000, "no longer than the ring");
+        assert_eq!(
+            of(16 << 20, 4),
+            256 << 10,
+            "shorter with several queue pairs"
+        );
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Sections {
     sections: Vec<Section>,
     /// The file system's shared pages cannot be pinned; the mapping is private, which copies them.
     is_private: bool,
+    /// Devices of file systems whose files cannot be pinned.
+    refused: Vec<u64>,
     /// The number of calls so far.
     call: u64,
     counts: Counts,
@@ -106,6 +108,9 @@ const LEAST_PAGES: usize = 32;
 /// The most sections at a time: devices have a limited number of registrations.
 const MAX_SECTIONS: usize = 1024;
 
+/// The most file systems that are remembered as unsuitable.
+const MAX_REFUSED: usize = 64;
+
 /// How old the last change of a file must be to identify its version: a write within one tick of
 /// the kernel's clock leaves the time of change as it is.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -151,6 +156,7 @@ impl Sections {
             longest: (allowance / 8).min(MAX_SECTION_BYTES) / page * page,
             sections: Vec::new(),
             is_private: false,
+            refused: Vec::new(),
             call: 0,
             counts: Counts::default(),
         })
@@ -195,6 +201,9 @@ impl Sections {
         free_to: u64,
     ) -> io::Result<Option<Pinned>> {
         let (file, state) = file;
+        if self.refused.contains(&state.device) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         if let Some(pinned) = self.find(state, offset, length.get()) {
             return Ok(Some(pinned));
         }
@@ -212,7 +221,8 @@ impl Sections {
             endpoint.deregister(section.region);
         }
         let mapped = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
-        let region = self.register(endpoint, file, first, mapped)?;
+        let registered = self.register(endpoint, file, first, mapped);
+        let region = registered.inspect_err(|error| self.note_refusal(state, error))?;
         self.counts.pinned += 1;
         self.sections.push(Section {
             state: *state,
@@ -258,6 +268,15 @@ impl Sections {
     /// Whether this many more bytes exceed the bound.
     fn is_full(&self, bytes: usize) -> bool {
         self.sections.len() >= MAX_SECTIONS || self.pinned_bytes() + bytes > self.allowance
+    }
+
+    /// Remembers that pinning fails for the files of a file system. Trying again costs more than reading,
+    /// for each section. A truncated file (EFAULT) does not affect others.
+    fn note_refusal(&mut self, state: &FileState, error: &io::Error) {
+        let is_lasting = !matches!(error.raw_os_error(), Some(libc::EFAULT | libc::EINTR));
+        if is_lasting && self.refused.len() < MAX_REFUSED {
+            self.refused.push(state.device);
+        }
     }
 
     fn register(

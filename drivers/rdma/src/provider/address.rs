@@ -50,6 +50,33 @@ pub struct QueuePairRecord {
     pub first_packet: u32,
 }
 
+impl PortRecord {
+    /// The length of its encoding, in the handshake and in notices of replaced queue pairs.
+    pub(crate) const BYTES: usize = 22;
+
+    pub(crate) fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let [a, b] = self.lid.to_be_bytes();
+        let [c, d] = self.partition.to_be_bytes();
+        let (gid, rest) = bytes.split_at_mut(self.gid.len());
+        gid.copy_from_slice(&self.gid);
+        rest.copy_from_slice(&[a, b, self.mtu, self.reads, c, d]);
+        bytes
+    }
+
+    /// `None` if the MTU is none.
+    pub(crate) fn decode(bytes: [u8; Self::BYTES]) -> Option<Self> {
+        let [gid @ .., a, b, mtu, reads, c, d] = bytes;
+        (1..=5).contains(&mtu).then_some(Self {
+            gid,
+            lid: u16::from_be_bytes([a, b]),
+            mtu,
+            reads,
+            partition: u16::from_be_bytes([c, d]),
+        })
+    }
+}
+
 impl QueuePairRecord {
     /// Whether both numbers fit into 24 bits.
     pub(crate) fn is_valid(&self) -> bool {

@@ -28,7 +28,8 @@ pub(crate) struct Settings {
     fits_ring_to_path: bool,
     /// The largest WRITE in bytes.
     pub(crate) message: u64,
-    pub(crate) queue_pairs: u16,
+    /// `None`: by port and path.
+    pub(crate) queue_pairs: Option<u16>,
     pub(crate) rate: Rate,
     pub(crate) burst: Burst,
     pub(crate) checksum: bool,
@@ -80,7 +81,7 @@ impl Settings {
             asked_slab.unwrap_or(NonZeroU64::new(SLAB_BYTES).expect("a constant that is not zero"));
         let message = options.value("message", |text| values::message(text, slab.get()))?;
         let message = message.unwrap_or_else(|| MESSAGE_BYTES.min(slab.get()));
-        let queue_pairs = options.value("qps", values::between(1, 16))?.unwrap_or(1);
+        let queue_pairs = options.value("qps", values::between(1, 16))?;
         let pins_files = options
             .value("register", values::register)?
             .unwrap_or(false);
@@ -99,7 +100,7 @@ impl Settings {
             // Pinned sections have half of the ring's memory.
             fits_ring_to_path: asked_slab.is_none() && asked_slabs.is_none() && !pins_files,
             message,
-            queue_pairs: u16::try_from(queue_pairs).unwrap_or(1),
+            queue_pairs: queue_pairs.and_then(|count| u16::try_from(count).ok()),
             rate,
             burst: options
                 .value("burst", gridhaul_stack::options::bytes)?
@@ -148,11 +149,11 @@ impl Settings {
     }
 
     /// The offer to the other end, which also limits the other end's offer, with rings of this
-    /// length.
-    pub(crate) fn offer(&self, ring_bytes: NonZeroU64) -> Offer {
+    /// length and so many queue pairs.
+    pub(crate) fn offer(&self, ring_bytes: NonZeroU64, queue_pairs: u16) -> Offer {
         Offer {
             ring_bytes,
-            queue_pairs: self.queue_pairs,
+            queue_pairs,
             pieces: pieces(ring_bytes.get()),
             mode: self.mode,
             immediate: self.immediate,

@@ -58,7 +58,8 @@ const OWN: [OptionDoc; 20] = [
     },
     OptionDoc {
         name: "qps",
-        meaning: "Queue pairs of a channel, 1 to 16; 1 unless given.",
+        meaning: "Queue pairs of a channel, 1 to 16; by the rate of the adapter's port and the length of the path unless given, \
+                  and 1 without an adapter.",
         example: "4",
         kind: OptionKind::Number,
         // Queue pairs of a device are limited, and each of `soft` is a connection with a port.

@@ -37,6 +37,8 @@ pub(super) struct Event {
 pub(crate) enum EventKind {
     /// The port of the host has sent its train.
     PortIsFree,
+    /// The queue pair may send its next train.
+    Rested,
     /// `packets` of a train have arrived.
     Arrives {
         train: Train,

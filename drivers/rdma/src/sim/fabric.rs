@@ -14,6 +14,7 @@ use super::queue_pair::{Kind, QueuePair, Train};
 use super::random::Random;
 use super::regions::Regions;
 use super::settings::{FOR_EVER, FabricSettings, Naps};
+use crate::pacing::time_of;
 use crate::provider::Completion;
 
 /// The length of a READ request in bytes.
@@ -142,14 +143,34 @@ impl Fabric {
 
     /// Queues a queue pair that has something to send for the port.
     pub(crate) fn queue(&mut self, place: Place) {
+        let now = self.now;
         let queue_pair = self.queue_pair(place);
         if queue_pair.living && queue_pair.has_train() && !queue_pair.queued {
             queue_pair.queued = true;
-            let turn = (place.channel, place.queue_pair);
-            self.hosts[place.host].turns.push_back(turn);
+            let rests_until = queue_pair.rests_until;
+            if rests_until > now {
+                self.plan(rests_until, place, EventKind::Rested);
+            } else {
+                self.take_turn(place);
+            }
         }
         if !self.hosts[place.host].busy {
             self.send_next(place.host);
+        }
+    }
+
+    /// A queue pair is the last one in the port's queue.
+    fn take_turn(&mut self, place: Place) {
+        let turn = (place.channel, place.queue_pair);
+        self.hosts[place.host].turns.push_back(turn);
+    }
+
+    /// The queue pair rests as long as its own rate needs for a train of this many bytes.
+    fn rest(&mut self, place: Place, bytes: u64) {
+        let rates = &self.settings.queue_pair_rates;
+        if let Some(&rate) = rates.get(place.queue_pair) {
+            let until = self.now + time_of(bytes, rate);
+            self.queue_pair(place).rests_until = until;
         }
     }
 
@@ -190,10 +211,7 @@ impl Fabric {
             }
             self.hosts[host].busy = true;
             self.plan(passage.leaves, place, EventKind::PortIsFree);
-            if self.queue_pair(place).has_train() {
-                self.queue_pair(place).queued = true;
-                self.hosts[host].turns.push_back((channel, queue_pair));
-            }
+            self.queue(place);
             return;
         }
     }
@@ -216,6 +234,7 @@ impl Fabric {
             Kind::Read => (READ_REQUEST_BYTES, 1),
             Kind::Response => (self.train_bytes(place.peer(), train), train.packets),
         };
+        self.rest(place, bytes);
         let wire = &mut self.hosts[place.host].wire;
         let passage = wire.carry(bytes, packets, self.now, &mut self.random);
         if let Some(arrival) = passage.arrival {
@@ -255,6 +274,12 @@ impl Fabric {
     fn happen(&mut self, place: Place, kind: EventKind) {
         match kind {
             EventKind::PortIsFree => self.send_next(place.host),
+            EventKind::Rested => {
+                self.take_turn(place);
+                if !self.hosts[place.host].busy {
+                    self.send_next(place.host);
+                }
+            }
             EventKind::Arrives {
                 train,
                 packets,

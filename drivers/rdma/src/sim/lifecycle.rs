@@ -128,6 +128,7 @@ impl Fabric {
             let before = std::mem::replace(self.queue_pair(place), restored);
             // It keeps its place in the port's queue and the device's counters.
             self.queue_pair(place).queued = before.queued;
+            self.queue_pair(place).rests_until = before.rests_until;
             self.queue_pair(place).repeats = before.repeats;
             self.queue_pair(place).misses = before.misses;
             let queue_pair = place.queue_pair;

@@ -24,8 +24,10 @@ pub(crate) struct QueuePair {
     pub(crate) repeats: u64,
     /// Retransmissions because of a NAK.
     pub(crate) misses: u64,
-    /// It is queued for the port.
+    /// It is queued for the port, or rests before.
     pub(crate) queued: bool,
+    /// It sends nothing before this moment, because its own rate is lower than the port's.
+    pub(crate) rests_until: Duration,
     /// It ends when all of its requests have completed.
     pub(crate) closing: bool,
     packet_bytes: u64,
@@ -97,6 +99,7 @@ impl QueuePair {
             repeats: 0,
             misses: 0,
             queued: false,
+            rests_until: Duration::ZERO,
             closing: false,
             packet_bytes,
             requests: VecDeque::new(),

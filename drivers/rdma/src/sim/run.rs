@@ -199,7 +199,7 @@ impl RunSettings {
             queue_pairs: self.queue_pairs,
             depth: endpoint.limits().depth,
             message_bytes: self.message_bytes,
-            piece_bytes: piece_bytes(ring, self.message_bytes),
+            piece_bytes: piece_bytes(ring, self.message_bytes, self.queue_pairs),
             max_pieces: self.pieces(),
             is_fetched: self.mode == Mode::Get,
             inline_bytes: 0,

@@ -28,6 +28,10 @@ pub struct FabricSettings {
     /// restarted when everything is acknowledged, as with rxe: packets in flight when it expires are
     /// retransmitted, even if they are not late.
     pub timer_runs_on: bool,
+    /// The rates of a channel's queue pairs in bytes per second, by number, where each has a bottleneck of
+    /// its own: a switch chose a crowded path for it, or the adapter sends no faster on one queue pair.
+    /// Those without an entry are limited by the port only.
+    pub queue_pair_rates: Vec<u64>,
     /// The first host is busy at times, and its port sends late; `None` if it never is.
     pub naps: Option<Naps>,
     /// How late threads of both hosts wake up from a timed wait, at least and at most. `None` for exact
@@ -68,6 +72,7 @@ impl FabricSettings {
             replaces: true,
             counts_repeats: true,
             timer_runs_on: false,
+            queue_pair_rates: Vec::new(),
             naps: None,
             wakes_late: None,
             seed: 0,

@@ -11,7 +11,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
 
-use crate::provider::QueuePairRecord;
+use crate::provider::{PortRecord, QueuePairRecord};
 
 /// The data connection.
 #[derive(Debug)]
@@ -46,36 +46,41 @@ pub(super) struct Notice {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The sender has discarded the earlier queue pair, and this is the new one.
-    Replaced(QueuePairRecord),
+    /// The sender has discarded the earlier queue pair. This is the new one, and its port as it is
+    /// addressed now: a subnet manager may have given it another LID.
+    Replaced(QueuePairRecord, PortRecord),
     /// The sender has connected it, and can receive on it.
     Connected,
 }
 
-const NOTICE_BYTES: usize = 12;
+const NOTICE_BYTES: usize = 12 + PortRecord::BYTES;
 
 impl Notice {
     fn encode(self) -> [u8; NOTICE_BYTES] {
-        let (kind, record) = match self.step {
-            Step::Replaced(record) => (1, record),
-            Step::Connected => (2, NO_RECORD),
+        let (kind, record, port) = match self.step {
+            Step::Replaced(record, port) => (1, record, port.encode()),
+            Step::Connected => (2, NO_RECORD, NO_PORT),
         };
         let [a, b] = self.generation.to_be_bytes();
         let [c, d, e, f] = record.number.to_be_bytes();
         let [g, h, i, j] = record.first_packet.to_be_bytes();
-        [kind, self.queue_pair, a, b, c, d, e, f, g, h, i, j]
+        let mut bytes = [0; NOTICE_BYTES];
+        let (head, rest) = bytes.split_at_mut(NOTICE_BYTES - port.len());
+        head.copy_from_slice(&[kind, self.queue_pair, a, b, c, d, e, f, g, h, i, j]);
+        rest.copy_from_slice(&port);
+        bytes
     }
 
     /// `None` if the bytes are no valid notice.
     fn decode(bytes: [u8; NOTICE_BYTES]) -> Option<Self> {
-        let [kind, queue_pair, a, b, c, d, e, f, g, h, i, j] = bytes;
+        let [kind, queue_pair, a, b, c, d, e, f, g, h, i, j, port @ ..] = bytes;
         let record = QueuePairRecord {
             number: u32::from_be_bytes([c, d, e, f]),
             first_packet: u32::from_be_bytes([g, h, i, j]),
         };
         let step = match kind {
-            1 if record.is_valid() => Step::Replaced(record),
-            2 if record == NO_RECORD => Step::Connected,
+            1 if record.is_valid() => Step::Replaced(record, PortRecord::decode(port)?),
+            2 if record == NO_RECORD && port == NO_PORT => Step::Connected,
             _ => return None,
         };
         Some(Self {
@@ -90,6 +95,8 @@ const NO_RECORD: QueuePairRecord = QueuePairRecord {
     number: 0,
     first_packet: 0,
 };
+
+const NO_PORT: [u8; PortRecord::BYTES] = [0; PortRecord::BYTES];
 
 /// After the end of the peer the socket stays readable, and would cause events for ever.
 const ONCE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ONESHOT);
@@ -192,23 +199,39 @@ mod tests {
 
     use super::*;
 
-    fn records() -> impl Strategy<Value = QueuePairRecord> {
-        (0..1_u32 << 24, 0..1_u32 << 24).prop_map(|(number, first_packet)| QueuePairRecord {
-            number,
-            first_packet,
-        })
+    fn records() -> impl Strategy<Value = (QueuePairRecord, PortRecord)> {
+        let queue_pair = (0..1_u32 << 24, 0..1_u32 << 24);
+        let port = (any::<[u8; 16]>(), any::<[u16; 2]>(), 1..=5_u8, any::<u8>());
+        (queue_pair, port).prop_map(
+            |((number, first_packet), (gid, [lid, partition], mtu, reads))| {
+                let queue_pair = QueuePairRecord {
+                    number,
+                    first_packet,
+                };
+                let port = PortRecord {
+                    gid,
+                    lid,
+                    mtu,
+                    reads,
+                    partition,
+                };
+                (queue_pair, port)
+            },
+        )
     }
 
     proptest! {
         #[test]
-        fn notices_survive_the_wire(queue_pair: u8, generation: u16, record in proptest::option::of(records())) {
-            let step = record.map_or(Step::Connected, Step::Replaced);
+        fn notices_survive_the_wire(queue_pair: u8, generation: u16, records in proptest::option::of(records())) {
+            let step = records.map_or(Step::Connected, |(record, port)| Step::Replaced(record, port));
             let notice = Notice { queue_pair, generation, step };
             prop_assert_eq!(Notice::decode(notice.encode()), Some(notice));
         }
 
         #[test]
-        fn any_bytes_are_a_notice_or_none(bytes: [u8; NOTICE_BYTES]) {
+        fn any_bytes_are_a_notice_or_none(kind in 0..4_u8, rest: [u8; NOTICE_BYTES - 1]) {
+            let mut bytes = [kind; NOTICE_BYTES];
+            bytes[1..].copy_from_slice(&rest);
             if let Some(notice) = Notice::decode(bytes) {
                 prop_assert_eq!(notice.encode(), bytes);
             }

@@ -44,6 +44,7 @@ use self::counters::Counters;
 use self::fabric::Path;
 pub(crate) use self::inspect::{has_devices, inspect};
 use self::objects::{OpenDevice, Registration};
+pub(crate) use self::opening::DEPTH;
 pub(crate) use self::place::{DeviceOptions, Place, VerbsError};
 pub(crate) use self::ports::Protocol;
 use self::queue_pair::{QueuePair, Shared};

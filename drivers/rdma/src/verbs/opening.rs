@@ -24,7 +24,7 @@ use crate::provider::{
 };
 
 /// Outstanding requests of one queue pair, if the device supports so many.
-const DEPTH: usize = 1024;
+pub(crate) const DEPTH: usize = 1024;
 
 /// The largest WRITE or READ in bytes: devices allow 2 GiB and count in 32 bits.
 const MAX_TRANSFER_BYTES: u32 = 1 << 30;
@@ -81,9 +81,11 @@ impl VerbsEndpoint {
             round_trip: wanted.round_trip,
             is_software: place.port.is_software,
         };
-        let domain = Arc::new(Domain::new(&device).map_err(at("a protection domain"))?);
+        let domain = Domain::new(&device, is_iwarp).map_err(at("a protection domain"))?;
+        let domain = Arc::new(domain);
+        let vector = device.next_vector();
         let queue = |entries: usize| {
-            let queue = CompletionQueue::new(&device, queue_pairs * entries);
+            let queue = CompletionQueue::new(&device, queue_pairs * entries, vector);
             queue.map(Arc::new).map_err(at("a completion queue"))
         };
         let (requests, messages) = (queue(depths.sends)?, queue(depths.receives)?);

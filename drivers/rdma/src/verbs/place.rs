@@ -12,10 +12,11 @@ use super::ipoib::{self, Interface};
 use super::mtu;
 use super::objects::OpenDevice;
 use super::partition::{Partition, PartitionKey};
-use super::ports::{Port, Protocol, ports};
+use super::ports::{Gid, Port, Protocol, ports};
 use super::sysfs;
 use gridhaul_stack::{ChannelError, Operation};
 
+use crate::numa::Locality;
 use crate::provider::AdapterPort;
 
 /// The options that choose the device of this end.
@@ -229,6 +230,36 @@ impl Place {
         Ok(place)
     }
 
+    /// The same place with the present tables of its port, by the same rule as when it was found: the kernel may have moved the
+    /// GID, and the subnet manager the P_Key. `None` if the port does not have them any more.
+    pub(super) fn refreshed(&self, ports: &[Port]) -> Option<Self> {
+        let port = ports
+            .iter()
+            .find(|port| (&port.device, port.number) == (&self.port.device, self.port.number))?;
+        let is_infiniband = self.port.protocol == Protocol::InfiniBand;
+        let is_usable = |gid: &&Gid| gid.is_version_2 || is_infiniband;
+        let mut usable = port.gids.iter().filter(is_usable);
+        let gid = match self.device_options.gid {
+            Some(index) => usable.find(|gid| gid.index == index),
+            None => {
+                let same = usable.clone().find(|gid| gid.address.octets() == self.gid);
+                // Its prefix is the subnet's, which the subnet manager chooses.
+                same.or_else(|| usable.find(|_| is_infiniband))
+            }
+        }?;
+        let partition = match is_infiniband {
+            true => Partition::choose(&port.partitions, Some(self.partition.key))?,
+            false => self.partition,
+        };
+        Some(Self {
+            port: port.clone(),
+            gid_index: gid.index,
+            gid: gid.address.octets(),
+            partition,
+            ..self.clone()
+        })
+    }
+
     /// The device's name.
     pub(crate) fn device(&self) -> &str {
         &self.port.device
@@ -244,9 +275,19 @@ impl Place {
         mtu::within(port.min(asked).min(route), ip_bytes.filter(|_| follows_tcp))
     }
 
+    /// The NUMA node of the device, if the machine has several.
+    pub(crate) fn locality(&self) -> Option<Locality> {
+        Locality::of_device(&sysfs::devices(), &self.port.device)
+    }
+
     /// The protocol of the port.
     pub(crate) fn protocol(&self) -> Protocol {
         self.port.protocol
+    }
+
+    /// The rate of the port in bytes of payload per second; `None` for software devices.
+    pub(crate) fn port_rate(&self) -> Option<u64> {
+        self.port.payload_rate()
     }
 
     /// The port for a provider of another crate.
@@ -390,5 +431,55 @@ mod tests {
         };
         let error = choose("10.9.0.1", &first_version).unwrap_err();
         assert!(error.contains("has no GID 1 for RoCE v2"), "{error}");
+    }
+
+    #[test]
+    fn a_gid_that_moved_is_found_again() {
+        let class = example();
+        let all = ports(class.path()).unwrap();
+        let address = "10.9.0.1".parse().unwrap();
+        let place = |gid| {
+            let device_options = DeviceOptions {
+                gid,
+                ..DeviceOptions::default()
+            };
+            Place::choose(&all, address, None, &device_options, || Ok(None)).unwrap()
+        };
+        let (by_address, by_index) = (place(None), place(Some(2)));
+        let ours = by_address.gid;
+        let found = |place: &Place, ports: &[Port]| {
+            let place = place.refreshed(ports)?;
+            Some((place.gid_index, place.gid))
+        };
+        assert_eq!(found(&by_address, &all), Some((2, ours)));
+        let set = |index: u8, text: &str| {
+            let path = class.path().join(format!("rxe0/ports/1/gids/{index}"));
+            std::fs::write(path, text).unwrap();
+        };
+        // Another address has taken the place of ours, which comes later now.
+        set(2, "0000:0000:0000:0000:0000:ffff:0a09:0002");
+        set(4, "0000:0000:0000:0000:0000:ffff:0a09:0001");
+        let kind = class.path().join("rxe0/ports/1/gid_attrs/types/4");
+        std::fs::write(kind, "RoCE v2").unwrap();
+        let moved = ports(class.path()).unwrap();
+        assert_eq!(found(&by_address, &moved), Some((4, ours)));
+        let chosen = found(&by_index, &moved).unwrap();
+        assert_eq!((chosen.0, chosen.1[15]), (2, 2));
+        for index in [1, 4] {
+            set(index, "0000:0000:0000:0000:0000:0000:0000:0000");
+        }
+        let mut gone = ports(class.path()).unwrap();
+        assert_eq!(found(&by_address, &gone), None);
+        // A port of InfiniBand has its first GID at any rate, and the P_Key at another index.
+        gone[0].partitions = vec![0, 0x7fff, 0xffff];
+        let infiniband = Place {
+            port: Port {
+                protocol: Protocol::InfiniBand,
+                ..by_address.port.clone()
+            },
+            ..by_address
+        };
+        let refreshed = infiniband.refreshed(&gone).unwrap();
+        assert_eq!((refreshed.gid_index, refreshed.partition.index), (0, 2));
     }
 }

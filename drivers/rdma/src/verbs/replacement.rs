@@ -1,12 +1,14 @@
 //! Replaces lost queue pairs; `slot` describes how.
 
 use std::io;
+use std::net::IpAddr;
 
 use super::control_socket::{Notice, Step};
+use super::ports::{Protocol, ports};
 use super::slot::Content;
+use super::sysfs;
 use super::{Failure, VerbsEndpoint};
-use crate::provider::QueuePairRecord;
-use crate::provider::{Completion, Loss};
+use crate::provider::{Completion, Loss, PortRecord, QueuePairRecord};
 
 impl VerbsEndpoint {
     /// Begins the next generation of a queue pair, and notifies the peer.
@@ -48,10 +50,34 @@ impl VerbsEndpoint {
         let generation = self.slots[number].next_generation();
         let generation =
             generation.ok_or_else(|| io::Error::other("nothing got through several times"))?;
+        self.refresh_port()?;
         let connecting = self.queue_pair(number, generation)?;
-        let step = Step::Replaced(connecting.record());
+        let step = Step::Replaced(connecting.record(), self.path.port);
         self.slots[number].connecting = Some(connecting);
         self.notify(number, step)
+    }
+
+    /// Reads the addresses of the port again. Since the channel was opened, a subnet manager may have
+    /// given it another LID or subnet prefix, and the kernel may have moved its GID in the table.
+    fn refresh_port(&mut self) -> io::Result<()> {
+        let port = self.device.port(self.place.port.number)?;
+        self.path.port.lid = port.lid;
+        // A queue pair cannot be connected with an MTU above the active one.
+        let active = u8::try_from(port.active_mtu).unwrap_or(1);
+        self.path.port.mtu = self.path.port.mtu.min(active);
+        let ports = ports(&sysfs::devices())?;
+        let place = self.place.refreshed(&ports).ok_or_else(|| {
+            let address = IpAddr::V6(self.place.gid.into()).to_canonical();
+            io::Error::other(format!(
+                "{} has no address {address} any more, or is no member of the partition",
+                self.place.port.device
+            ))
+        })?;
+        (self.path.gid_index, self.path.port.gid) = (place.gid_index, place.gid);
+        self.path.partition = place.partition;
+        self.path.port.partition = place.partition.key.0;
+        self.place = place;
+        Ok(())
     }
 
     pub(super) fn notify(&self, number: usize, step: Step) -> io::Result<()> {
@@ -84,7 +110,9 @@ impl VerbsEndpoint {
             return;
         }
         let heard = match notice.step {
-            Step::Replaced(record) => self.connect_replacement(number, record),
+            Step::Replaced(record, port) => self
+                .accept_port(port)
+                .and_then(|()| self.connect_replacement(number, record)),
             Step::Connected => {
                 if let Some(connecting) = &mut self.slots[number].connecting {
                     connecting.peer_is_connected = true;
@@ -98,6 +126,22 @@ impl VerbsEndpoint {
         if self.slots[number].promote() {
             completions.push(Completion::Restored { queue_pair: number });
         }
+    }
+
+    /// The peer's port is addressed in this way from now on. As in the handshake, RoCE packets go to no
+    /// other host than that of the data connection, unless an administrator allows it.
+    fn accept_port(&mut self, port: PortRecord) -> io::Result<()> {
+        let before = self.peer_port.map(|before| before.gid);
+        let is_routable = self.path.protocol == Protocol::Roce;
+        let allows_any = self.place.device_options.gid.is_some();
+        if is_routable && !allows_any && before != Some(port.gid) {
+            let address = IpAddr::V6(port.gid.into()).to_canonical();
+            return Err(io::Error::other(format!(
+                "the adapter of the other end has another address now, {address}"
+            )));
+        }
+        self.peer_port = Some(port);
+        Ok(())
     }
 
     /// Connects a replacement queue pair to the peer's.

@@ -7,6 +7,7 @@ mod faults;
 mod infiniband;
 mod library;
 mod mtu;
+mod queue_pairs;
 #[path = "../../../../server/tests/launch/skipped.rs"]
 mod skipped;
 

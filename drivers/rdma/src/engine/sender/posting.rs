@@ -14,7 +14,7 @@ impl Sender {
     /// messages back.
     pub(crate) fn next(&mut self, now: Duration) -> Option<Post> {
         if let Some(&(on, lost)) = self.abandoned.front() {
-            if self.queue_pairs[on].pending >= self.settings.depth {
+            if self.queue_pairs[on].pending() >= self.settings.depth {
                 return None;
             }
             self.abandoned.pop_front();
@@ -145,24 +145,21 @@ impl Sender {
         }
     }
 
-    /// The first piece with something left to post, and its queue pair: the one it has, or the next
-    /// one with room. Few pieces are looked at, because earlier ones fill their queue pairs.
+    /// The first piece with something left to post, and its queue pair: the one it has, or the one that
+    /// will deliver it first. Few pieces are looked at, because earlier ones fill their queue pairs.
     fn next_piece(&self) -> Option<(usize, usize)> {
-        let count = self.queue_pairs.len();
-        let has_room = |number: &usize| self.has_room(*number);
-        let mut free = (0..count)
-            .map(|step| (self.next + step) % count)
-            .filter(has_room)
-            .peekable();
         for number in self.announced..self.pieces.len() {
-            if self.pieces[number].announced {
+            let piece = self.pieces[number];
+            if piece.announced {
                 continue;
             }
-            let own = self.pieces[number].queue_pair;
-            let queue_pair = match own.or_else(|| self.bound_to(self.pieces[number])) {
-                Some(own) => Some(own).filter(has_room),
-                // If no queue pair has room for this piece, none has room for a later one.
-                None => Some(*free.peek()?),
+            let queue_pair = match piece.queue_pair.or_else(|| self.bound_to(piece)) {
+                Some(own) => Some(own).filter(|&own| self.has_room(own)),
+                // Later pieces wait for the same queue pair.
+                None => {
+                    let bytes = piece.end - piece.start;
+                    Some(self.quickest(self.next, bytes, |number| self.has_room(number))?)
+                }
             };
             if let Some(queue_pair) = queue_pair {
                 return Some((number, queue_pair));
@@ -187,7 +184,7 @@ impl Sender {
     }
 
     fn post(&mut self, queue_pair: usize, id: u64, work: Work, now: Duration) -> Post {
-        self.queue_pairs[queue_pair].count(now);
+        self.queue_pairs[queue_pair].count(work.bytes() as u64, now);
         Post {
             queue_pair,
             request: Request { id, work },

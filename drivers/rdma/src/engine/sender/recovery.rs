@@ -13,7 +13,8 @@ impl Sender {
             self.repeats.clear();
         }
         let lost = &mut self.queue_pairs[queue_pair];
-        (lost.pending, lost.lost) = (0, true);
+        lost.load.clear();
+        lost.lost = true;
         let on_it = |piece: &&mut Piece| piece.queue_pair == Some(queue_pair);
         for piece in self.pieces.iter_mut().filter(on_it) {
             // Pieces are delivered whole: a partly consumed one has arrived and need not be sent again.
@@ -47,7 +48,8 @@ impl Sender {
     /// either end.
     pub(crate) fn restored(&mut self, queue_pair: usize) {
         let restored = &mut self.queue_pairs[queue_pair];
-        (restored.pending, restored.lost) = (0, false);
+        restored.load.clear();
+        restored.lost = false;
         restored.generation = restored.generation.saturating_add(1);
         self.abandoned.retain(|&(_, lost)| lost != queue_pair);
         // On this queue pair the losses of others were not reported yet.

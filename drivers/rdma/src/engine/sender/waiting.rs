@@ -8,8 +8,9 @@ use crate::engine::crawl::Crawl;
 impl Sender {
     /// Whether progress depends on completions, and not only on messages of the peer.
     pub(crate) fn awaits_completions(&self) -> bool {
-        let is_full =
-            |queue_pair: &QueuePair| !queue_pair.lost && queue_pair.pending >= self.settings.depth;
+        let is_full = |queue_pair: &QueuePair| {
+            !queue_pair.lost && queue_pair.pending() >= self.settings.depth
+        };
         let is_ending = self.is_posted() && matches!(self.end, End::Announced { .. });
         is_ending
             || self.held > 0
@@ -24,8 +25,8 @@ impl Sender {
 
     /// Since when a queue pair has had outstanding requests without a break.
     pub(crate) fn busy_since(&self, queue_pair: usize) -> Option<Duration> {
-        let QueuePair { pending, busy, .. } = self.queue_pairs[queue_pair];
-        (pending > 0).then_some(busy)
+        let on = &self.queue_pairs[queue_pair];
+        (on.pending() > 0).then_some(on.busy)
     }
 
     /// A detector of crawls as quick as the stall timeout, if queue pairs are given up at all.
@@ -51,11 +52,9 @@ impl Sender {
     }
 
     fn stalls_at(&self, queue_pair: usize) -> Option<Duration> {
-        let QueuePair {
-            pending, progress, ..
-        } = self.queue_pairs[queue_pair];
-        let stall = self.settings.stall.filter(|_| pending > 0);
-        let stalls_at = stall.map(|stall| progress.saturating_add(stall));
+        let on = &self.queue_pairs[queue_pair];
+        let stall = self.settings.stall.filter(|_| on.pending() > 0);
+        let stalls_at = stall.map(|stall| on.progress.saturating_add(stall));
         let overdue_at = self.pacer.overdue_at(queue_pair);
         stalls_at.into_iter().chain(overdue_at).min()
     }

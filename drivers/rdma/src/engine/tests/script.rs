@@ -172,6 +172,25 @@ fn abandon(queue_pair: usize, generation: u32) -> Completion {
 }
 
 #[test]
+fn the_next_piece_goes_where_the_fewest_bytes_are_in_flight() {
+    let mut fabric = Fabric::new(100, 25, 25, 2, 4);
+    fabric.fill(&[1; 50]);
+    let mut exchange = Exchange::new(fabric.sender, fabric.receiver, 2);
+    let mut script = Script::new(2, false);
+    let first = script.then(&mut exchange, &[]);
+    let order: Vec<_> = first.iter().map(|post| post.queue_pair).collect();
+    assert_eq!(order, [0, 0, 1, 1], "a WRITE and its announcement on each");
+    let done = first[2..].iter().map(|post| Completion::Done {
+        queue_pair: 1,
+        id: post.request.id,
+    });
+    exchange.sender.fill(25);
+    let next = script.then(&mut exchange, &done.collect::<Vec<_>>());
+    let order: Vec<_> = next.iter().map(|post| post.queue_pair).collect();
+    assert_eq!(order, [1, 1], "although it was the turn of the other one");
+}
+
+#[test]
 fn a_queue_pair_without_completions_is_given_up() {
     let mut fabric = Fabric::new(100, 50, 50, 1, 4);
     fabric.sender = Sender::new(

@@ -66,6 +66,26 @@ fn a_file_that_ends_before_is_not_pinned() {
     assert_eq!(sections.pinned_bytes(), 0);
 }
 
+#[test]
+fn a_file_system_without_pinning_is_tried_once() {
+    let mut endpoint = SoftEndpoint::new(0, 8).unwrap();
+    let mut sections = Sections::for_ring(16 << 20).unwrap();
+    // procfs cannot map its files.
+    let virtual_file = File::open("/proc/self/status").unwrap();
+    let state = FileState::of(virtual_file.as_fd()).unwrap();
+    let mut pin = |file: (&File, &FileState)| {
+        let file = (file.0.as_fd(), file.1);
+        sections.pin(&mut endpoint, file, 0, length(MIB), 0)
+    };
+    let first = pin((&virtual_file, &state)).unwrap_err();
+    assert!(first.raw_os_error().is_some(), "of the kernel: {first}");
+    let again = pin((&virtual_file, &state)).unwrap_err();
+    assert_eq!(again.kind(), io::ErrorKind::Unsupported);
+    // Other file systems are not concerned.
+    let (file, state) = settled_file(MIB);
+    assert!(pin((&file, &state)).unwrap().is_some());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

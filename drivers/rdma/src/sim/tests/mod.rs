@@ -5,6 +5,7 @@ mod crawl;
 mod fabric;
 mod late_wake_ups;
 mod pacing;
+mod queue_pairs;
 mod streams;
 
 /// The seed of a failure, if one is given; otherwise many.

@@ -98,6 +98,8 @@ pub(in crate::verbs) const EVENT_DEVICE_FATAL: c_int = 8;
 pub(in crate::verbs) const ACCESS_LOCAL_WRITE: c_int = 1;
 pub(in crate::verbs) const ACCESS_REMOTE_WRITE: c_int = 2;
 pub(in crate::verbs) const ACCESS_REMOTE_READ: c_int = 4;
+/// In the range of flags that a kernel or device may ignore (`IBV_ACCESS_OPTIONAL_RANGE`).
+pub(in crate::verbs) const ACCESS_RELAXED_ORDERING: c_int = 1 << 20;
 
 /// `struct ibv_qp_cap`.
 #[repr(C)]

@@ -33,6 +33,7 @@ pub(in crate::verbs) struct Context {
     after_receive: Unused<5>,
     command: c_int,
     pub(in crate::verbs) async_descriptor: c_int,
+    pub(in crate::verbs) completion_vectors: c_int,
 }
 
 #[cfg(target_pointer_width = "64")]
@@ -40,6 +41,7 @@ const _: () = {
     assert!(offset_of!(Context, poll_cq) == 96);
     assert!(offset_of!(Context, post_send) == 208);
     assert!(offset_of!(Context, async_descriptor) == 268);
+    assert!(offset_of!(Context, completion_vectors) == 272);
 };
 
 /// `struct ibv_mr`.

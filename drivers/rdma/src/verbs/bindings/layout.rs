@@ -65,6 +65,7 @@ fn of_objects_and_requests() -> Vec<Row> {
     let mut rows = layout!("struct ibv_context", Context, {
         "device": device, "ops.poll_cq": poll_cq, "ops.req_notify_cq": req_notify_cq, "ops.post_send": post_send,
         "ops.post_recv": post_recv, "async_fd": async_descriptor,
+        "num_comp_vectors": completion_vectors,
     });
     rows.extend(
         layout!("struct ibv_mr", MemoryRegion, size_of, { "lkey": local_key, "rkey": remote_key }),
@@ -95,6 +96,7 @@ fn of_constants() -> Vec<Row> {
         ("IBV_ACCESS_LOCAL_WRITE", ACCESS_LOCAL_WRITE),
         ("IBV_ACCESS_REMOTE_WRITE", ACCESS_REMOTE_WRITE),
         ("IBV_ACCESS_REMOTE_READ", ACCESS_REMOTE_READ),
+        ("IBV_ACCESS_RELAXED_ORDERING", ACCESS_RELAXED_ORDERING),
         ("IBV_QPT_RC", RELIABLE_CONNECTION),
         ("IBV_QPS_INIT", STATE_INIT),
         ("IBV_QPS_RTR", STATE_READY_TO_RECEIVE),

@@ -18,16 +18,18 @@ pub(crate) enum LibraryError {
     },
 }
 
-/// Declares the functions of a library and their lookup.
+/// Declares the functions of a library and their lookup. Optional ones are missing in older versions.
 macro_rules! library {
     (
         $(#[$attribute:meta])* $library:ident, $file:literal, $packages:literal;
         $(fn $function:ident($($argument:ty),*) $(-> $result:ty)?;)*
+        $(optional fn $newer:ident($($parameter:ty),*) $(-> $outcome:ty)?;)*
     ) => {
         $(#[$attribute])*
         #[derive(Debug)]
         pub(super) struct $library {
             $(pub(super) $function: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+            $(pub(super) $newer: Option<unsafe extern "C" fn($($parameter),*) $(-> $outcome)?>,)*
         }
 
         impl $library {
@@ -53,6 +55,16 @@ macro_rules! library {
                                 unsafe extern "C" fn($($argument),*) $(-> $result)?,
                             >(symbol)
                         }
+                    },)*
+                    $($newer: {
+                        let symbol = library.find(concat!(stringify!($newer), "\0"));
+                        // SAFETY: as above.
+                        symbol.ok().map(|symbol| unsafe {
+                            std::mem::transmute::<
+                                *mut c_void,
+                                unsafe extern "C" fn($($parameter),*) $(-> $outcome)?,
+                            >(symbol)
+                        })
                     },)*
                 })
             }

@@ -51,4 +51,6 @@ library! {
     fn ibv_modify_qp(*mut QueuePair, *mut QueuePairAttributes, c_int) -> c_int;
     fn ibv_destroy_qp(*mut QueuePair) -> c_int;
     fn ibv_wc_status_str(c_int) -> *const c_char;
+    // Since rdma-core 28.
+    optional fn ibv_reg_mr_iova2(*mut c_void, *mut c_void, usize, u64, c_uint) -> *mut MemoryRegion;
 }

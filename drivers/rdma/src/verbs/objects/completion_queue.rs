@@ -24,8 +24,12 @@ unsafe impl Send for CompletionQueue {}
 unsafe impl Sync for CompletionQueue {}
 
 impl CompletionQueue {
-    /// With room for this many completions.
-    pub(in crate::verbs) fn new(device: &Arc<OpenDevice>, entries: usize) -> io::Result<Self> {
+    /// With room for this many completions, and the interrupt of this number.
+    pub(in crate::verbs) fn new(
+        device: &Arc<OpenDevice>,
+        entries: usize,
+        vector: c_int,
+    ) -> io::Result<Self> {
         let verbs = device.verbs;
         let entries = c_int::try_from(entries).map_err(|_| io::ErrorKind::InvalidInput)?;
         let context = device.context.as_ptr();
@@ -34,7 +38,7 @@ impl CompletionQueue {
         let channel = NonNull::new(channel).ok_or_else(io::Error::last_os_error)?;
         // SAFETY: the device is open, and the channel belongs to it.
         let queue = unsafe {
-            (verbs.ibv_create_cq)(context, entries, ptr::null_mut(), channel.as_ptr(), 0)
+            (verbs.ibv_create_cq)(context, entries, ptr::null_mut(), channel.as_ptr(), vector)
         };
         let Some(queue) = NonNull::new(queue) else {
             let error = io::Error::last_os_error();

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::errno::{check, set_nonblocking};
 use crate::verbs::bindings::{
@@ -76,6 +77,15 @@ impl OpenDevice {
         check(code).map(|()| attributes)
     }
 
+    /// The interrupt (completion vector) for the queues of the next channel. Channels take turns: with one
+    /// interrupt for all, one processor would handle the completions of all.
+    pub(in crate::verbs) fn next_vector(&self) -> c_int {
+        static CHANNELS: AtomicU32 = AtomicU32::new(0);
+        // SAFETY: the context is open while this value lives.
+        let vectors = unsafe { self.context.as_ref() }.completion_vectors;
+        turn(CHANNELS.fetch_add(1, Ordering::Relaxed), vectors)
+    }
+
     /// Readable when the device has an event.
     pub(in crate::verbs) fn descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the context is open while this value lives.
@@ -111,5 +121,25 @@ impl Drop for OpenDevice {
     fn drop(&mut self) {
         // SAFETY: everything that depends on the device holds this value, so none is left.
         unsafe { (self.verbs.ibv_close_device)(self.context.as_ptr()) };
+    }
+}
+
+/// The number of a turn among so many; 0 if there are none.
+fn turn(number: u32, count: c_int) -> c_int {
+    let count = u32::try_from(count).unwrap_or(0).max(1);
+    c_int::try_from(number % count).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_take_turns_with_interrupts() {
+        let turns = |count| [0, 1, 2, 3, u32::MAX].map(|number| turn(number, count));
+        assert_eq!(turns(3), [0, 1, 2, 0, 0]);
+        assert_eq!(turns(1), [0; 5]);
+        assert_eq!(turns(0), [0; 5], "a driver without any");
+        assert_eq!(turns(-1), [0; 5]);
     }
 }

@@ -1,15 +1,17 @@
 //! Protection domains, and memory registered in them.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::device::OpenDevice;
 use crate::memory::{Memory, Span};
 use crate::provider::Access;
 use crate::verbs::bindings::{
-    ACCESS_LOCAL_WRITE, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE, MemoryRegion, Segment,
+    ACCESS_LOCAL_WRITE, ACCESS_RELAXED_ORDERING, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE,
+    MemoryRegion, Segment,
 };
 
 /// A protection domain: keys of one domain are invalid in another.
@@ -17,6 +19,9 @@ use crate::verbs::bindings::{
 pub(in crate::verbs) struct Domain {
     pub(super) domain: NonNull<c_void>,
     pub(super) device: Arc<OpenDevice>,
+    /// Relaxed ordering is not used: ibv_reg_mr(3) defines it for InfiniBand and RoCE. Or the device has
+    /// refused it.
+    is_strict: AtomicBool,
 }
 
 // SAFETY: as for the device.
@@ -25,14 +30,65 @@ unsafe impl Send for Domain {}
 unsafe impl Sync for Domain {}
 
 impl Domain {
-    pub(in crate::verbs) fn new(device: &Arc<OpenDevice>) -> io::Result<Self> {
+    /// `is_strict`: without relaxed ordering.
+    pub(in crate::verbs) fn new(device: &Arc<OpenDevice>, is_strict: bool) -> io::Result<Self> {
         // SAFETY: the device is open.
         let domain = unsafe { (device.verbs.ibv_alloc_pd)(device.context.as_ptr()) };
         Ok(Self {
             domain: NonNull::new(domain).ok_or_else(io::Error::last_os_error)?,
             device: Arc::clone(device),
+            is_strict: AtomicBool::new(is_strict),
         })
     }
+
+    /// Registers memory with relaxed ordering, or without it where library or device cannot do that.
+    ///
+    /// Relaxed ordering lets the network's writes reach memory in any order, which adapters need for their
+    /// full rate behind some PCI Express bridges. It is safe for this driver. According to ibv_reg_mr(3) of
+    /// rdma-core it leaves completions as they are: with one, the data of its operation and of all earlier
+    /// ones is visible. The engine counts bytes as arrived only when the completion of a message, of
+    /// immediate data or of a READ says so, and lets the peer write to their place again only after that.
+    /// Bytes that are sent twice, after a loss, are the same.
+    ///
+    /// # Safety
+    ///
+    /// The bytes are mapped until the region is deregistered, and no slice of them exists.
+    unsafe fn register(
+        &self,
+        start: *mut u8,
+        length: usize,
+        access: c_int,
+    ) -> io::Result<NonNull<MemoryRegion>> {
+        let verbs = self.device.verbs;
+        let (domain, start) = (self.domain.as_ptr(), start.cast::<c_void>());
+        let relaxed = verbs.ibv_reg_mr_iova2;
+        if let Some(register) = relaxed.filter(|_| !self.is_strict.load(Ordering::Relaxed)) {
+            let access = (access | ACCESS_RELAXED_ORDERING).unsigned_abs();
+            let address = start.expose_provenance() as u64;
+            // SAFETY: the domain is valid; for the memory, see above.
+            let region = unsafe { register(domain, start, length, address, access) };
+            if let Some(region) = NonNull::new(region) {
+                return Ok(region);
+            }
+            let error = io::Error::last_os_error();
+            if !refuses_flags(&error) {
+                return Err(error);
+            }
+        }
+        // SAFETY: as above.
+        let region = unsafe { (verbs.ibv_reg_mr)(domain, start, length, access) };
+        let region = NonNull::new(region).ok_or_else(io::Error::last_os_error)?;
+        self.is_strict.store(true, Ordering::Relaxed);
+        Ok(region)
+    }
+}
+
+/// A driver that does not know the flag should ignore it; some refuse it.
+fn refuses_flags(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS)
+    )
 }
 
 impl Drop for Domain {
@@ -77,16 +133,9 @@ impl Registration {
             Access::RemoteRead => (ACCESS_REMOTE_READ, memory.pointer_to_read(all).cast_mut()),
         };
         // SAFETY: the memory is mapped while the registration holds it, and no slice of it exists.
-        let region = unsafe {
-            (domain.device.verbs.ibv_reg_mr)(
-                domain.domain.as_ptr(),
-                start.cast(),
-                all.length,
-                access,
-            )
-        };
+        let region = unsafe { domain.register(start, all.length, access) }?;
         Ok(Self {
-            region: NonNull::new(region).ok_or_else(io::Error::last_os_error)?,
+            region,
             memory: Arc::clone(memory),
             domain: Arc::clone(domain),
         })

@@ -1,0 +1,61 @@
+//! The number of queue pairs, their interrupts, and their replacement.
+
+use crate::channel::{detail, transfer};
+use crate::fabric::{Adapter, with_adapters};
+
+const BYTES: usize = 2 << 20;
+
+/// IBV_EVENT_LID_CHANGE
+const LID_CHANGE: u8 = 11;
+
+#[test]
+fn a_fast_port_has_several_queue_pairs() {
+    with_adapters(&[Adapter::roce("mlx5_0", 1)], || {
+        for (stack, expected) in [("rdma:provider=verbs", "2"), ("rdma:qps=1", "1")] {
+            let [sender, receiver] = transfer(stack, "rdma", BYTES);
+            assert_eq!(detail(&sender, "queue-pairs"), expected, "100 Gb/s");
+            assert_eq!(detail(&receiver, "queue-pairs"), expected);
+        }
+    });
+}
+
+#[test]
+fn every_interrupt_of_an_adapter_can_be_used() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("comp_vectors", 2);
+    with_adapters(&[adapter], || {
+        for _ in 0..3 {
+            let [sender, _] = transfer("rdma", "rdma", 1000);
+            assert_eq!(detail(&sender, "provider"), "verbs");
+        }
+    });
+}
+
+#[test]
+fn a_receiver_with_a_new_lid_is_reached_again() {
+    the_new_lid_is_used(1);
+}
+
+#[test]
+fn a_sender_with_a_new_lid_is_reached_again() {
+    the_new_lid_is_used(0);
+}
+
+/// The subnet manager gives the adapter of one end another LID during a transfer.
+fn the_new_lid_is_used(end: usize) {
+    let mut adapters = [
+        Adapter::infiniband("mlx5_0", 5),
+        Adapter::infiniband("mlx5_1", 9),
+    ];
+    adapters[end] = adapters[end]
+        .clone()
+        .with("event_after", 20)
+        .with("event", LID_CHANGE)
+        .with("new_lid", 77);
+    with_adapters(&adapters, || {
+        let stack =
+            |device| format!("rdma:device={device};provider=verbs;qps=1;slab=64K;message=4K");
+        let outcomes = transfer(&stack("mlx5_0"), &stack("mlx5_1"), BYTES);
+        let restored = [0, 1].map(|end: usize| detail(&outcomes[end], "restored"));
+        assert!(restored.contains(&"1"), "{restored:?}");
+    });
+}
