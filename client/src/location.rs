@@ -5,13 +5,13 @@ mod error;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 
 use gridhaul_protocol::path::PathArgument;
 
-use self::encoding::{decoded, encoded_user, without_secret};
-pub(crate) use self::encoding::{encoded, split_password};
+pub(crate) use self::encoding::split_password;
+use self::encoding::{decoded, encoded, encoded_user, without_secret};
 pub use self::error::LocationError;
 
 /// A place that is copied from or to.
@@ -281,10 +281,20 @@ impl fmt::Display for Url {
     }
 }
 
+/// The URL of a file of this machine.
+pub(crate) fn file_url(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    format!("file://{}", encoded(path.as_os_str().as_bytes()))
+}
+
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Local(path) => write!(f, "{}", path.display()),
+            Self::Local(path) => match path.to_str() {
+                Some(text) => f.write_str(text),
+                // Readable for programs, and not the name of another file.
+                None => f.write_str(&file_url(path)),
+            },
             Self::Remote(url) => write!(f, "{url}"),
         }
     }
@@ -370,6 +380,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn local_paths_come_back_byte_for_byte(path in proptest::collection::vec(1_u8.., 0..40)) {
+            let path = [b"/".as_slice(), &path].concat();
+            let path = Location::Local(std::ffi::OsString::from_vec(path).into());
+            prop_assert_eq!(Location::parse(&path.to_string()).expect("written by us"), path);
+        }
+
         #[test]
         fn paths_come_back_byte_for_byte(path in proptest::collection::vec(1_u8.., 0..40)) {
             let sent = Url { path: [b"/".as_slice(), &path].concat(), ..url("gsiftp://h/") };

@@ -26,7 +26,7 @@ pub(super) fn decoded(text: &str) -> Option<Vec<u8>> {
 }
 
 /// A path as URLs have it.
-pub(crate) fn encoded(path: &[u8]) -> String {
+pub(super) fn encoded(path: &[u8]) -> String {
     path.iter().fold(String::new(), |mut text, &byte| {
         let is_plain = byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#' | b'"');
         match is_plain {

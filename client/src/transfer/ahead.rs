@@ -31,6 +31,9 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// The files of a pipeline.
 pub trait Supply<Copy>: Send {
+    /// How many files may be ahead now.
+    fn most(&self) -> usize;
+
     /// The next file, if one waits now. It goes the same way as the first one, with the same settings.
     fn next(&mut self) -> Option<Copy>;
 

@@ -1,7 +1,7 @@
 //! Small files between two servers, with commands that are sent ahead to both.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn trees_of_small_files_go_between_servers() {
             chown_to_nobody(&site.served("tree")).unwrap();
             let (from, to) = (site.server.url("tree"), site.server.url("there"));
             let said = site.must(&[&["copy", "-r"], options, &[&from, &to]].concat());
-            assert_filled(&site.served("there"), None);
+            assert_filled(&site.served("there"), None, &said);
             assert!(said.contains("150 files"), "{options:?}: {said}");
         }
     }
@@ -48,7 +48,7 @@ fn a_file_that_one_server_refuses_spoils_no_other() {
             let from = site.server.url("tree");
             let to = site.server.url("there");
             let error = site.fails(&["copy", "-r", "-c", concurrency, &from, &to]);
-            assert_filled(&site.served("there"), Some(broken));
+            assert_filled(&site.served("there"), Some(broken), &error);
             assert_eq!(error.lines().count(), 1, "{error}");
             assert!(error.contains("source: "), "{error}");
             assert!(error.contains("Permission denied"), "{error}");
@@ -66,7 +66,7 @@ fn a_file_that_one_server_refuses_spoils_no_other() {
             }
             let to = site.server.url("second");
             let error = site.fails(&["copy", "-r", "-c", concurrency, &from, &to]);
-            assert_filled(&site.served("second"), Some(broken));
+            assert_filled(&site.served("second"), Some(broken), &error);
             assert_eq!(error.lines().count(), 1, "{error}");
             assert!(error.contains("destination: "), "{error}");
         }
@@ -237,7 +237,7 @@ impl Sink {
                         if DATA.with_borrow(Option::is_none) {
                             DATA.set(Some(PORT.with(TcpListener::accept)?.0));
                         }
-                        DATA.with_borrow_mut(|data| receive(data.as_mut().unwrap()))?;
+                        DATA.with_borrow_mut(|data| blocks::receive(data.as_mut().unwrap()))?;
                         match name == "f5" && acted.fetch_add(1, Ordering::Relaxed) == 0 {
                             true => act(control),
                             false => control.write_all(b"226 Complete.\r\n"),
@@ -258,19 +258,6 @@ impl Sink {
         let commands = self.server.commands();
         let stor = format!("STOR /d/{name}");
         commands.iter().filter(|line| **line == stor).count()
-    }
-}
-
-/// Reads blocks to the end of data.
-fn receive(data: &mut TcpStream) -> io::Result<()> {
-    loop {
-        let mut header = [0; 17];
-        data.read_exact(&mut header)?;
-        let count = u64::from_be_bytes(header[1..9].try_into().unwrap());
-        io::copy(&mut data.take(count), &mut io::sink())?;
-        if header[0] & 0x08 != 0 {
-            return Ok(());
-        }
     }
 }
 

@@ -1,7 +1,7 @@
-//! A scripted server that sends in MODE E.
+//! Scripted servers that send and receive in MODE E.
 
 use std::cell::RefCell;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 
 use socket2::{Domain, Socket, Type};
@@ -124,6 +124,19 @@ pub(crate) fn send_from_other_host(content: &[u8]) -> io::Result<()> {
     // The client may have closed it.
     let _ = TcpStream::from(socket).write_all(&bytes);
     Ok(())
+}
+
+/// Reads blocks to the end of data.
+pub(crate) fn receive(data: &mut TcpStream) -> io::Result<()> {
+    loop {
+        let mut header = [0; 17];
+        data.read_exact(&mut header)?;
+        let count = u64::from_be_bytes(header[1..9].try_into().unwrap());
+        io::copy(&mut data.take(count), &mut io::sink())?;
+        if header[0] & 0x08 != 0 {
+            return Ok(());
+        }
+    }
 }
 
 /// The header of a block (GFD.20 3.4).

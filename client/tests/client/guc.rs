@@ -1,6 +1,8 @@
 //! The options of globus-url-copy: each command runs with it and with ours, and must have the same effect.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
 
@@ -177,10 +179,12 @@ fn a_dump_file_has_what_was_not_copied_for_the_next_run() {
 fn a_dump_file_has_names_as_urls() {
     let site = Site::anonymous(Kind::Gridhaul, &[]);
     let (tree, there) = (site.local("tree"), site.served("there"));
-    let names = ["a \"b\" c", "d%#e", "f%41"];
+    // The last ones are Latin-1, and not UTF-8.
+    let names: [&[u8]; 5] = [b"a \"b\" c", b"d%#e", b"f%41", b"caf\xe9", b"caf\xea"];
+    let names = names.map(OsStr::from_bytes);
     fs::create_dir(&tree).unwrap();
     for name in names {
-        fs::write(tree.join(name), name).unwrap();
+        fs::write(tree.join(name), name.as_bytes()).unwrap();
         // A directory has its name at first.
         fs::create_dir_all(there.join(name)).unwrap();
     }
@@ -197,7 +201,7 @@ fn a_dump_file_has_names_as_urls() {
     let output = guc(&site, &arguments);
     assert!(output.status.success(), "{output:?} {left}");
     for name in names {
-        assert_eq!(fs::read_to_string(there.join(name)).unwrap(), name);
+        assert_eq!(fs::read(there.join(name)).unwrap(), name.as_bytes());
     }
 }
 

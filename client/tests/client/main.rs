@@ -23,6 +23,7 @@ mod progress;
 mod proxy;
 mod rdma;
 mod reach;
+mod refusals;
 mod relay;
 mod resume;
 mod scripted;

@@ -40,12 +40,12 @@ pub(crate) fn name(number: usize) -> String {
     }
 }
 
-/// Compares the files, without one.
-pub(crate) fn assert_filled(place: &Path, without: Option<usize>) {
+/// Compares the files, without one. `said` is what the program has said.
+pub(crate) fn assert_filled(place: &Path, without: Option<usize>, said: &str) {
     for number in (0..FILES).filter(|number| Some(*number) != without) {
         let found = fs::read(place.join(name(number)));
-        let found = found.unwrap_or_else(|error| panic!("{}: {error}", name(number)));
-        assert!(found == content(number), "{}", name(number));
+        let found = found.unwrap_or_else(|error| panic!("{}: {error}\n{said}", name(number)));
+        assert!(found == content(number), "{}\n{said}", name(number));
     }
 }
 
@@ -62,13 +62,13 @@ fn trees_of_small_files_go_both_ways() {
             let site = Site::gsi(kind, &[]);
             fill(&site.local("tree"));
             let (url, back) = (site.server.url("there"), "back");
-            site.must(&[&["copy", "-r", "--times"], options, &["tree", &url]].concat());
+            let said = site.must(&[&["copy", "-r", "--times"], options, &["tree", &url]].concat());
             let started = Instant::now();
-            assert_filled(&site.served("there"), None);
-            site.must(&[&["copy", "-r", "--times"], options, &[&url, back]].concat());
+            assert_filled(&site.served("there"), None, &said);
+            let said = site.must(&[&["copy", "-r", "--times"], options, &[&url, back]].concat());
             // No end waits for the other.
             assert!(started.elapsed() < Duration::from_secs(25), "{options:?}");
-            assert_filled(&site.local("back"), None);
+            assert_filled(&site.local("back"), None, &said);
             let time = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
             if kind == Kind::Gridhaul {
                 let (source, copy) = (site.local("tree"), site.local("back"));
@@ -90,7 +90,7 @@ fn the_error_of_a_file_is_its_own() {
             fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
             let url = site.server.url("tree");
             let error = site.fails(&["copy", "-r", "-c", concurrency, &url, "back"]);
-            assert_filled(&site.local("back"), Some(broken));
+            assert_filled(&site.local("back"), Some(broken), &error);
             assert_eq!(error.lines().count(), 1, "{error}");
             assert!(error.contains(&name(broken)), "{error}");
             assert!(error.contains("Permission denied"), "{error}");
@@ -104,7 +104,7 @@ fn the_error_of_a_file_is_its_own() {
             fs::create_dir_all(site.served("put/sub")).unwrap();
             chown_to_nobody(&site.served("put/sub")).unwrap();
             let error = site.fails(&["copy", "-r", "-c", concurrency, "tree", &url]);
-            assert_filled(&site.served("put"), Some(broken));
+            assert_filled(&site.served("put"), Some(broken), &error);
             assert_eq!(error.lines().count(), 1, "{error}");
             assert!(error.contains(&name(broken)), "{error}");
         }
@@ -326,7 +326,7 @@ fn times_are_not_set_before_their_files_are_confirmed() {
         .lines()
         .filter(|line| line.contains("transfer finished"));
     assert_eq!(lines.count(), FILES, "{log}");
-    assert_filled(&site.served("put"), None);
+    assert_filled(&site.served("put"), None, &log);
     // Nothing is copied that is there.
     let again = site.must(&["copy", "-r", "--sync", "tree", &url]);
     assert!(again.contains("150 unchanged"), "{again}");

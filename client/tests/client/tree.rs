@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use gridhaul_interop::Kind;
+use gridhaul_interop::{Kind, chown_to_nobody};
 
 use crate::site::Site;
 
@@ -167,6 +167,62 @@ fn a_directory_needs_recursive_and_several_ones_keep_their_names() {
     assert!(error.contains("say --recursive"), "{error}");
     let error = site.fails(&["copy", "-r", &url, &site.server.url("all/within")]);
     assert!(error.contains("within the source"), "{error}");
+}
+
+#[test]
+fn a_directory_that_the_server_serves_is_not_copied_into_itself() {
+    for kind in [Kind::Gridhaul, Kind::Globus] {
+        let site = Site::anonymous(kind, &[]);
+        let all = site.served("all");
+        let open = fs::Permissions::from_mode(0o777);
+        for name in ["", "sub", "sub/got", "got", "got/old", "other", "other/got"] {
+            fs::create_dir(all.join(name)).unwrap();
+            fs::write(all.join(name).join("file"), name).unwrap();
+        }
+        chown_to_nobody(&all).unwrap();
+        for name in ["got", "sub/got", "other/got"] {
+            fs::set_permissions(all.join(name), open.clone()).unwrap();
+        }
+        let (from, got) = (site.server.url("all"), all.join("got"));
+        let expected = [
+            "file",
+            "other/file",
+            "other/got/file",
+            "sub/file",
+            "sub/got/file",
+        ];
+        let copied = |there: &Path| {
+            let found = tree(there)
+                .into_iter()
+                .filter(|(_, content)| content.is_some());
+            let names = found.map(|(name, _)| name.to_str().unwrap().to_owned());
+            names
+                .filter(|name| !name.starts_with("old"))
+                .collect::<Vec<_>>()
+        };
+        // To this machine, under a name that does not show it.
+        symlink(&got, site.local("link")).unwrap();
+        let error = site.fails(&["copy", "-r", &from, "link"]);
+        assert!(error.contains("not copied into itself"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert_eq!(copied(&got), expected, "{kind:?}");
+        assert!(!got.join("got").exists(), "{kind:?}");
+
+        // To the server, by another name of the host.
+        let host = site.server.url("").replace("127.0.0.1", "localhost");
+        let error = site.fails(&["copy", "-r", &from, &format!("{host}all/sub/got")]);
+        assert!(error.contains("not copied into itself"), "{error}");
+        assert!(!all.join("sub/got/sub/got").exists(), "{kind:?}");
+        let error = site.fails(&["copy", "-r", &from, &format!("{host}all")]);
+        assert!(error.contains("the same directory"), "{error}");
+
+        // From this machine.
+        let all = all.to_str().unwrap();
+        let to = site.server.url("all/other/got");
+        let error = site.fails(&["copy", "-r", all, &to]);
+        assert!(error.contains("not copied into itself"), "{error}");
+        assert!(!site.served("all/other/got/other/got").exists(), "{kind:?}");
+    }
 }
 
 #[test]

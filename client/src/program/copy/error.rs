@@ -30,8 +30,12 @@ pub(super) enum CopyError {
         "--rate limits the bytes of this machine, and these go from server to server: leave it out, give --relay, or give --stack tcp:rate=8g (bits per second)"
     )]
     RateOfServers,
+    #[error("the source and the destination are the same directory")]
+    SameDirectory,
     #[error("the destination is within the source")]
     Within,
+    #[error("this is the destination of the copy, which is not copied into itself")]
+    Itself,
     #[error("another source of this command was copied there: name the destinations one by one")]
     Twice,
     #[error(transparent)]

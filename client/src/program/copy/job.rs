@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::error::CopyError;
 use super::version::Version;
-use crate::location::{Location, Url, encoded};
+use crate::location::{Location, Url, file_url};
 
 /// A file to copy.
 #[derive(Debug, Clone)]
@@ -146,10 +146,7 @@ impl Place {
     /// As a URL.
     pub(super) fn url(&self) -> String {
         match self {
-            Self::Local { path, .. } => {
-                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-                format!("file://{}", encoded(path.as_os_str().as_bytes()))
-            }
+            Self::Local { path, .. } => file_url(path),
             Self::Remote(url) => url.to_string(),
         }
     }

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use super::destination::Destination;
 use super::error::CopyError;
 use super::job::{Job, Place};
+use super::loops;
 use super::shared::Shared;
 use super::version::{Version, permissions_of};
 use crate::listing::{Lister, Listing};
@@ -112,6 +113,9 @@ impl<'a> Walker<'a> {
         source: &Place,
         destination: &Place,
     ) -> Result<(), CopyError> {
+        if loops::are_one(self.shared, None, source, destination).await? {
+            return Err(CopyError::SameDirectory);
+        }
         let (sender, mut entries) = mpsc::channel(AHEAD);
         let root = root.to_owned();
         let reading = tokio::task::spawn_blocking(move || read_tree(&root, &sender));
@@ -129,7 +133,15 @@ impl<'a> Walker<'a> {
                 names.fold(place.clone(), |place, name| place.join(name.as_bytes()))
             };
             let (from, to) = (within(source), within(destination));
-            match self.found(from, to, entry.found).await {
+            let found = match entry.found {
+                Ok(Found::Directory)
+                    if loops::are_one(self.shared, None, &from, destination).await? =>
+                {
+                    Err(CopyError::Itself)
+                }
+                found => found,
+            };
+            match self.found(from, to, found).await {
                 Next::Into => {}
                 Next::Past => passed = Some(entry.path),
                 Next::Stop => {
@@ -149,6 +161,9 @@ impl<'a> Walker<'a> {
         source: &Place,
         destination: &Place,
     ) -> Result<(), CopyError> {
+        if loops::are_one(self.shared, Some(&mut *session), source, destination).await? {
+            return Err(CopyError::SameDirectory);
+        }
         let lister = Lister::new(&self.shared.machine)?;
         let mut levels = vec![Level {
             listing: self.list(session, &lister, source).await?,
@@ -179,7 +194,13 @@ impl<'a> Walker<'a> {
                 Some(Kind::Other) => Found::Skipped(SPECIAL),
             };
             let is_directory = matches!(found, Found::Directory);
-            match self.found(from.clone(), to.clone(), Ok(found)).await {
+            let found = match is_directory
+                && loops::are_one(self.shared, Some(&mut *session), &from, destination).await?
+            {
+                true => Err(CopyError::Itself),
+                false => Ok(found),
+            };
+            match self.found(from.clone(), to.clone(), found).await {
                 Next::Into => {}
                 Next::Past => continue,
                 Next::Stop => {

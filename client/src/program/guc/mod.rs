@@ -126,7 +126,7 @@ async fn copied(request: &Request, errands: Vec<Errand>, arguments: &CopyArgumen
 impl Request {
     fn parse(words: &[OsString]) -> Result<Self, GucError> {
         let mut request = Self::default();
-        let mut words = words.iter().map(|word| word.to_string_lossy().into_owned());
+        let mut words = words.iter().map(|word| urls::text(word));
         while let Some(word) = words.next() {
             match word.strip_prefix('-').filter(|name| !name.is_empty()) {
                 None => request.urls.push(word),

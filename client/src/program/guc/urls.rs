@@ -1,8 +1,26 @@
 //! URLs as globus-url-copy takes them.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
 use gridhaul_protocol::command::Password;
 
 use crate::location::{LocationError, Server, Url, split_password};
+
+/// A word of the command line. Bytes of a URL that are no UTF-8 become what URLs have for them.
+pub(super) fn text(word: &OsStr) -> String {
+    if !word.as_bytes().windows(2).any(|bytes| bytes == b":/") {
+        return word.to_string_lossy().into_owned();
+    }
+    let mut text = String::new();
+    for chunk in word.as_bytes().utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
 
 /// A URL whose path begins at the home directory of the user, unless it begins with an encoded slash.
 pub(super) fn relative(url: &str) -> String {
@@ -43,6 +61,17 @@ pub(super) fn without_password(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_that_are_no_text_are_encoded_in_urls() {
+        for (word, expected) in [
+            (&b"file:/a\xe9b"[..], "file:/a%E9b"),
+            (b"ftp://h/\xff\xfe/%41\xc3\xa9", "ftp://h/%FF%FE/%41\u{e9}"),
+            (b"-vb", "-vb"),
+        ] {
+            assert_eq!(text(OsStr::from_bytes(word)), expected);
+        }
+    }
 
     #[test]
     fn relative_paths_begin_at_the_home_directory() {

@@ -18,6 +18,7 @@ use gridhaul_transfer::{Admission, NodeSession};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
 
+use self::pipelined::Length;
 use self::retries::Retries;
 use super::super::arguments::SyncArgument;
 use super::error::CopyError;
@@ -50,6 +51,8 @@ pub(super) struct Worker {
     taken: VecDeque<Taken>,
     /// Pipelines in a row without a complete file.
     fruitless: usize,
+    /// The files ahead in pipelines.
+    length: Length,
 }
 
 /// A file that was taken from the queue.
@@ -80,6 +83,7 @@ impl Worker {
             files: None,
             taken: VecDeque::new(),
             fruitless: 0,
+            length: Length::new(),
         }
     }
 

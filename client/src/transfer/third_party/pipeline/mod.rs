@@ -25,8 +25,7 @@ use super::{ThirdPartyCopy, prepare};
 use crate::control::ControlError;
 use crate::session::Session;
 
-/// Copies files one after the other; `most` of them are ahead. Each is of known size, in MODE E, and a whole file. Ends when none
-/// waits.
+/// Copies files one after the other. Each is of known size, in MODE E, and a whole file. Ends when none waits.
 ///
 /// # Errors
 ///
@@ -36,11 +35,10 @@ pub async fn pipeline_between(
     source: &mut Session,
     destination: &mut Session,
     first: ThirdPartyCopy,
-    most: usize,
     supply: &mut dyn Supply<ThirdPartyCopy>,
 ) -> Result<(), TransferFailure> {
     let channels = prepare(source, destination, &first).await?;
-    let mut pipeline = Pipeline::new(first, most, supply);
+    let mut pipeline = Pipeline::new(first, supply);
     if let Err(failure) = pipeline.run(source, destination).await {
         // Its data connections end, and so do the transfers of the destination.
         source.control().hang_up().await;

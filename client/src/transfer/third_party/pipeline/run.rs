@@ -94,7 +94,6 @@ impl Flight {
 
 pub(super) struct Pipeline<'a> {
     first: Option<ThirdPartyCopy>,
-    most: usize,
     supply: &'a mut dyn Supply<ThirdPartyCopy>,
     flights: VecDeque<Flight>,
     /// What a server has said when it refused a file. Files before that one may become complete.
@@ -105,17 +104,12 @@ pub(super) struct Pipeline<'a> {
 }
 
 impl<'a> Pipeline<'a> {
-    pub(super) fn new(
-        first: ThirdPartyCopy,
-        most: usize,
-        supply: &'a mut dyn Supply<ThirdPartyCopy>,
-    ) -> Self {
+    pub(super) fn new(first: ThirdPartyCopy, supply: &'a mut dyn Supply<ThirdPartyCopy>) -> Self {
         Self {
             stall: first.stall,
             silence: Silence::new(first.stall),
             limits: [ReplyLimit::new(), ReplyLimit::new()],
             first: Some(first),
-            most,
             supply,
             flights: VecDeque::new(),
             refusal: None,
@@ -156,7 +150,7 @@ impl<'a> Pipeline<'a> {
         source: &mut Session,
         destination: &mut Session,
     ) -> Result<(), TransferFailure> {
-        let mut budget = Budget::new(self.most, self.flights.iter().map(Flight::cost));
+        let mut budget = Budget::new(self.supply.most(), self.flights.iter().map(Flight::cost));
         if self.refusal.is_some() || !budget.is_low() {
             return Ok(());
         }

@@ -41,8 +41,7 @@ use crate::session::Session;
 /// How long the replies to commands that were sent ahead for files from the server may take after an error.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Copies files one after the other; `most` of them are ahead. Each is of known size, in MODE E, and a whole file. Ends when none
-/// waits.
+/// Copies files one after the other. Each is of known size, in MODE E, and a whole file. Ends when none waits.
 ///
 /// # Errors
 ///
@@ -52,7 +51,6 @@ pub async fn pipeline(
     session: &mut Session,
     files: &Arc<dyn NodeSession>,
     first: FileCopy,
-    most: usize,
     supply: &mut dyn Supply<FileCopy>,
 ) -> Result<(), TransferFailure> {
     let copy = first.clone();
@@ -67,7 +65,7 @@ pub async fn pipeline(
         open_port(session, &**files, &copy).await?;
     }
     let here = HereEnd::new(files, are_open);
-    let mut pipeline = Pipeline::new(here, &copy, first, most, supply);
+    let mut pipeline = Pipeline::new(here, &copy, first, supply);
     let ended = pipeline.run(session).await;
     if let Err(failure) = ended {
         pipeline.here.give_up().await;

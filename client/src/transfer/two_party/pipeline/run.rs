@@ -17,7 +17,6 @@ pub(super) struct Pipeline<'a> {
     /// The first file, for what all have in common.
     pub(super) model: &'a FileCopy,
     first: Option<FileCopy>,
-    most: usize,
     supply: &'a mut dyn Supply<FileCopy>,
     flights: VecDeque<Flight>,
     pub(super) here: HereEnd<'a>,
@@ -30,14 +29,12 @@ impl<'a> Pipeline<'a> {
         here: HereEnd<'a>,
         model: &'a FileCopy,
         first: FileCopy,
-        most: usize,
         supply: &'a mut dyn Supply<FileCopy>,
     ) -> Self {
         Self {
             here,
             model,
             first: Some(first),
-            most,
             supply,
             flights: VecDeque::new(),
             silence: Silence::new(model.stall),
@@ -60,7 +57,7 @@ impl<'a> Pipeline<'a> {
 
     /// Sends the commands of further files, those of several together.
     async fn fill(&mut self, session: &mut Session) -> Result<(), TransferFailure> {
-        let mut budget = Budget::new(self.most, self.flights.iter().map(Flight::cost));
+        let mut budget = Budget::new(self.supply.most(), self.flights.iter().map(Flight::cost));
         if !budget.is_low() {
             return Ok(());
         }

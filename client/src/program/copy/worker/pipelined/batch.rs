@@ -6,6 +6,7 @@ use super::super::super::job::{Job, Place};
 use super::super::super::shared::Shared;
 use super::super::super::version::Version;
 use super::super::{Queue, Taken, WORTHWHILE, is_known, succeeded};
+use super::length::Length;
 use crate::transfer::{Supply, TransferFailure, Transferred};
 
 /// What the files of a pipeline have in common.
@@ -30,6 +31,7 @@ pub(super) struct Batch<'a, W> {
     queue: &'a Queue,
     /// Of an earlier pipeline.
     taken: &'a mut VecDeque<Taken>,
+    length: &'a mut Length,
     begun: VecDeque<Begun>,
     /// A file that does not go with the others.
     pub(super) other: Option<Taken>,
@@ -53,13 +55,14 @@ impl<'a, W: Way> Batch<'a, W> {
         shared: &'a Shared,
         way: W,
         queue: &'a Queue,
-        taken: &'a mut VecDeque<Taken>,
+        (taken, length): (&'a mut VecDeque<Taken>, &'a mut Length),
     ) -> Self {
         Self {
             shared,
             way,
             queue,
             taken,
+            length,
             begun: VecDeque::new(),
             other: None,
             changed: Vec::new(),
@@ -87,6 +90,9 @@ impl<'a, W: Way> Batch<'a, W> {
 
     /// Gives back what is not complete. After uploads that may still be carried out, it has failed instead.
     pub(super) fn end(self, ended: &Result<(), TransferFailure>) {
+        if ended.is_err() {
+            self.length.fails();
+        }
         match ended {
             Err(failure @ TransferFailure::Unsettled(_)) => self.abandon(failure),
             ended => self.leave(ended.is_err()),
@@ -137,6 +143,10 @@ impl<'a, W: Way> Batch<'a, W> {
 }
 
 impl<W: Way> Supply<W::Copy> for Batch<'_, W> {
+    fn most(&self) -> usize {
+        self.length.files()
+    }
+
     fn next(&mut self) -> Option<W::Copy> {
         while self.other.is_none() && self.shared.gives_up().is_none() {
             let taken = self.take()?;
@@ -160,6 +170,7 @@ impl<W: Way> Supply<W::Copy> for Batch<'_, W> {
             return;
         }
         self.complete += 1;
+        self.length.succeeds();
         let names = (job.source.words(), job.destination.words());
         succeeded(self.shared, &job, (&names.0, &names.1), &done);
     }

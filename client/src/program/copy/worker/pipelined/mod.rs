@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!   batch     the files of a pipeline
+//!   length    how many of them are ahead
 //!   here      what those between this machine and a server have in common
 //!   between   what those between two servers have in common
 //! ```
@@ -11,6 +12,7 @@
 mod batch;
 mod between;
 mod here;
+mod length;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use gridhaul_transfer::Admission;
 use self::batch::Batch;
 use self::between::Between;
 use self::here::Here;
+pub(super) use self::length::Length;
 use super::super::super::arguments::SyncArgument;
 use super::super::job::Place;
 use super::super::shared::Shared;
@@ -81,11 +84,13 @@ impl Worker {
         let files = self.files(&root, hosts);
         let left = match (way, files) {
             (Some(way), Ok(files)) => {
-                let mut batch = Batch::new(&shared, way, queue, &mut self.taken);
+                self.length.limit(most);
+                let files_ahead = (&mut self.taken, &mut self.length);
+                let mut batch = Batch::new(&shared, way, queue, files_ahead);
                 match batch.begin(next) {
                     None => batch.other,
                     Some(first) => {
-                        let ended = pipeline(&mut session, &files, first, most, &mut batch).await;
+                        let ended = pipeline(&mut session, &files, first, &mut batch).await;
                         let complete = batch.complete;
                         batch.end(&ended);
                         self.count(complete, ended, &[&server]);
@@ -121,12 +126,14 @@ impl Worker {
         };
         let left = match Between::of(&shared, &source, &destination) {
             Some(way) => {
-                let mut batch = Batch::new(&shared, way, queue, &mut self.taken);
+                self.length.limit(most);
+                let files_ahead = (&mut self.taken, &mut self.length);
+                let mut batch = Batch::new(&shared, way, queue, files_ahead);
                 match batch.begin(next) {
                     None => batch.other,
                     Some(first) => {
                         let ends = (&mut source, &mut destination);
-                        let ended = pipeline_between(ends.0, ends.1, first, most, &mut batch).await;
+                        let ended = pipeline_between(ends.0, ends.1, first, &mut batch).await;
                         let complete = batch.complete;
                         batch.end(&ended);
                         self.count(complete, ended, &[from, to]);

@@ -1,0 +1,88 @@
+//! Many refused files among small ones.
+
+use std::cell::{Cell, RefCell};
+use std::fs;
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
+
+use super::blocks;
+use super::scripted::{Scripted, gridhaul};
+use crate::site::texts;
+
+/// A destination that keeps nothing, and refuses files whose names end with a zero.
+fn refusing() -> Scripted {
+    thread_local! {
+        static PORT: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
+        static DATA: RefCell<Option<TcpStream>> = const { RefCell::new(None) };
+        /// No connection was asked for since the last one broke.
+        static IS_BROKEN: Cell<bool> = const { Cell::new(true) };
+    }
+    fn store() -> &'static str {
+        if IS_BROKEN.get() {
+            return "425 No data port.\r\n";
+        }
+        let received = DATA.with_borrow_mut(|data| {
+            let data = match data {
+                Some(data) => data,
+                None => data.insert(PORT.with(TcpListener::accept)?.0),
+            };
+            blocks::receive(data)
+        });
+        IS_BROKEN.set(received.is_err());
+        match received {
+            Ok(()) => "226 Complete.\r\n",
+            Err(_) => "426 The data connection broke.\r\n",
+        }
+    }
+    Scripted::start(Box::new(|line, control| {
+        let (verb, argument) = line.split_once(' ').unwrap_or((line, ""));
+        let reply = match verb {
+            "FEAT" => blocks::FEATURES.to_owned(),
+            "MLST" => "250-Facts\r\n Type=dir; /d\r\n250 End.\r\n".to_owned(),
+            "DELE" => "250 Gone.\r\n".to_owned(),
+            "PASV" => {
+                DATA.set(None);
+                IS_BROKEN.set(false);
+                let port = PORT.with(|port| port.local_addr().unwrap().port());
+                format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
+            }
+            "STOR" if argument.ends_with('0') => "553 Not this one.\r\n".to_owned(),
+            "STOR" => {
+                // The client may close the connection at any time.
+                let _ = control.write_all(b"125 Come.\r\n");
+                store().to_owned()
+            }
+            _ => return false,
+        };
+        control.write_all(reply.as_bytes()).is_ok()
+    }))
+}
+
+#[test]
+fn few_files_are_copied_again_where_a_tenth_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let tree = place.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    for number in 1..=200 {
+        fs::write(tree.join(format!("f{number}")), b"content").unwrap();
+    }
+    let server = refusing();
+    let url = server.url("d");
+    let error = texts(&gridhaul(&[
+        "copy",
+        "-r",
+        "-c",
+        "1",
+        tree.to_str().unwrap(),
+        &url,
+    ]))
+    .1;
+    assert_eq!(error.lines().count(), 20, "{error}");
+    assert!(error.lines().all(|line| line.contains("553")), "{error}");
+    let commands = server.commands();
+    let stored = commands.iter().filter(|line| line.starts_with("STOR"));
+    let stored = stored.count();
+    assert!(server.has_read_ahead());
+    // With 32 files always ahead: about 900.
+    assert!(stored < 350, "{stored}");
+}
