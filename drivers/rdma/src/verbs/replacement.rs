@@ -140,6 +140,7 @@ impl VerbsEndpoint {
                 "the adapter of the other end has another address now, {address}"
             )));
         }
+        self.path.check(&port).map_err(io::Error::other)?;
         self.peer_port = Some(port);
         Ok(())
     }

@@ -190,7 +190,8 @@ pub(crate) fn run(adapters: &[Adapter], arguments: &[&str]) {
     let program = std::env::current_exe().expect("this program");
     let outcome = Command::new(program)
         .args(arguments)
-        .args(["--include-ignored", "--nocapture"])
+        // Each channel has twenty descriptors, and the search for leaks counts those of the process.
+        .args(["--include-ignored", "--nocapture", "--test-threads=2"])
         .env(INSIDE, "1")
         .env("LD_LIBRARY_PATH", libraries)
         .env("SYSFS_PATH", sysfs.path())

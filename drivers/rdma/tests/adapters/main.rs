@@ -60,13 +60,27 @@ fn channels_over_roce_conform() {
     run(&[Adapter::roce("mlx5_0", 1)], &["over_roce::"]);
 }
 
+#[test]
+fn channels_that_pin_files_conform() {
+    let adapter = Adapter::roce("mlx5_0", 1);
+    run(&[adapter], &["pinning_files::"]);
+}
+
 conformance_tests!(
     #[ignore = "channels_over_infiniband_conform starts it in a process with adapters"]
     over_infiniband,
-    Subject::new(stack("rdma:device=mlx5_0;provider=verbs;mode=get")).openings(100)
+    Subject::new(stack("rdma:device=mlx5_0;provider=verbs;mode=get")).openings(200)
 );
 conformance_tests!(
     #[ignore = "channels_over_roce_conform starts it in a process with adapters"]
     over_roce,
-    Subject::new(stack("rdma:provider=verbs;qps=3;slab=64K;message=4K")).openings(100)
+    Subject::new(stack("rdma:provider=verbs;qps=3;slab=64K;message=4K")).openings(200)
+);
+conformance_tests!(
+    #[ignore = "channels_that_pin_files_conform starts it in a process with adapters"]
+    pinning_files,
+    Subject::new(stack(
+        "rdma:provider=verbs;register=dynamic;immediate=off;inline=16K;slab=1M"
+    ))
+    .openings(200)
 );
