@@ -28,8 +28,8 @@
 //! | option | meaning |
 //! | --- | --- |
 //! | `slab=4M` | the size of a slab in bytes |
-//! | `slabs=4` | slabs in the ring of each direction; together they should cover three times the bandwidth-delay product |
-//! | `message=256K` | the largest message, in bytes: below the burst that a policer on the path allows |
+//! | `slabs=4` | slabs in a ring; if neither is given, the ring has two bandwidth-delay products of the slower port, and 16M at least |
+//! | `message=256K` | the largest message, in bytes: below the burst that a policer on the path allows. Longer unless given where a device could not keep a ring of shorter ones in flight |
 //! | `rate=5g` | sends at most so fast: bits per second with `k`, `m` or `g`, bytes per second without; `auto` finds the rate of the path, where lost queue pairs can be replaced |
 //! | `burst=1M` | bytes that may leave at once where a rate is given; one and a half messages unless given, and at high rates a message and 200 µs of the rate |
 //! | `qps=4` | queue pairs of a channel; unless given, by the rate of the adapter's port and the length of the path |
@@ -59,7 +59,8 @@
 //! machine's. A channel gets smaller rings than it wants when less is free.
 //!
 //! Both ends must run this driver. The smaller ring and the smaller number of queue pairs of both
-//! offers is used.
+//! offers is used. If the connecting end knows which way data flows ([`gridhaul_stack::Flow`]), the
+//! ring of the other direction is short.
 //!
 //! # Example
 //!

@@ -1,9 +1,12 @@
 //! Checks this machine's support for RDMA, for an administrator: the available and the missing parts,
 //! and how to fix problems.
 
+use std::time::Duration;
+
 use gridhaul_stack::Finding;
 
 use crate::memory::{Pool, pinned_bytes};
+use crate::open::ring_length;
 use crate::verbs;
 
 const ABOUT: &str = "rdma";
@@ -29,26 +32,27 @@ fn soft() -> Finding {
     }
 }
 
-/// One ring for each direction, of three times the bandwidth-delay product.
+/// The longest path that one channel fills.
 fn rings() -> Finding {
-    /// 10 Gb/s over 100 ms, times three, in both directions.
-    const WANTED_BYTES: u64 = 2 * 3 * 125_000_000;
+    /// In bytes per second: 10 Gb/s, where no adapter has another rate.
+    const RATE: u64 = 1_250_000_000;
+    const LONG: Duration = Duration::from_millis(100);
 
     let limit = Pool::of_process().load().limit_bytes;
-    let mebibytes = limit >> 20;
-    let words = if limit < WANTED_BYTES {
-        format!(
-            "all channels together may take {mebibytes} MiB, and one that fills 10 Gb/s over a round trip of \
-             100 ms wants {} MiB",
-            WANTED_BYTES >> 20
-        )
-    } else {
-        format!("all channels together may take {mebibytes} MiB")
-    };
+    let adapter = verbs::fastest_port();
+    let rate = adapter.unwrap_or(RATE);
+    let bytes = adapter.map_or(limit, |_| limit.min(pinned_bytes()));
+    // Half of the bound is reserved for further channels, and a quarter for accepting ends.
+    let round_trip = ring_length::longest_round_trip(rate, bytes / 8 * 3);
     Finding {
         about: ABOUT,
-        is_good: limit >= WANTED_BYTES,
-        text: format!("rings: {words}"),
+        is_good: round_trip >= LONG,
+        text: format!(
+            "rings: all channels together may take {} MiB, and the first one fills {:.0} Gb/s up to a round trip of {} ms",
+            limit >> 20,
+            rate as f64 * 8e-9,
+            round_trip.as_millis()
+        ),
     }
 }
 

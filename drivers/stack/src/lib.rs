@@ -85,6 +85,6 @@ pub use session_value::{
 pub use sparse::Sparse;
 pub use stack::{Incoming, Outgoing, Stack, StackListener};
 pub use trace::{Account, Tally, Trace};
-pub use transport::{BufferSize, Listener, Party, Side, SocketOptions, Transform, Transport};
+pub use transport::{BufferSize, Flow, Listener, Party, Side, SocketOptions, Transform, Transport};
 pub use write::write_all_at;
 pub use write_lock::WriteLock;

@@ -93,6 +93,23 @@ pub struct SocketOptions {
     pub receive_buffer: BufferSize,
     /// From `SBUF`, `SITE RETRBUFSIZE`.
     pub send_buffer: BufferSize,
+    /// Which way the bytes of the connections will flow.
+    pub flow: Flow,
+    /// How many connections carry the same data to the same peer together; 0 if that is not known. Only a hint, as `flow`.
+    pub channels: usize,
+}
+
+/// Which way the bytes of a channel flow, apart from handshakes of transforms. Only a hint: a channel carries bytes both ways
+/// in any case, but may have little memory for the other way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Flow {
+    /// Not known, or both ways.
+    #[default]
+    Both,
+    /// This end sends.
+    Out,
+    /// This end receives.
+    In,
 }
 
 /// The size of a kernel socket buffer.

@@ -363,6 +363,7 @@ mod tests {
         let session = SocketOptions {
             receive_buffer: BufferSize::Bytes(16384),
             send_buffer: BufferSize::Bytes(16384),
+            ..SocketOptions::default()
         };
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let settings = parse(&[

@@ -191,6 +191,7 @@ fn accepted_connections_have_the_listeners_buffers() {
     let sockets = SocketOptions {
         receive_buffer: BufferSize::Bytes(32 << 10),
         send_buffer: BufferSize::Bytes(32 << 10),
+        ..SocketOptions::default()
     };
     let mut listener = stack.listen(LOCALHOST, &sockets).unwrap();
     let mut peer = connect(&stack, listener.address()).unwrap();

@@ -175,6 +175,8 @@ pub(crate) fn to_sockets(sockets: Option<message::Sockets>) -> SocketOptions {
     SocketOptions {
         receive_buffer: size(sockets.receive_buffer),
         send_buffer: size(sockets.send_buffer),
+        // The node itself knows the rest once it is told the transfer.
+        ..SocketOptions::default()
     }
 }
 

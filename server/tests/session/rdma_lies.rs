@@ -55,9 +55,11 @@ impl Liar {
         let mut socket = TcpStream::connect(address).expect("connected");
         let time_limit = Some(Duration::from_secs(20));
         socket.set_read_timeout(time_limit).expect("set");
-        // An offer: the ring, queue pairs, pieces, the mode, no immediates, nothing inline, and the way `soft`.
-        let mut offer = RING_BYTES.to_be_bytes().to_vec();
+        // An offer: both rings, queue pairs, pieces, the mode, no immediates, nothing inline, the way `soft`, and no
+        // rate and round trip of the path.
+        let mut offer = [RING_BYTES.to_be_bytes(); 2].concat();
         offer.extend([0, 1, 0, 64, mode, 0, 0, 0, 1]);
+        offer.extend([0; 12]);
         write_record(&mut socket, 1, &offer);
         let answer = read_record(&mut socket, 2);
         assert_eq!(answer[..8], RING_BYTES.to_be_bytes(), "the same ring");

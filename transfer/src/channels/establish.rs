@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use gridhaul_stack::{
-    AcceptError, Cancel, Channel, ChannelError, ConnectError, Incoming, Operation, StackListener,
+    AcceptError, Cancel, Channel, ChannelError, ConnectError, Flow, Incoming, Operation,
+    SocketOptions, StackListener,
 };
 
 use super::data_channels::DataPort;
@@ -19,6 +20,7 @@ pub(crate) fn stream_channel(
     context: &Context,
     port: &mut DataPort,
     limit: &WorkerLimit,
+    flow: Flow,
 ) -> Result<(WorkerPermit, Box<dyn Channel>), TransferError> {
     match port {
         DataPort::Active {
@@ -28,7 +30,12 @@ pub(crate) fn stream_channel(
         } => {
             let permit = context.permit(limit, 1)?;
             let peer = *peers.first().ok_or(SequenceError::NoDataPort)?;
-            let connection = stack.dial(peer, sockets, &context.timed_operation())?;
+            let sockets = SocketOptions {
+                flow,
+                channels: 1,
+                ..*sockets
+            };
+            let connection = stack.dial(peer, &sockets, &context.timed_operation())?;
             // FTP clients begin their side of a TLS handshake after the 150 reply (observed
             // from curl 7.88 and Python 3.11's ftplib).
             context.running.report_start(false);

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use gridhaul_protocol::command::TransferMode;
-use gridhaul_stack::Received;
+use gridhaul_stack::{Flow, Received};
 
 use super::limit::Limit;
 use super::stream::{answer_end, receive};
@@ -24,8 +24,12 @@ pub(crate) fn bytes(
         return Err(TransferError::Local(words.to_owned()));
     }
     let running = &context.running;
-    let (_permit, mut channel) =
-        stream_channel(context, &mut channels.port, &context.resources.receivers)?;
+    let (_permit, mut channel) = stream_channel(
+        context,
+        &mut channels.port,
+        &context.resources.receivers,
+        Flow::In,
+    )?;
     let used = running.count_channel(0, &*channel);
     let mut buffer = context.buffer()?;
     let limit = Limit::of(&plan.handling);

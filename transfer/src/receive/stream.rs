@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use gridhaul_stack::{Channel, Received};
+use gridhaul_stack::{Channel, Flow, Received};
 
 use super::part::Part;
 use crate::channels::{DataChannels, stream_channel};
@@ -20,8 +20,12 @@ pub(super) fn receive_file(
     channels: &mut DataChannels,
 ) -> Result<u64, TransferError> {
     let running = &context.running;
-    let (_permit, mut channel) =
-        stream_channel(context, &mut channels.port, &context.resources.receivers)?;
+    let (_permit, mut channel) = stream_channel(
+        context,
+        &mut channels.port,
+        &context.resources.receivers,
+        Flow::In,
+    )?;
     let used = running.count_channel(0, &*channel);
     let moved = &used.moved;
     let mut buffer = context.buffer()?;
@@ -69,8 +73,12 @@ pub(super) fn receive_text(
     channels: &mut DataChannels,
 ) -> Result<u64, TransferError> {
     let running = &context.running;
-    let (_permit, mut channel) =
-        stream_channel(context, &mut channels.port, &context.resources.receivers)?;
+    let (_permit, mut channel) = stream_channel(
+        context,
+        &mut channels.port,
+        &context.resources.receivers,
+        Flow::In,
+    )?;
     let used = running.count_channel(0, &*channel);
     let moved = &used.moved;
     let mut buffer = context.buffer()?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use gridhaul_protocol::block::{Descriptor, HEADER_BYTES, Header};
-use gridhaul_stack::{Body, Operation};
+use gridhaul_stack::{Body, Flow, Operation, SocketOptions};
 
 use super::dispenser::Dispenser;
 use super::file_part::FilePart;
@@ -159,8 +159,12 @@ fn connect_all(
         return Err(SequenceError::SenderMustConnect.into());
     };
     let connect = |stripe: usize| {
-        let (sending, stack, peer, sockets) =
-            (sending.clone(), stack.clone(), peers[stripe], *sockets);
+        let (sending, stack, peer) = (sending.clone(), stack.clone(), peers[stripe]);
+        let sockets = SocketOptions {
+            flow: Flow::Out,
+            channels: sending.channels[stripe],
+            ..*sockets
+        };
         move || -> Result<DataChannel, TransferError> {
             let channel = stack.connect(peer, &sockets, &sending.context.timed_operation())?;
             Ok(DataChannel::new(channel))

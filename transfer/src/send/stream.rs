@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use gridhaul_stack::{Body, Channel, ChannelError, Operation};
+use gridhaul_stack::{Body, Channel, ChannelError, Flow, Operation};
 
 use super::file_part::FilePart;
 use super::text::Text;
@@ -16,8 +16,12 @@ pub(super) fn send_file(
     channels: &mut DataChannels,
 ) -> Result<(), TransferError> {
     let running = &context.running;
-    let (_permit, mut channel) =
-        stream_channel(context, &mut channels.port, &context.resources.senders)?;
+    let (_permit, mut channel) = stream_channel(
+        context,
+        &mut channels.port,
+        &context.resources.senders,
+        Flow::Out,
+    )?;
     let used = running.count_channel(0, &*channel);
     let operation = running.operation();
     let mut buffer = context.buffer()?;
@@ -56,8 +60,12 @@ pub(super) fn send_text(
     channels: &mut DataChannels,
 ) -> Result<(), TransferError> {
     let running = &context.running;
-    let (_permit, mut channel) =
-        stream_channel(context, &mut channels.port, &context.resources.senders)?;
+    let (_permit, mut channel) = stream_channel(
+        context,
+        &mut channels.port,
+        &context.resources.senders,
+        Flow::Out,
+    )?;
     let used = running.count_channel(0, &*channel);
     let operation = running.operation();
     let mut piece = Vec::new();

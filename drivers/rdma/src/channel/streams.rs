@@ -130,7 +130,8 @@ impl Streams {
     fn read_bytes(&self) -> usize {
         let sender = &self.opened.exchange.sender;
         let message_bytes = usize::try_from(sender.message_bytes()).unwrap_or(READ_BYTES);
-        let half = self.opened.incoming.length() / 2;
+        let half = self.opened.rings.outgoing.get() / 2;
+        let half = usize::try_from(half).unwrap_or(usize::MAX);
         match sender.rate() {
             Some(_) => message_bytes.clamp(LEAST_READ_BYTES, READ_BYTES),
             None if self.opened.endpoint.limits().needs_polling => READ_BYTES,
@@ -193,7 +194,12 @@ impl Streams {
     /// The chosen settings and counters, for the log.
     pub(crate) fn info(&self) -> ChannelInfo {
         let limits = self.opened.endpoint.limits();
-        let ring_bytes = self.opened.incoming.length();
+        let rings = self.opened.rings;
+        let (ring_bytes, ring) = if rings.outgoing > rings.incoming {
+            (rings.outgoing.get(), self.opened.outgoing.memory())
+        } else {
+            (rings.incoming.get(), &self.opened.incoming)
+        };
         let mut details = self.opened.endpoint.details();
         let rate = self.opened.exchange.sender.rate();
         let round_trip = self.opened.tuning.round_trip.as_micros();
@@ -201,7 +207,7 @@ impl Streams {
         details.extend(rate.map(|rate| Detail::setting("rate", rate)));
         details.extend([
             Detail::setting("queue-pairs", limits.queue_pairs as u64),
-            Detail::setting("ring-bytes", ring_bytes as u64),
+            Detail::setting("ring-bytes", ring_bytes),
             Detail::setting("message-bytes", self.opened.tuning.message_bytes),
             Detail::setting("depth", self.opened.tuning.depth as u64),
             Detail::setting("round-trip-microseconds", round_trip),
@@ -209,21 +215,21 @@ impl Streams {
         let node = self.opened.locality.as_ref().map(Locality::node);
         details.extend(node.map(|node| Detail::setting("numa-node", node)));
         details.extend(self.opened.exchange.meter().counts());
-        let pages = self.opened.incoming.page_kind().to_string();
+        let pages = ring.page_kind().to_string();
         details.push(Detail::text("pages", pages));
         let repeats = self.opened.endpoint.repeats().zip(self.repeats_before);
         let retries = repeats.map(|(now, before)| now.saturating_sub(before));
         details.extend(retries.map(|retries| Detail::shared("retries", retries)));
         let wanted = rate.and_then(|rate| {
             let tuning = &self.opened.tuning;
-            tuning.wanted_ring_bytes(rate, ring_bytes as u64)
+            tuning.wanted_ring_bytes(rate, ring_bytes)
         });
         details.extend(wanted.map(|bytes| Detail::setting("wanted-ring-bytes", bytes)));
         if let Some(sections) = self.opened.outgoing.sections() {
             details.extend(sections.details());
         }
         ChannelInfo {
-            buffer_bytes: ring_bytes,
+            buffer_bytes: usize::try_from(ring_bytes).unwrap_or(usize::MAX),
             movement: Some(Movement {
                 way: "rdma",
                 reason: self.opened.choice.clone().into(),

@@ -21,9 +21,9 @@ use super::Input;
 use crate::Rdma;
 use crate::clock;
 use crate::engine::{Fault, Message};
-use crate::handshake::{self, Method, Methods, Mode, Offer, Record, RingRecord};
+use crate::handshake::{self, Method, Methods, Mode, Offer, PathRecord, Record, RingRecord};
 use crate::iwarp::SoftEndpoint;
-use crate::memory::{Buffer, Holder, Memory, Pool, Span};
+use crate::memory::{Buffer, Holder, Lengths, Memory, Pool, Span};
 use crate::open::{Opened, open, private_data};
 use crate::provider::{Access, Completion, Endpoint, Remote, Request, Work};
 use crate::settings::Settings;
@@ -315,7 +315,7 @@ fn greet(
     operation: &Operation<'_>,
 ) -> Option<(SoftEndpoint, RingRecord)> {
     let offer = Offer {
-        ring_bytes: NonZeroU64::new(RING_BYTES as u64)?,
+        rings: Lengths::both(NonZeroU64::new(RING_BYTES as u64)?),
         queue_pairs: 1,
         pieces: 64,
         mode,
@@ -323,7 +323,12 @@ fn greet(
         inline_bytes: INLINE_BYTES,
     };
     let methods = Methods::default().with(Method::Soft);
-    handshake::write(&socket, &Record::Offer(offer, methods), operation).ok()?;
+    handshake::write(
+        &socket,
+        &Record::Offer(offer, methods, PathRecord::default()),
+        operation,
+    )
+    .ok()?;
     let Record::Answer(answer) = handshake::read(&socket, operation).ok()? else {
         return None;
     };
@@ -364,7 +369,7 @@ fn leave_secrets() {
     };
     let ring_bytes = NonZeroU64::new(RING_BYTES as u64).expect("a constant that is not zero");
     let rings = Pool::of_process()
-        .take(holder, ring_bytes, &operation)
+        .take(holder, Lengths::both(ring_bytes), &operation)
         .expect("memory for rings")
         .map(0)
         .expect("memory for rings");

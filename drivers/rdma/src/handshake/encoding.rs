@@ -1,10 +1,12 @@
 //! The encoding of records: a header, then numbers in network byte order.
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use super::method::{Method, Methods};
-use super::record::{Answer, Mode, Offer, Record, RingRecord};
+use super::record::{Answer, Mode, Offer, PathRecord, Record, RingRecord};
 use super::{MAX_RECORD_BYTES, NAME, RecordError, VERSION};
+use crate::memory::Lengths;
 use crate::provider::{FabricRecord, PortRecord, QueuePairRecord};
 
 const KIND_OFFER: u8 = 1;
@@ -19,9 +21,10 @@ impl Record {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut content = Vec::new();
         let kind = match self {
-            Self::Offer(offer, methods) => {
+            Self::Offer(offer, methods, path) => {
                 offer.encode(&mut content);
                 content.push(methods.0);
+                path.encode(&mut content);
                 KIND_OFFER
             }
             Self::Answer(answer) => {
@@ -61,9 +64,7 @@ impl Record {
     pub(super) fn decode(kind: u8, content: &[u8]) -> Result<Self, RecordError> {
         let mut fields = Fields(content);
         let record = match kind {
-            KIND_OFFER => Offer::decode(&mut fields)
-                .zip(fields.u8())
-                .map(|(offer, methods)| Self::Offer(offer, Methods(methods))),
+            KIND_OFFER => Self::decode_offer(&mut fields),
             KIND_ANSWER => Answer::decode(&mut fields).map(Self::Answer),
             KIND_RING => fields
                 .u64()
@@ -83,11 +84,35 @@ impl Record {
             .filter(|_| fields.0.is_empty())
             .ok_or(RecordError::Content(kind))
     }
+
+    fn decode_offer(fields: &mut Fields<'_>) -> Option<Self> {
+        let offer = Offer::decode(fields)?;
+        let methods = Methods(fields.u8()?);
+        Some(Self::Offer(offer, methods, PathRecord::decode(fields)?))
+    }
+}
+
+impl PathRecord {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        let rate = self.rate.map_or(0, NonZeroU64::get);
+        let round_trip = u32::try_from(self.round_trip.as_micros()).unwrap_or(u32::MAX);
+        bytes.extend(rate.to_be_bytes());
+        bytes.extend(round_trip.to_be_bytes());
+    }
+
+    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Self {
+            rate: NonZeroU64::new(fields.u64()?),
+            round_trip: Duration::from_micros(fields.u32()?.into()),
+        })
+    }
 }
 
 impl Offer {
     fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.extend(self.ring_bytes.get().to_be_bytes());
+        for length in [self.rings.outgoing, self.rings.incoming] {
+            bytes.extend(length.get().to_be_bytes());
+        }
         bytes.extend(self.queue_pairs.to_be_bytes());
         bytes.extend(self.pieces.to_be_bytes());
         bytes.extend([self.mode as u8, u8::from(self.immediate)]);
@@ -97,7 +122,10 @@ impl Offer {
     /// Zero is invalid for the length of a ring and the number of queue pairs or pieces.
     fn decode(fields: &mut Fields<'_>) -> Option<Self> {
         let offer = Self {
-            ring_bytes: NonZeroU64::new(fields.u64()?)?,
+            rings: Lengths {
+                outgoing: NonZeroU64::new(fields.u64()?)?,
+                incoming: NonZeroU64::new(fields.u64()?)?,
+            },
             queue_pairs: fields.u16()?,
             pieces: fields.u16()?,
             mode: match fields.array()? {
@@ -197,7 +225,10 @@ mod tests {
     #[test]
     fn records_survive_the_wire() {
         let offer = Offer {
-            ring_bytes: NonZeroU64::new(1 << 33).unwrap(),
+            rings: Lengths {
+                outgoing: NonZeroU64::new(1 << 33).unwrap(),
+                incoming: NonZeroU64::new(1 << 18).unwrap(),
+            },
             queue_pairs: 4,
             pieces: 64,
             mode: Mode::Get,
@@ -208,6 +239,10 @@ mod tests {
             Record::Offer(
                 offer,
                 Methods::default().with(Method::Soft).with(Method::Roce),
+                PathRecord {
+                    rate: NonZeroU64::new(50_000_000_000),
+                    round_trip: Duration::from_millis(200),
+                },
             ),
             Record::Answer(Answer {
                 chosen: offer,
@@ -247,19 +282,23 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_has_a_ring() {
+    fn an_offer_has_two_rings() {
         let offer = Offer {
-            ring_bytes: NonZeroU64::MIN,
+            rings: Lengths::both(NonZeroU64::MIN),
             queue_pairs: 1,
             pieces: 1,
             mode: Mode::Put,
             immediate: false,
             inline_bytes: 0,
         };
-        let mut bytes = Record::Offer(offer, Methods::default()).encode();
-        bytes[HEAD_BYTES..][..8].fill(0);
-        let decoded = Record::decode(KIND_OFFER, &bytes[HEAD_BYTES..]);
-        assert!(matches!(decoded, Err(RecordError::Content(KIND_OFFER))));
+        let path = PathRecord::default();
+        let bytes = Record::Offer(offer, Methods::default(), path).encode();
+        for ring in [0..8, 8..16] {
+            let mut content = bytes[HEAD_BYTES..].to_vec();
+            content[ring].fill(0);
+            let decoded = Record::decode(KIND_OFFER, &content);
+            assert!(matches!(decoded, Err(RecordError::Content(KIND_OFFER))));
+        }
     }
 
     proptest! {

@@ -29,7 +29,7 @@ pub(crate) fn messages(pieces: usize) -> usize {
 impl Offer {
     /// Reduces inline payloads to what fits into slots of pinned memory.
     pub(crate) fn within_slots(self) -> Self {
-        let most = self.ring_bytes.get() / PART_OF_RING / self.slots();
+        let most = self.rings.longer().get() / PART_OF_RING / self.slots();
         let most = u16::try_from(most).unwrap_or(u16::MAX);
         Self {
             inline_bytes: self.inline_bytes.min(most.max(USUAL_INLINE_BYTES)),
@@ -65,10 +65,11 @@ mod tests {
 
     use super::*;
     use crate::handshake::Mode;
+    use crate::memory::Lengths;
 
     fn offer(ring_bytes: u64, queue_pairs: u16, pieces: u16, inline_bytes: u16) -> Offer {
         Offer {
-            ring_bytes: NonZeroU64::new(ring_bytes).unwrap(),
+            rings: Lengths::both(NonZeroU64::new(ring_bytes).unwrap()),
             queue_pairs,
             pieces,
             mode: Mode::Put,

@@ -1,7 +1,7 @@
 //! The handshake on the data connection before the first RDMA operation.
 //!
-//! The connecting end offers, the accepting end chooses; both stay within their own limits. Then
-//! each end sends the address of its ring once, and the queue pairs are connected. An end that
+//! The connecting end offers and tells what it knows about the path; the accepting end chooses. Both
+//! stay within their own limits. Then each end sends the address of its ring once, and the queue pairs are connected. An end that
 //! cannot continue sends the reason, which the other end logs.
 
 mod encoding;
@@ -16,7 +16,7 @@ use gridhaul_stack::{ChannelError, Operation};
 
 pub(crate) use self::inline::{MAX_INLINE_BYTES, USUAL_INLINE_BYTES, messages};
 pub(crate) use self::method::{Method, Methods};
-pub(crate) use self::record::{Answer, Mode, Offer, Record, RingRecord, Token};
+pub(crate) use self::record::{Answer, Mode, Offer, PathRecord, Record, RingRecord, Token};
 
 /// The header of every record: a name, the version, the kind, and the length of the rest.
 const HEAD_BYTES: usize = 12;

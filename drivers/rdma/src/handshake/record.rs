@@ -1,13 +1,15 @@
 //! The contents of records.
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use super::method::{Method, Methods};
+use crate::memory::Lengths;
 use crate::provider::{Access, FabricRecord};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Record {
-    Offer(Offer, Methods),
+    Offer(Offer, Methods, PathRecord),
     Answer(Answer),
     Ring(RingRecord),
     Fabric(FabricRecord),
@@ -25,8 +27,8 @@ pub(crate) type Token = [u8; 16];
 /// The connecting end's offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offer {
-    /// The length of each ring in bytes.
-    pub(crate) ring_bytes: NonZeroU64,
+    /// The rings of the connecting end.
+    pub(crate) rings: Lengths,
     /// The number of queue pairs.
     pub(crate) queue_pairs: u16,
     /// Pieces that may be in flight in each direction.
@@ -43,12 +45,40 @@ impl Offer {
     /// The smaller of each number, the common features, and this mode.
     pub(crate) fn within(self, other: Self) -> Self {
         Self {
-            ring_bytes: self.ring_bytes.min(other.ring_bytes),
+            rings: self.rings.within(other.rings),
             queue_pairs: self.queue_pairs.min(other.queue_pairs),
             pieces: self.pieces.min(other.pieces),
             mode: self.mode,
             immediate: self.immediate && other.immediate,
             inline_bytes: self.inline_bytes.min(other.inline_bytes),
+        }
+    }
+}
+
+/// What one end knows about the path.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PathRecord {
+    /// The rate of its port in bytes of payload per second, if it is known.
+    pub(crate) rate: Option<NonZeroU64>,
+    /// The round trip time in whole microseconds; zero if it was not measured.
+    pub(crate) round_trip: Duration,
+}
+
+impl PathRecord {
+    /// What both ends know together: the rate of the slower port, and the shorter of the measured
+    /// round trips, because the other one contains a delay of a host.
+    pub(crate) fn with(self, other: Self) -> Self {
+        let (shorter, longer) = if self.round_trip < other.round_trip {
+            (self.round_trip, other.round_trip)
+        } else {
+            (other.round_trip, self.round_trip)
+        };
+        Self {
+            rate: self
+                .rate
+                .zip(other.rate)
+                .map(|(ours, theirs)| ours.min(theirs)),
+            round_trip: if shorter.is_zero() { longer } else { shorter },
         }
     }
 }
@@ -88,4 +118,25 @@ pub(crate) struct Answer {
 pub(crate) struct RingRecord {
     pub(crate) address: u64,
     pub(crate) key: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_as_fast_as_its_slower_end_and_as_short_as_measured() {
+        let path = |rate, milliseconds| PathRecord {
+            rate: NonZeroU64::new(rate),
+            round_trip: Duration::from_millis(milliseconds),
+        };
+        for [one, other, both] in [
+            [path(3, 50), path(2, 60), path(2, 50)],
+            [path(3, 50), path(0, 0), path(0, 50)],
+            [path(0, 0), path(0, 7), path(0, 7)],
+        ] {
+            assert_eq!(one.with(other), both);
+            assert_eq!(other.with(one), both);
+        }
+    }
 }

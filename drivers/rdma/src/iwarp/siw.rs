@@ -182,6 +182,7 @@ fn accept(listener: &Listener) -> Peer<VerbsEndpoint> {
     let wanted = Wanted {
         local,
         queue_pairs: 1,
+        requests: 1024,
         messages: 96,
         payload_bytes: PAYLOAD_BYTES,
         path_mtu: None,

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::num::NonZeroU64;
 
 use gridhaul_shares::policy;
 use gridhaul_stack::{Party, Side};
 
 use super::budget::{Budget, size_class_below};
+use super::lengths::Lengths;
 
 /// The owner of a channel's rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +41,8 @@ struct Bound {
 }
 
 /// The smallest ring of a channel that wants a larger one, in bytes.
-const LEAST_RING_BYTES: u64 = 64 << 10;
+const LEAST_RING_BYTES: NonZeroU64 =
+    NonZeroU64::new(64 << 10).expect("a constant that is not zero");
 
 impl Bounds {
     /// Bounds in bytes: on all rings, and on those that a provider pins.
@@ -63,7 +66,7 @@ impl Bounds {
         let pinned = self.pinned.all.limit();
         let memory = self.memory.all.limit();
         let limit = if pins { memory.min(pinned) } else { memory };
-        (limit / (2 * MANY) / 4 * 3).max(LEAST_RING_BYTES)
+        (limit / (2 * MANY) / 4 * 3).max(LEAST_RING_BYTES.get())
     }
 
     pub(super) fn memory(&self) -> &Budget {
@@ -79,22 +82,24 @@ impl Bounds {
         self.memory.connectors.set_limit(limit_of_connectors(limit));
     }
 
-    /// The length that each of two rings may have; `None` if less than the least is free. `page` is
-    /// the size of a page.
-    pub(super) fn offer(&self, holder: Holder, ring_bytes: u64, page: u64) -> Option<u64> {
-        let both = |bytes: u64| 2 * bytes.next_multiple_of(page);
-        let wanted = both(ring_bytes);
-        let least = both(ring_bytes.min(LEAST_RING_BYTES));
+    /// The lengths that two rings may have; `None` if less than the least is free. `page` is the
+    /// size of a page.
+    pub(super) fn offer(&self, holder: Holder, wanted: Lengths, page: u64) -> Option<Lengths> {
+        let all = wanted.bytes(page);
+        let least = wanted.up_to(LEAST_RING_BYTES).bytes(page);
         let offer = self
             .applying(holder)
-            .map(|bound| bound.offer(holder, wanted, least))
+            .map(|bound| bound.offer(holder, all, least))
             .min()
             .flatten()?;
-        if offer >= wanted {
-            return Some(ring_bytes);
+        if offer >= all {
+            return Some(wanted);
         }
-        let pages = size_class_below(offer / 2 / page);
-        Some((pages * page).max(least / 2).min(ring_bytes))
+        // The longer ring is cut first, and both where half is not enough for the shorter one.
+        let shorter = wanted.shorter().get().next_multiple_of(page);
+        let most = offer - shorter.min(offer / 2);
+        let most = NonZeroU64::new(size_class_below(most / page) * page);
+        Some(wanted.up_to(most.map_or(LEAST_RING_BYTES, |most| most.max(LEAST_RING_BYTES))))
     }
 
     /// A new holder takes this many bytes.
@@ -259,107 +264,4 @@ impl fmt::Display for Narrowest {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: u64 = 1 << 20;
-    const PAGE: u64 = 4096;
-
-    fn holder(side: Side, pins: bool) -> Holder {
-        Holder {
-            side,
-            pins,
-            party: None,
-        }
-    }
-
-    fn of_party(number: u64) -> Holder {
-        Holder {
-            party: Some(Party(number)),
-            ..holder(Side::Acceptor, false)
-        }
-    }
-
-    #[test]
-    fn channels_of_one_party_leave_rings_to_another() {
-        let mut bounds = Bounds::new(64 * MIB, u64::MAX);
-        let mut held = Vec::new();
-        while let Some(ring) = bounds.offer(of_party(1), 16 * MIB, PAGE) {
-            bounds.take(of_party(1), 2 * ring);
-            held.push((1, 2 * ring));
-            assert!(held.len() < 1000, "it has no end");
-        }
-        let taken = bounds.memory().taken();
-        assert!((40 * MIB..=48 * MIB).contains(&taken), "{taken}");
-        assert!(!bounds.grow(of_party(1), 16 * MIB));
-        // Later parties share the rest in the same way.
-        for party in 2..6 {
-            let ring = bounds.offer(of_party(party), MIB, PAGE).expect("a ring");
-            bounds.take(of_party(party), 2 * ring);
-            held.push((party, 2 * ring));
-        }
-        assert!(bounds.offer(of_party(1), MIB, PAGE).is_none());
-        for (party, bytes) in held {
-            bounds.give_back(of_party(party), bytes);
-        }
-        assert_eq!(bounds.memory().taken(), 0);
-        assert!(bounds.memory.parties.is_empty());
-    }
-
-    #[test]
-    fn connecting_ends_leave_something_to_accepting_ends() {
-        let mut bounds = Bounds::new(4 * MIB, u64::MAX);
-        let connector = holder(Side::Connector, false);
-        while let Some(ring) = bounds.offer(connector, MIB, PAGE) {
-            bounds.take(connector, 2 * ring);
-        }
-        assert!(bounds.memory().taken() <= 3 * MIB);
-        let acceptor = holder(Side::Acceptor, false);
-        assert!(bounds.offer(acceptor, MIB, PAGE).is_some());
-    }
-
-    #[test]
-    fn many_channels_have_rings_of_one_length() {
-        let free = [64, 247, 1000, 6000].map(|memory| (memory, u64::MAX, false));
-        let pinning = [(247, u64::MAX, true), (1000, 247 * MIB, true)];
-        for (memory, pinned, pins) in free.into_iter().chain(pinning) {
-            let mut bounds = Bounds::new(memory * MIB, pinned);
-            let ring = bounds.common_ring_bytes(pins).next_multiple_of(PAGE) - PAGE;
-            for _ in 0..64 {
-                for side in [Side::Connector, Side::Acceptor] {
-                    let holder = holder(side, pins);
-                    assert_eq!(bounds.offer(holder, ring, PAGE), Some(ring), "{memory}");
-                    bounds.take(holder, 2 * ring);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_ring_that_is_cut_has_a_size_of_many() {
-        let bounds = Bounds::new(1000 * MIB, u64::MAX);
-        let acceptor = holder(Side::Acceptor, false);
-        assert_eq!(bounds.offer(acceptor, 200 * MIB, PAGE), Some(200 * MIB));
-        assert_eq!(bounds.offer(acceptor, 1000 * MIB, PAGE), Some(192 * MIB));
-        assert_eq!(bounds.offer(acceptor, 5000, PAGE), Some(5000));
-    }
-
-    #[test]
-    fn the_kernels_limit_counts_where_memory_is_pinned() {
-        let bounds = Bounds::new(1000 * MIB, MIB);
-        let soft = holder(Side::Acceptor, false);
-        let pinning = holder(Side::Acceptor, true);
-        assert_eq!(bounds.offer(soft, 16 * MIB, PAGE), Some(16 * MIB));
-        let ring = bounds.offer(pinning, 16 * MIB, PAGE).unwrap();
-        assert!((LEAST_RING_BYTES..=MIB / 2).contains(&ring), "{ring}");
-        assert!(bounds.narrowest(pinning).to_string().contains("ulimit -l"));
-        assert!(bounds.narrowest(soft).to_string().contains("all rings"));
-    }
-
-    #[test]
-    fn nothing_fits_a_bound_that_is_too_small() {
-        let bounds = Bounds::new(1000 * MIB, 8191);
-        let pinning = holder(Side::Acceptor, true);
-        assert_eq!(bounds.offer(pinning, 4096, PAGE), None);
-    }
-}
+mod tests;

@@ -14,6 +14,7 @@
 mod bounds;
 mod budget;
 mod idle;
+mod lengths;
 mod limits;
 mod pages;
 mod pool;
@@ -22,6 +23,7 @@ mod region;
 
 pub(crate) use bounds::Holder;
 pub(crate) use gridhaul_iwarp::{Buffer, Span};
+pub(crate) use lengths::Lengths;
 pub(crate) use limits::pinned_bytes;
 pub use pool::MemoryLoad;
 pub(crate) use pool::{Pool, PoolError, Share};

@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
+use std::thread::{self, ScopedJoinHandle};
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
@@ -44,6 +45,12 @@ impl fmt::Display for PageKind {
         })
     }
 }
+
+/// A mapping of twice this length is populated by two threads.
+const BYTES_OF_A_THREAD: usize = 256 << 20;
+
+/// The most threads that populate a mapping.
+const MAX_THREADS: usize = 8;
 
 /// The size of a huge page. Architectures with other sizes get transparent ones.
 const HUGE_BYTES: usize = 2 << 20;
@@ -87,13 +94,37 @@ impl Pages {
             // Only advice: without it the pages are small.
             let _ = pages.advise(Advice::LinuxHugepage);
         }
-        // madvise(2): unlike MAP_POPULATE it reports a lack of memory, also where a control group
-        // limits huge pages, which would cause a SIGBUS later.
-        match pages.advise(Advice::LinuxPopulateWrite) {
+        match pages.populate(BYTES_OF_A_THREAD) {
             // Kernels before 5.14 populate pages at first use.
             Ok(()) | Err(Errno::INVAL) => Ok(pages),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// Populates all pages: several threads at once if the mapping is long, since the kernel clears
+    /// only some gigabytes in a second with one.
+    fn populate(&self, bytes_of_a_thread: usize) -> Result<(), Errno> {
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let threads = (self.length() / bytes_of_a_thread).clamp(1, processors.min(MAX_THREADS));
+        let part = (self.length() / threads).next_multiple_of(HUGE_BYTES);
+        let starts = (0..self.length()).step_by(part);
+        // madvise(2): unlike MAP_POPULATE it reports a lack of memory, also where a control group
+        // limits huge pages, which would cause a SIGBUS later.
+        let populate = |from| self.advise_part(from, part, Advice::LinuxPopulateWrite);
+        thread::scope(|scope| {
+            let (mut outcomes, mut others) = (Vec::new(), Vec::new());
+            for from in starts.skip(1) {
+                match thread::Builder::new().spawn_scoped(scope, move || populate(from)) {
+                    Ok(other) => others.push(other),
+                    // Without a thread it takes longer.
+                    Err(_) => outcomes.push(populate(from)),
+                }
+            }
+            outcomes.push(populate(0));
+            let ended = others.into_iter().map(ScopedJoinHandle::join);
+            outcomes.extend(ended.map(|outcome| outcome.unwrap_or(Err(Errno::NOMEM))));
+            outcomes.into_iter().collect()
+        })
     }
 
     /// Maps a part of a file for reading. `offset` is a multiple of a page. With `is_private` the
@@ -133,8 +164,17 @@ impl Pages {
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: no advice that is given here changes the contents of the pages, which are ours.
-        unsafe { madvise(self.start.as_ptr().cast(), self.length(), advice) }
+        self.advise_part(0, self.length(), advice)
+    }
+
+    /// For at most `length` bytes from an offset within the mapping.
+    fn advise_part(&self, from: usize, length: usize, advice: Advice) -> Result<(), Errno> {
+        let length = length.min(self.length() - from);
+        // SAFETY: the offset is within the mapping.
+        let start = unsafe { self.start.add(from) };
+        // SAFETY: the part lies within the mapping, and no advice that is given here changes the
+        // contents of the pages, which are ours.
+        unsafe { madvise(start.as_ptr().cast(), length, advice) }
     }
 
     /// The first byte.
@@ -183,15 +223,8 @@ impl Drop for Pages {
 mod tests {
     use super::*;
 
-    #[test]
-    fn pages_are_there_at_once() {
-        let length = NonZeroUsize::new(8 << 20).unwrap();
-        let pages = Pages::map(length).unwrap();
-        assert_eq!(pages.length(), length.get());
-        if pages.kind() == PageKind::Huge {
-            // mincore(2) counts no pages of hugetlbfs.
-            return;
-        }
+    /// Whether the kernel has all pages in memory.
+    fn is_populated(pages: &Pages) -> bool {
         let mut resident = vec![0_u8; pages.length() / rustix::param::page_size()];
         // SAFETY: the mapping is `length` bytes long, and there is a byte for each of its pages.
         let done = unsafe {
@@ -202,6 +235,33 @@ mod tests {
             )
         };
         assert_eq!(done, 0);
-        assert!(resident.iter().all(|byte| byte & 1 == 1));
+        resident.iter().all(|byte| byte & 1 == 1)
+    }
+
+    #[test]
+    fn pages_are_there_at_once() {
+        let length = NonZeroUsize::new(8 << 20).unwrap();
+        let pages = Pages::map(length).unwrap();
+        assert_eq!(pages.length(), length.get());
+        // mincore(2) counts no pages of hugetlbfs.
+        assert!(pages.kind() == PageKind::Huge || is_populated(&pages));
+    }
+
+    #[test]
+    fn several_threads_populate_all_pages() {
+        for length in [8 << 20, (7 << 20) + 4096, 4096] {
+            let anywhere = std::ptr::null_mut();
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            // SAFETY: a new mapping at an address of the kernel's choice touches nothing else.
+            let start = unsafe { mmap_anonymous(anywhere, length, protection, MapFlags::PRIVATE) };
+            let pages = Pages {
+                start: NonNull::new(start.unwrap().cast()).unwrap(),
+                length: NonZeroUsize::new(length).unwrap(),
+                kind: PageKind::Small,
+            };
+            assert!(!is_populated(&pages));
+            pages.populate(1 << 20).unwrap();
+            assert!(is_populated(&pages), "{length}");
+        }
     }
 }

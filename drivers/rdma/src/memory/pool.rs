@@ -8,9 +8,8 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::num::{NonZeroU64, NonZeroUsize};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,7 @@ use gridhaul_stack::Operation;
 
 use super::bounds::{Bounds, Holder, Narrowest};
 use super::idle::IdleMappings;
+use super::lengths::Lengths;
 use super::limits;
 use super::pages::{page_bytes, whole_pages};
 use super::recycled::{Cleared, Reclaim, Used};
@@ -42,9 +42,9 @@ struct State {
 #[derive(Debug)]
 struct Waiter {
     holder: Holder,
-    ring_bytes: u64,
-    /// The length of the granted rings; zero before, and set under the lock.
-    granted: AtomicU64,
+    wanted: Lengths,
+    /// The granted rings; set under the lock.
+    granted: OnceLock<Lengths>,
     thread: Thread,
 }
 
@@ -129,7 +129,7 @@ impl Pool {
         bytes - bytes % page_bytes()
     }
 
-    /// Reserves memory for two rings of `ring_bytes`, or for shorter ones if less is free. Waits in
+    /// Reserves memory for two rings, or for shorter ones if less is free. Waits in
     /// the order of requests while no memory is free, for at most three quarters of the operation's
     /// remaining time, so that this end can still send the reason to the other.
     ///
@@ -139,22 +139,21 @@ impl Pool {
     pub(crate) fn take(
         self: &Arc<Self>,
         holder: Holder,
-        ring_bytes: NonZeroU64,
+        wanted: Lengths,
         operation: &Operation<'_>,
     ) -> Result<Share, PoolError> {
-        let ring_bytes = ring_bytes.get();
         let mut state = self.lock();
-        if !state.can_ever(holder, ring_bytes) {
+        if !state.can_ever(holder, wanted) {
             return Err(PoolError::Bound(state.bounds.narrowest(holder)));
         }
         let is_first = state.waiting.iter().all(|other| other.holder != holder);
-        if is_first && let Some(granted) = state.grant(holder, ring_bytes) {
+        if is_first && let Some(granted) = state.grant(holder, wanted) {
             return Ok(self.share(holder, granted));
         }
         let waiter = Arc::new(Waiter {
             holder,
-            ring_bytes,
-            granted: AtomicU64::new(0),
+            wanted,
+            granted: OnceLock::new(),
             thread: thread::current(),
         });
         state.waiting.push_back(Arc::clone(&waiter));
@@ -170,8 +169,8 @@ impl Pool {
         let timeout = operation.remaining().map(|left| left - left / 4);
         let end = timeout.map(|timeout| Instant::now() + timeout);
         loop {
-            if let Some(granted) = NonZeroU64::new(waiter.granted.load(Ordering::Acquire)) {
-                return Ok(self.share(waiter.holder, granted));
+            if let Some(granted) = waiter.granted.get() {
+                return Ok(self.share(waiter.holder, *granted));
             }
             if operation.cancel.is_cancelled() {
                 self.leave(waiter);
@@ -191,16 +190,16 @@ impl Pool {
     fn leave(self: &Arc<Self>, waiter: &Arc<Waiter>) {
         let mut state = self.lock();
         state.waiting.retain(|other| !Arc::ptr_eq(other, waiter));
-        let granted = NonZeroU64::new(waiter.granted.load(Ordering::Acquire));
+        let granted = waiter.granted.get().copied();
         drop(state);
         drop(granted.map(|granted| self.share(waiter.holder, granted)));
     }
 
-    fn share(self: &Arc<Self>, holder: Holder, ring_bytes: NonZeroU64) -> Share {
+    fn share(self: &Arc<Self>, holder: Holder, rings: Lengths) -> Share {
         Share {
             pool: Arc::clone(self),
             holder,
-            ring_bytes,
+            rings,
             extra_bytes: 0,
         }
     }
@@ -244,20 +243,20 @@ impl Pool {
 }
 
 impl State {
-    /// Whether a holder alone could have a ring.
-    fn can_ever(&self, holder: Holder, ring_bytes: u64) -> bool {
+    /// Whether a holder alone could have rings.
+    fn can_ever(&self, holder: Holder, wanted: Lengths) -> bool {
         self.bounds
             .emptied()
-            .offer(holder, ring_bytes, page_bytes())
+            .offer(holder, wanted, page_bytes())
             .is_some()
     }
 
     /// Reserves the longest rings that the bounds allow.
-    fn grant(&mut self, holder: Holder, ring_bytes: u64) -> Option<NonZeroU64> {
-        let granted = self.bounds.offer(holder, ring_bytes, page_bytes())?;
-        self.bounds.take(holder, both(granted));
+    fn grant(&mut self, holder: Holder, wanted: Lengths) -> Option<Lengths> {
+        let granted = self.bounds.offer(holder, wanted, page_bytes())?;
+        self.bounds.take(holder, granted.bytes(page_bytes()));
         self.evict();
-        NonZeroU64::new(granted)
+        Some(granted)
     }
 
     /// Grants rings in the order of requests. A waiter that cannot have any blocks only later ones of
@@ -268,11 +267,12 @@ impl State {
             let granted = if blocked.contains(&waiter.holder) {
                 None
             } else {
-                self.grant(waiter.holder, waiter.ring_bytes)
+                self.grant(waiter.holder, waiter.wanted)
             };
             match granted {
                 Some(granted) => {
-                    waiter.granted.store(granted.get(), Ordering::Release);
+                    // Only this sets it, and a waiter leaves the queue with it.
+                    let _ = waiter.granted.set(granted);
                     waiter.thread.unpark();
                 }
                 None => {
@@ -296,23 +296,23 @@ impl State {
 pub(crate) struct Share {
     pool: Arc<Pool>,
     holder: Holder,
-    /// The length of each of two rings.
-    ring_bytes: NonZeroU64,
+    rings: Lengths,
     /// Further memory of the channel, in bytes.
     extra_bytes: u64,
 }
 
 impl Share {
-    /// The length that each of the two rings may have.
-    pub(crate) fn ring_bytes(&self) -> NonZeroU64 {
-        self.ring_bytes
+    /// The lengths that the two rings may have.
+    pub(crate) fn rings(&self) -> Lengths {
+        self.rings
     }
 
-    /// Shortens the rings to this length.
-    pub(crate) fn shrink(&mut self, ring_bytes: NonZeroU64) {
-        if ring_bytes < self.ring_bytes {
-            let spare = both(self.ring_bytes.get()) - both(ring_bytes.get());
-            self.ring_bytes = ring_bytes;
+    /// Shortens the rings to these lengths.
+    pub(crate) fn shrink(&mut self, rings: Lengths) {
+        let before = self.rings.bytes(page_bytes());
+        self.rings = self.rings.within(rings);
+        let spare = before - self.rings.bytes(page_bytes());
+        if spare > 0 {
             let mut state = self.pool.lock();
             state.bounds.shrink(self.holder, spare);
             state.serve();
@@ -336,7 +336,7 @@ impl Share {
         true
     }
 
-    /// Maps memory to send from and memory to receive into, filled with zeros. Both are as long as
+    /// Maps memory to send from and memory to receive into, filled with zeros. They are as long as
     /// the rings may be, except that the first is shorter by `elsewhere` bytes, which are pinned in
     /// files instead.
     ///
@@ -344,14 +344,14 @@ impl Share {
     ///
     /// When the kernel has no memory.
     pub(crate) fn map(self, elsewhere: usize) -> io::Result<[Arc<Memory>; 2]> {
-        let ring_bytes = self.ring_bytes.get();
+        let Lengths { outgoing, incoming } = self.rings;
         let share = Arc::new(self);
         let memory = |bytes| -> io::Result<Arc<Memory>> {
             let pages = share.pages(bytes)?;
             Ok(Arc::new(Memory::shared(pages, Arc::<Self>::clone(&share))))
         };
-        let here = ring_bytes.saturating_sub(elsewhere as u64);
-        Ok([memory(here)?, memory(ring_bytes)?])
+        let here = outgoing.get().saturating_sub(elsewhere as u64);
+        Ok([memory(here)?, memory(incoming.get())?])
     }
 
     fn pages(&self, bytes: u64) -> io::Result<Cleared> {
@@ -378,17 +378,12 @@ impl Reclaim for Share {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
-        let bytes = both(self.ring_bytes.get()) + self.extra_bytes;
+        let bytes = self.rings.bytes(page_bytes()) + self.extra_bytes;
         state.bounds.give_back(self.holder, bytes);
         // The bound may have been lowered since.
         state.evict();
         state.serve();
     }
-}
-
-/// The memory of two rings.
-fn both(ring_bytes: u64) -> u64 {
-    2 * whole_pages(ring_bytes)
 }
 
 #[cfg(test)]

@@ -2,11 +2,13 @@
 
 mod capabilities;
 mod fabric;
+mod interface;
 mod iwarp;
 mod iwarp_adapter;
 mod opening;
 mod pace;
 pub(crate) mod queue_pairs;
+pub(crate) mod ring_length;
 mod rings;
 mod round_trip;
 pub(crate) mod tuning;
@@ -20,10 +22,13 @@ use self::fabric::TestRings;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::opening::private_data;
 use self::opening::{OpenError, Opening, QueuePairListener};
-use self::rings::{NewEndpoint, Rings};
+use self::rings::{NewEndpoint, Rings, locality};
 pub(crate) use self::tuning::Opened;
-use crate::handshake::{self, Answer, Method, Methods, Offer, Record, RecordError, RingRecord};
-use crate::memory::Share;
+use crate::handshake::{
+    self, Answer, Method, Methods, Offer, PathRecord, Record, RecordError, RingRecord,
+};
+use crate::memory::{Lengths, Share};
+use crate::numa::Locality;
 use crate::provider::Remote;
 use crate::settings::Settings;
 
@@ -68,14 +73,15 @@ impl Opening<'_> {
     fn connect(self) -> Result<Opened, OpenError> {
         let capabilities = self.or_refuse(self.capabilities())?;
         let pins = capabilities.place.is_some();
-        let ring_bytes = self.offered_ring_bytes(&capabilities);
-        let mut share = self.share(Side::Connector, pins, ring_bytes)?;
-        let queue_pairs = self.queue_pairs(&capabilities, None, share.ring_bytes());
-        let mut offer = self.settings.offer(share.ring_bytes(), queue_pairs);
+        let path = self.path(&capabilities);
+        let rings = self.offered_rings(&capabilities, path);
+        let mut share = self.share(Side::Connector, pins, rings)?;
+        let queue_pairs = self.queue_pairs(&capabilities, None, share.rings().longer());
+        let mut offer = self.settings.offer(share.rings(), queue_pairs);
         if pins {
             offer = with_slots(offer, &mut share);
         }
-        let record = Record::Offer(offer, capabilities.methods);
+        let record = Record::Offer(offer, capabilities.methods, path);
         handshake::write(&self.socket, &record, self.operation)?;
         let Record::Answer(answer) = handshake::read(&self.socket, self.operation)? else {
             return Err(OpenError::Unexpected);
@@ -87,8 +93,11 @@ impl Opening<'_> {
             return Err(OpenError::ExceedsOffer);
         }
         share.set_extra(slot_bytes(answer.chosen, answer.method));
-        share.shrink(answer.chosen.ring_bytes);
-        let rings = self.rings(share, answer.chosen, answer.method, &capabilities);
+        share.shrink(answer.chosen.rings);
+        let locality = locality(answer.method, &capabilities);
+        let endpoint = self.new_endpoint(answer.chosen, answer.method, &capabilities);
+        let rings =
+            endpoint.and_then(|endpoint| self.rings(endpoint, locality, share, answer.chosen));
         let mut rings = self.or_refuse(rings)?;
         let remote = self.exchange(&rings)?;
         match &mut rings.new_endpoint {
@@ -112,15 +121,18 @@ impl Opening<'_> {
     }
 
     fn accept(self) -> Result<Opened, OpenError> {
-        let Record::Offer(offer, methods) = handshake::read(&self.socket, self.operation)? else {
+        let Record::Offer(offer, methods, path) = handshake::read(&self.socket, self.operation)?
+        else {
             return Err(OpenError::Unexpected);
         };
-        let prepared = self.or_refuse(self.prepare(offer, methods))?;
+        let prepared = self.or_refuse(self.prepare(offer, methods, path))?;
         let Prepared {
             chosen,
             method,
             choice,
-            mut rings,
+            share,
+            locality,
+            new_endpoint,
             mut further,
         } = prepared;
         let answer = Answer {
@@ -130,6 +142,8 @@ impl Opening<'_> {
             token: random_bytes(),
         };
         handshake::write(&self.socket, &Record::Answer(answer), self.operation)?;
+        // Long rings take a while to map and to register, which both ends do at the same time.
+        let mut rings = self.or_refuse(self.rings(new_endpoint, locality, share, chosen))?;
         let remote = self.exchange(&rings)?;
         match &mut rings.new_endpoint {
             NewEndpoint::Soft(endpoint) => self.accept_soft(endpoint, &mut further, answer)?,
@@ -149,7 +163,12 @@ impl Opening<'_> {
     }
 
     /// The steps of the accepting end that may fail, before it answers.
-    fn prepare(&self, offer: Offer, methods: Methods) -> Result<Prepared, OpenError> {
+    fn prepare(
+        &self,
+        offer: Offer,
+        methods: Methods,
+        path: PathRecord,
+    ) -> Result<Prepared, OpenError> {
         let capabilities = self.capabilities()?;
         let method = methods.choose(capabilities.methods).ok_or_else(|| {
             let (theirs, ours) = (methods, capabilities.methods);
@@ -158,19 +177,24 @@ impl Opening<'_> {
                 capabilities.adapter_error()
             ))
         })?;
+        let path = self.path(&capabilities).with(path);
         let ring_bytes = self.settings.ring_bytes;
+        let ring_bytes = ring_bytes.unwrap_or_else(|| ring_length::of_path(path, 1));
         let queue_pairs = self.queue_pairs(&capabilities, Some(method), ring_bytes);
-        let wanted = offer.within(self.settings.offer(ring_bytes, queue_pairs));
-        let mut share = self.share(Side::Acceptor, method != Method::Soft, wanted.ring_bytes)?;
+        let wanted = self.settings.offer(Lengths::both(ring_bytes), queue_pairs);
+        let wanted = offer.within(wanted);
+        let pins = method != Method::Soft;
+        let mut share = self.share(Side::Acceptor, pins, wanted.rings.reversed())?;
         let mut chosen = Offer {
-            ring_bytes: share.ring_bytes(),
+            rings: share.rings().reversed(),
             ..wanted
         };
         if method != Method::Soft {
             chosen = with_slots(chosen, &mut share);
         }
-        let rings = self.rings(share, chosen, method, &capabilities)?;
-        let further = match rings.new_endpoint {
+        let locality = locality(method, &capabilities);
+        let new_endpoint = self.new_endpoint(chosen, method, &capabilities)?;
+        let further = match new_endpoint {
             NewEndpoint::Iwarp(_) => self.listen_by_manager()?,
             NewEndpoint::Soft(_) if method == Method::Iwarp || chosen.queue_pairs > 1 => {
                 QueuePairListener::Tcp(self.listen()?)
@@ -181,7 +205,9 @@ impl Opening<'_> {
             chosen,
             method,
             choice: capabilities.reason(method),
-            rings,
+            share,
+            locality,
+            new_endpoint,
             further,
         })
     }
@@ -199,7 +225,7 @@ impl Opening<'_> {
 fn test_rings(chosen: Offer, source: usize, sink: usize, remote: Remote) -> TestRings {
     TestRings {
         mode: chosen.mode,
-        ring_bytes: chosen.ring_bytes.get(),
+        ring_bytes: chosen.rings.outgoing.min(chosen.rings.incoming).get(),
         source,
         sink,
         remote,
@@ -229,6 +255,8 @@ struct Prepared {
     chosen: Offer,
     method: Method,
     choice: String,
-    rings: Rings,
+    share: Share,
+    locality: Option<Locality>,
+    new_endpoint: NewEndpoint,
     further: QueuePairListener,
 }

@@ -2,15 +2,18 @@
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Duration;
 
-use gridhaul_stack::{ChannelError, Side};
+use gridhaul_stack::{ChannelError, Flow, Side};
 
 use super::capabilities::{self, Capabilities};
+use super::interface;
 use super::opening::{OpenError, Opening, local_error};
+use super::ring_length::{self, requests};
 use super::round_trip::{path_mtu, round_trip};
-use crate::handshake::{Method, Methods, Mode, Offer, RingRecord, messages};
+use crate::handshake::{Method, Methods, Mode, Offer, PathRecord, RingRecord, messages};
 use crate::iwarp::SoftEndpoint;
-use crate::memory::{Holder, Memory, Pool, PoolError, Share};
+use crate::memory::{Holder, Lengths, Memory, Pool, PoolError, Share};
 use crate::numa::Locality;
 use crate::outgoing::Outgoing;
 use crate::outgoing::Sections;
@@ -22,6 +25,7 @@ pub(super) struct Rings {
     pub(super) new_endpoint: NewEndpoint,
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Arc<Memory>,
+    pub(super) lengths: Lengths,
     pub(super) source: usize,
     pub(super) sink: usize,
     /// The ring that the peer accesses.
@@ -56,64 +60,101 @@ impl NewEndpoint {
     }
 }
 
+/// The ring for the direction in which no data flows, in bytes: it carries handshakes of transforms.
+const OTHER_WAY_BYTES: NonZeroU64 =
+    NonZeroU64::new(256 << 10).expect("a constant that is not zero");
+
+/// On a shorter path a ring of the usual length is enough for any network card without RDMA, whose
+/// rate is then not looked up.
+const LEAST_ROUND_TRIP: Duration = Duration::from_micros(500);
+
+/// The NUMA node of the adapter, to which the thread is moved: memory that it touches first is placed
+/// there.
+pub(super) fn locality(method: Method, capabilities: &Capabilities) -> Option<Locality> {
+    let place = capabilities.place.as_ref();
+    let mut locality = place.filter(|_| method != Method::Soft)?.locality()?;
+    locality.move_thread();
+    Some(locality)
+}
+
 impl Opening<'_> {
-    /// The length of ring that the connecting end offers. The accepting end takes that or a shorter
-    /// one.
-    pub(super) fn offered_ring_bytes(&self, capabilities: &Capabilities) -> NonZeroU64 {
-        let wanted = self.settings.ring_bytes;
-        let fitted = self.settings.ring_bytes_over_tcp(round_trip(&self.socket));
-        let ring_bytes = if capabilities.methods == Methods::default().with(Method::Soft) {
-            fitted
-        } else {
-            wanted
+    /// What this end knows about the path.
+    pub(super) fn path(&self, capabilities: &Capabilities) -> PathRecord {
+        let round_trip = round_trip(&self.socket);
+        let place = capabilities.place.as_ref();
+        let of_port = place.and_then(Place::port_rate).and_then(NonZeroU64::new);
+        let of_interface = || {
+            let is_long = round_trip >= LEAST_ROUND_TRIP;
+            let local = self.local_address().ok().filter(|_| is_long);
+            local.and_then(interface::rate)
         };
-        // Where a shorter ring is enough, all channels get rings of the same length.
-        let common =
-            NonZeroU64::new(Pool::of_process().common_ring_bytes(capabilities.place.is_some()));
-        match common {
-            Some(common) if fitted < wanted => ring_bytes.min(common),
-            _ => ring_bytes,
+        PathRecord {
+            rate: of_port.or_else(of_interface),
+            round_trip,
         }
+    }
+
+    /// The rings that the connecting end offers. The accepting end takes those or shorter ones.
+    pub(super) fn offered_rings(&self, capabilities: &Capabilities, path: PathRecord) -> Lengths {
+        let ring_bytes = self.offered_ring_bytes(capabilities, path);
+        let both = Lengths::both(ring_bytes);
+        let little = ring_bytes.min(OTHER_WAY_BYTES);
+        match self.options.flow {
+            Flow::Both => both,
+            Flow::Out => Lengths {
+                incoming: little,
+                ..both
+            },
+            Flow::In => Lengths {
+                outgoing: little,
+                ..both
+            },
+        }
+    }
+
+    fn offered_ring_bytes(&self, capabilities: &Capabilities, path: PathRecord) -> NonZeroU64 {
+        if let Some(asked) = self.settings.ring_bytes {
+            return asked;
+        }
+        let of_path = ring_length::of_path(path, self.options.channels);
+        let message = self.settings.message;
+        let Some(short) = ring_length::of_short_path(path.round_trip, message) else {
+            return of_path;
+        };
+        let is_soft = capabilities.methods == Methods::default().with(Method::Soft);
+        let ring_bytes = if is_soft { short } else { of_path };
+        // Where a shorter ring is enough, all channels get rings of the same length.
+        let common = Pool::of_process().common_ring_bytes(capabilities.place.is_some());
+        NonZeroU64::new(common).map_or(ring_bytes, |common| ring_bytes.min(common))
     }
 
     /// This channel's part of the memory for rings, perhaps less than wanted. `pins`: a device may
     /// have to pin it.
-    pub(super) fn share(
-        &self,
-        side: Side,
-        pins: bool,
-        ring_bytes: NonZeroU64,
-    ) -> Result<Share, OpenError> {
+    pub(super) fn share(&self, side: Side, pins: bool, rings: Lengths) -> Result<Share, OpenError> {
         let holder = Holder {
             side,
             pins,
             party: self.settings.party,
         };
-        let taken = Pool::of_process().take(holder, ring_bytes, self.operation);
+        let taken = Pool::of_process().take(holder, rings, self.operation);
         taken.map_err(|error| match error {
             PoolError::Cancelled => ChannelError::Cancelled.into(),
             PoolError::Waited(_) | PoolError::Bound(_) => OpenError::Local(error.to_string()),
         })
     }
 
+    /// Maps the rings and registers them with the endpoint.
     pub(super) fn rings(
         &self,
+        mut new_endpoint: NewEndpoint,
+        locality: Option<Locality>,
         share: Share,
         chosen: Offer,
-        method: Method,
-        capabilities: &Capabilities,
     ) -> Result<Rings, OpenError> {
         let local = |error: std::io::Error| OpenError::Local(format!("no memory: {error}"));
-        let place = capabilities
-            .place
-            .as_ref()
-            .filter(|_| method != Method::Soft);
-        let mut locality = place.and_then(Place::locality);
-        // Memory that this thread touches first is placed on its node.
-        locality.iter_mut().for_each(Locality::move_thread);
-        let mut new_endpoint = self.new_endpoint(chosen, method, capabilities)?;
+        let lengths = share.rings();
         let sections = (self.settings.pins_files && chosen.mode == Mode::Put)
-            .then(|| Sections::for_ring(chosen.ring_bytes.get()))
+            .then(|| Sections::for_ring(lengths.outgoing.get()))
             .flatten();
         let pinned_bytes = sections.as_ref().map_or(0, Sections::allowance);
         let [outgoing, incoming] = share.map(pinned_bytes).map_err(local)?;
@@ -139,6 +180,7 @@ impl Opening<'_> {
                 None => Outgoing::ring(outgoing),
             },
             incoming,
+            lengths,
             source: source.id,
             sink: sink.id,
             exposed: RingRecord {
@@ -149,7 +191,8 @@ impl Opening<'_> {
         })
     }
 
-    fn new_endpoint(
+    /// An endpoint for the chosen method, without memory.
+    pub(super) fn new_endpoint(
         &self,
         chosen: Offer,
         method: Method,
@@ -158,6 +201,7 @@ impl Opening<'_> {
         let wanted = Wanted {
             local: self.local_address()?,
             queue_pairs: chosen.queue_pairs,
+            requests: requests(usize::from(chosen.pieces.div_ceil(chosen.queue_pairs))),
             messages: messages(usize::from(chosen.pieces)),
             payload_bytes: usize::from(chosen.inline_bytes),
             round_trip: round_trip(&self.socket),

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use super::opening::{OpenError, Opening};
 use super::pace;
+use super::ring_length::{self, message_for};
 use super::rings::Rings;
 use super::round_trip::round_trip;
 use crate::engine::{Exchange, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings};
 use crate::gauges;
 use crate::handshake::{Mode, Offer};
-use crate::memory::Memory;
+use crate::memory::{Lengths, Memory};
 use crate::numa::Locality;
 use crate::outgoing::Outgoing;
 use crate::pacing::{Pacer, Path, Rate};
@@ -35,6 +36,8 @@ pub(crate) struct Opened {
     pub(crate) outgoing: Outgoing,
     /// The ring to which the other end writes.
     pub(crate) incoming: Arc<Memory>,
+    /// The lengths of both rings.
+    pub(crate) rings: Lengths,
     pub(crate) tuning: Tuning,
     /// The chosen provider, and why it was chosen.
     pub(crate) choice: String,
@@ -44,11 +47,9 @@ pub(crate) struct Opened {
 
 impl Tuning {
     /// The ring length that would keep a path of this rate, in bytes per second, busy, if the
-    /// present one is too short. One part of the ring is being filled, one is in flight and one is
-    /// being drained; each is a bandwidth-delay product.
+    /// present one is too short.
     pub(crate) fn wanted_ring_bytes(&self, rate: u64, ring_bytes: u64) -> Option<u64> {
-        let product = u128::from(rate) * self.round_trip.as_nanos() / 1_000_000_000;
-        let wanted = u64::try_from(3 * product).unwrap_or(u64::MAX);
+        let wanted = ring_length::needed_bytes(rate, self.round_trip);
         (wanted > ring_bytes).then_some(wanted)
     }
 }
@@ -62,28 +63,34 @@ impl Opening<'_> {
         choice: String,
     ) -> Result<Opened, OpenError> {
         let limits = rings.new_endpoint.endpoint().limits();
-        let ring = Ring::new(chosen.ring_bytes);
+        let ring = Ring::new(rings.lengths.outgoing);
         let pieces = usize::from(chosen.pieces);
-        // A ring may be smaller than wanted: one part is being filled, one is in flight and one is
-        // being drained.
-        let message = self.settings.message.min(ring.bytes().div_ceil(3));
+        let depth = self
+            .settings
+            .depth
+            .map_or(limits.depth, |depth| depth.min(limits.depth));
+        let longest = if self.settings.fits_message && !limits.over_tcp {
+            let requests = limits.queue_pairs * depth;
+            message_for(self.settings.message, rings.lengths.longer(), requests)
+        } else {
+            self.settings.message
+        };
+        let longest = longest.min(limits.message_bytes as u64);
+        let message = message_in(ring, longest);
         let inline_bytes = limits.payload_bytes.min(usize::from(chosen.inline_bytes)) as u64;
-        let immediate = chosen.immediate && limits.immediate && ring.fits_immediates();
+        let immediate = |ring: Ring| chosen.immediate && limits.immediate && ring.fits_immediates();
         let settings = SenderSettings {
             ring,
             region: rings.source,
             remote,
             queue_pairs: limits.queue_pairs,
-            depth: self
-                .settings
-                .depth
-                .map_or(limits.depth, |depth| depth.min(limits.depth)),
-            message_bytes: message.min(limits.message_bytes as u64),
+            depth,
+            message_bytes: message,
             piece_bytes: piece_bytes(ring, message, limits.queue_pairs),
             max_pieces: pieces,
             is_fetched: chosen.mode == Mode::Get,
             inline_bytes,
-            immediate,
+            immediate: immediate(ring),
             completes_early: limits.over_tcp,
             stall: (!limits.over_tcp).then_some(self.settings.stall),
         };
@@ -95,7 +102,7 @@ impl Opening<'_> {
         };
         let burst = match rate {
             // Longer messages are never sent, and a search that tries them would not end.
-            Rate::Auto { .. } => self.settings.burst.bytes.min(settings.message_bytes).into(),
+            Rate::Auto { .. } => self.settings.burst.bytes.min(longest).into(),
             Rate::Any | Rate::Fixed(_) => self.settings.burst,
         };
         let path = Path::to(self.peer.ip(), rate, burst);
@@ -112,8 +119,9 @@ impl Opening<'_> {
         };
         let pacer = Pacer::new(Arc::clone(&path), watched);
         let sender = Sender::new(settings, pacer);
-        let mut receiver = Receiver::new(ring, pieces);
-        if immediate && chosen.mode == Mode::Put {
+        let incoming = Ring::new(rings.lengths.incoming);
+        let mut receiver = Receiver::new(incoming, pieces);
+        if immediate(incoming) && chosen.mode == Mode::Put {
             receiver.take_immediates();
         }
         receiver.take_inline(inline_bytes);
@@ -127,12 +135,12 @@ impl Opening<'_> {
                 ));
             }
             let settings = ReaderSettings {
-                ring,
+                ring: incoming,
                 region: rings.sink,
                 remote,
                 queue_pairs: limits.queue_pairs,
                 depth: limits.reads,
-                message_bytes: settings.message_bytes,
+                message_bytes: message_in(incoming, longest),
             };
             exchange = exchange.fetch(Reader::new(settings, Pacer::new(path, 0)));
         }
@@ -142,15 +150,22 @@ impl Opening<'_> {
             exchange,
             outgoing: rings.outgoing,
             incoming: rings.incoming,
+            rings: rings.lengths,
             tuning: Tuning {
-                message_bytes: settings.message_bytes,
-                depth: settings.depth,
+                message_bytes: message_in(Ring::new(rings.lengths.longer()), longest),
+                depth,
                 round_trip,
             },
             choice,
             locality: rings.locality,
         })
     }
+}
+
+/// The length of messages in a ring, which may be shorter than wanted: one part is being filled, one
+/// is in flight and one is being drained.
+fn message_in(ring: Ring, longest: u64) -> u64 {
+    longest.min(ring.bytes().div_ceil(3))
 }
 
 /// The length of pieces: a sixteenth of the ring for each queue pair keeps all of them busy and the
@@ -171,16 +186,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_covers_three_bandwidth_delay_products() {
+    fn a_ring_that_is_too_short_for_its_path_is_noticed() {
         let tuning = Tuning {
             message_bytes: 1,
             depth: 1,
             round_trip: Duration::from_millis(120),
         };
         let rate = 625_000_000;
-        assert_eq!(tuning.wanted_ring_bytes(rate, 225_000_000), None);
+        assert_eq!(tuning.wanted_ring_bytes(rate, 150_000_000), None);
         let wanted = tuning.wanted_ring_bytes(rate, 16 << 20);
-        assert_eq!(wanted, Some(225_000_000));
+        assert_eq!(wanted, Some(150_000_000));
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub struct Wanted {
     pub local: IpAddr,
     /// The number of queue pairs.
     pub queue_pairs: u16,
+    /// Requests of this end that may be outstanding on one queue pair, if the device takes so many.
+    pub requests: usize,
     /// Messages of the peer that may be outstanding on one queue pair.
     pub messages: usize,
     /// The longest inline payload of the peer's messages in bytes.

@@ -14,6 +14,7 @@ pub(crate) use self::options::OPTIONS;
 use self::values::MAX_RING_BYTES;
 pub(crate) use self::values::Provider;
 use crate::handshake::{Mode, Offer, USUAL_INLINE_BYTES};
+use crate::memory::Lengths;
 use crate::pacing::{Burst, Rate};
 use crate::provider;
 use crate::verbs::DeviceOptions;
@@ -22,12 +23,13 @@ use crate::verbs::DeviceOptions;
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) tcp: gridhaul_tcp::Settings,
-    /// The length of each direction's ring in bytes.
-    pub(crate) ring_bytes: NonZeroU64,
-    /// The length is the default; on a short path the ring may be shorter.
-    fits_ring_to_path: bool,
+    /// The length of a ring in bytes. `None` for as long as the path needs.
+    pub(crate) ring_bytes: Option<NonZeroU64>,
     /// The largest WRITE in bytes.
     pub(crate) message: u64,
+    /// The largest WRITE is the default; a long path and a device with short queues may need larger
+    /// ones.
+    pub(crate) fits_message: bool,
     /// `None`: by port and path.
     pub(crate) queue_pairs: Option<u16>,
     pub(crate) rate: Rate,
@@ -53,15 +55,9 @@ pub(crate) struct Settings {
 
 const SLAB_BYTES: u64 = 4 << 20;
 const SLABS: u64 = 4;
-const MESSAGE_BYTES: u64 = 256 << 10;
+/// The length of messages that no option sets, unless the path needs longer ones.
+pub(crate) const MESSAGE_BYTES: u64 = 256 << 10;
 const STALL: Duration = Duration::from_secs(3);
-
-/// The fastest path that a ring is fitted to, in bytes per second: 100 Gb/s.
-const FASTEST_PATH: u64 = 12_500_000_000;
-
-/// The least number of messages in a ring that is fitted to its path. With fewer, the two ends wait
-/// for each other more often; with more, it leaves the cache.
-const LEAST_MESSAGES: u64 = 8;
 
 /// Pieces that may be in flight in each direction: enough to fill a ring with the blocks of a
 /// sender that flushes each, and some for each queue pair. They also bound the memory of the
@@ -79,8 +75,8 @@ impl Settings {
         let asked_slab = options.value("slab", |text| values::slab(text, slabs))?;
         let slab =
             asked_slab.unwrap_or(NonZeroU64::new(SLAB_BYTES).expect("a constant that is not zero"));
-        let message = options.value("message", |text| values::message(text, slab.get()))?;
-        let message = message.unwrap_or_else(|| MESSAGE_BYTES.min(slab.get()));
+        let asked_message = options.value("message", |text| values::message(text, slab.get()))?;
+        let message = asked_message.unwrap_or_else(|| MESSAGE_BYTES.min(slab.get()));
         let queue_pairs = options.value("qps", values::between(1, 16))?;
         let pins_files = options
             .value("register", values::register)?
@@ -96,10 +92,13 @@ impl Settings {
         };
         Ok(Self {
             tcp,
-            ring_bytes: NonZeroU64::new(slab.get() * slabs).expect("at least one slab"),
-            // Pinned sections have half of the ring's memory.
-            fits_ring_to_path: asked_slab.is_none() && asked_slabs.is_none() && !pins_files,
+            // Pinned sections have half of the ring's memory, and a device takes a limited number of
+            // them.
+            ring_bytes: NonZeroU64::new(slab.get() * slabs)
+                .filter(|_| asked_slab.is_some() || asked_slabs.is_some() || pins_files),
             message,
+            // A paced message must be shorter than the burst of a policer.
+            fits_message: asked_message.is_none() && matches!(rate, Rate::Any),
             queue_pairs: queue_pairs.and_then(|count| u16::try_from(count).ok()),
             rate,
             burst: options
@@ -134,27 +133,13 @@ impl Settings {
         })
     }
 
-    /// The length of a ring over TCP on a path with this round trip time; zero if it is unknown. A
-    /// ring that fits into a processor's cache is faster than a longer one, so by default it is no
-    /// longer than the path can fill.
-    pub(crate) fn ring_bytes_over_tcp(&self, round_trip: Duration) -> NonZeroU64 {
-        if !self.fits_ring_to_path || round_trip.is_zero() {
-            return self.ring_bytes;
-        }
-        let product = u128::from(FASTEST_PATH) * round_trip.as_nanos() / 1_000_000_000;
-        // One part is being filled, one is in flight and one is being drained.
-        let wanted = u64::try_from(3 * product).unwrap_or(u64::MAX);
-        let wanted = NonZeroU64::new(wanted.max(LEAST_MESSAGES * self.message));
-        wanted.map_or(self.ring_bytes, |wanted| wanted.min(self.ring_bytes))
-    }
-
-    /// The offer to the other end, which also limits the other end's offer, with rings of this
-    /// length and so many queue pairs.
-    pub(crate) fn offer(&self, ring_bytes: NonZeroU64, queue_pairs: u16) -> Offer {
+    /// The offer to the other end, which also limits the other end's offer, with these rings of the
+    /// connecting end and so many queue pairs.
+    pub(crate) fn offer(&self, rings: Lengths, queue_pairs: u16) -> Offer {
         Offer {
-            ring_bytes,
+            rings,
             queue_pairs,
-            pieces: pieces(ring_bytes.get()),
+            pieces: pieces(rings.longer().get()),
             mode: self.mode,
             immediate: self.immediate,
             inline_bytes: self.inline_bytes,
@@ -178,18 +163,16 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_fits_its_path_unless_it_was_asked_for() {
-        let over_tcp = |options: &[_], microseconds| {
-            let round_trip = Duration::from_micros(microseconds);
-            settings(options).ring_bytes_over_tcp(round_trip).get()
-        };
-        assert_eq!(over_tcp(&[], 20), 8 * MESSAGE_BYTES);
-        assert_eq!(over_tcp(&[], 100), 3_750_000);
-        assert_eq!(over_tcp(&[], 10_000), SLAB_BYTES * SLABS);
-        assert_eq!(over_tcp(&[], 0), SLAB_BYTES * SLABS);
-        assert_eq!(over_tcp(&[("message", "4M")], 20), SLAB_BYTES * SLABS);
-        assert_eq!(over_tcp(&[("slab", "4M")], 20), SLAB_BYTES * SLABS);
-        assert_eq!(over_tcp(&[("slabs", "3")], 20), SLAB_BYTES * 3);
-        assert_eq!(over_tcp(&[("register", "dynamic")], 20), SLAB_BYTES * SLABS);
+    fn the_path_sets_what_no_option_sets() {
+        let ring = |options: &[_]| settings(options).ring_bytes.map(NonZeroU64::get);
+        assert_eq!(ring(&[]), None);
+        assert_eq!(ring(&[("message", "4M"), ("qps", "2")]), None);
+        assert_eq!(ring(&[("slab", "4M")]), Some(SLAB_BYTES * SLABS));
+        assert_eq!(ring(&[("slabs", "3")]), Some(SLAB_BYTES * 3));
+        let pinning = ring(&[("register", "dynamic")]);
+        assert_eq!(pinning, Some(SLAB_BYTES * SLABS));
+        let fits = |options: &[_]| settings(options).fits_message;
+        assert!(fits(&[]) && fits(&[("slab", "4M")]));
+        assert!(!fits(&[("message", "256K")]) && !fits(&[("rate", "5g")]));
     }
 }

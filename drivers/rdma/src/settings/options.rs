@@ -15,7 +15,7 @@ const PRIORITY: Audience =
 const OWN: [OptionDoc; 20] = [
     OptionDoc {
         name: "slab",
-        meaning: "The size of a slab in bytes; 4M unless given, and less on a short path.",
+        meaning: "The size of a slab in bytes. Unless slab or slabs is given, the ring is as long as the path needs.",
         example: "64M",
         kind: OptionKind::Bytes,
         // Sixteen such slabs are a ring of 1 GiB. `rdma-memory` bounds all rings together.
@@ -23,7 +23,7 @@ const OWN: [OptionDoc; 20] = [
     },
     OptionDoc {
         name: "slabs",
-        meaning: "Slabs in the ring of each direction, 3 to 256; 4 unless given.",
+        meaning: "Slabs in a ring, 3 to 256; 4 unless given.",
         example: "3",
         kind: OptionKind::Number,
         // See `slab`.
@@ -31,7 +31,7 @@ const OWN: [OptionDoc; 20] = [
     },
     OptionDoc {
         name: "message",
-        meaning: "The largest message in bytes; 256K unless given.",
+        meaning: "The largest message in bytes; 256K unless given, and up to 4M where the device needs that for a long path.",
         example: "256K",
         kind: OptionKind::Bytes,
         // An adapter sends a message without a pause, and other traffic on the path waits behind

@@ -8,10 +8,13 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::run::{Run, RunSettings};
+use super::link::Link;
+use super::run::{Run, RunSettings, pieces};
 use super::settings::FabricSettings;
-use crate::handshake::Mode;
+use crate::handshake::{Mode, PathRecord};
+use crate::open::ring_length::{self, message_for, requests};
 use crate::pacing::{Burst, Path, Rate};
+use crate::settings::MESSAGE_BYTES;
 
 /// Channels from one host to another, each with an endless stream to send.
 #[derive(Debug, Clone)]
@@ -86,6 +89,36 @@ pub enum ExperimentError {
 }
 
 impl Experiment {
+    /// Channels with the default options of the driver, between adapters that know the rate of
+    /// their ports.
+    pub fn with_default_options(link: Link, channels: usize) -> Self {
+        let path = PathRecord {
+            rate: NonZeroU64::new(link.rate),
+            round_trip: 2 * link.delay,
+        };
+        let ring_bytes = ring_length::of_path(path, channels);
+        let requests = requests(pieces(ring_bytes));
+        let message_bytes = message_for(MESSAGE_BYTES, ring_bytes, requests);
+        // A piece is a sixteenth of the ring at most, and only whole pieces count as delivered: an
+        // interval of two rings has them to 3 %.
+        let rings_bytes = ring_bytes.get() as f64 * channels as f64;
+        let interval = Duration::from_secs_f64(2.0 * rings_bytes / link.rate as f64);
+        Self {
+            fabric: FabricSettings {
+                depth: requests,
+                ..FabricSettings::new(link)
+            },
+            channels,
+            ring_bytes,
+            message_bytes,
+            queue_pairs: 1,
+            pace: Pace::Unpaced,
+            stall: None,
+            time: 4 * interval,
+            interval,
+        }
+    }
+
     /// Runs the experiment.
     ///
     /// # Errors
@@ -160,6 +193,15 @@ impl Outcome {
         let intervals = &self.intervals[from.min(self.intervals.len())..];
         let sum: f64 = intervals.iter().map(|interval| interval.rate).sum();
         sum / (intervals.len().max(1) as f64)
+    }
+
+    /// The number of intervals at the start that have less than this share of `rate`.
+    pub fn below(&self, share: f64, rate: u64) -> usize {
+        let enough = |interval: &Interval| interval.rate >= share * rate as f64;
+        self.intervals
+            .iter()
+            .rposition(|interval| !enough(interval))
+            .map_or(0, |last| last + 1)
     }
 
     /// The bytes of the slowest channel as a share of those of the quickest.

@@ -188,7 +188,7 @@ impl Run {
 
 impl RunSettings {
     fn pieces(self) -> usize {
-        usize::try_from((self.ring_bytes.get() >> 18).clamp(64, 16384)).unwrap_or(64)
+        pieces(self.ring_bytes)
     }
 
     fn sender(self, ring: Ring, remote: Remote, endpoint: &SimEndpoint) -> SenderSettings {
@@ -219,6 +219,11 @@ impl RunSettings {
             message_bytes: self.message_bytes,
         }
     }
+}
+
+/// Pieces that may be in flight in a ring, as with the driver.
+pub(crate) fn pieces(ring_bytes: NonZeroU64) -> usize {
+    usize::try_from((ring_bytes.get() >> 18).clamp(64, 16384)).unwrap_or(64)
 }
 
 /// How a thread sleeps.

@@ -36,6 +36,12 @@ pub(crate) fn has_devices() -> bool {
     ports(&sysfs::devices()).is_ok_and(|ports| !ports.is_empty())
 }
 
+/// The rate of the fastest adapter's port in bytes of payload per second, if there is any.
+pub(crate) fn fastest_port() -> Option<u64> {
+    let ports = ports(&sysfs::devices()).ok()?;
+    ports.iter().filter_map(Port::payload_rate).max()
+}
+
 /// The kernel lists no RDMA devices.
 pub(super) fn no_kernel(error: &io::Error) -> String {
     format!(

@@ -42,7 +42,7 @@ pub(crate) use self::connection_manager::{Connection, ConnectionError, Listener}
 use self::control_socket::{ControlSocket, Peer};
 use self::counters::Counters;
 use self::fabric::Path;
-pub(crate) use self::inspect::{has_devices, inspect};
+pub(crate) use self::inspect::{fastest_port, has_devices, inspect};
 use self::objects::{OpenDevice, Registration};
 pub(crate) use self::opening::DEPTH;
 pub(crate) use self::place::{DeviceOptions, Place, VerbsError};

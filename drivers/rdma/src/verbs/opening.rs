@@ -23,7 +23,7 @@ use crate::provider::{
     Access, Fabric, FabricRecord, Limits, MAX_MESSAGE_BYTES, PortRecord, Wanted, Work,
 };
 
-/// Outstanding requests of one queue pair, if the device supports so many.
+/// Outstanding requests of one queue pair for a short ring, if the device supports so many.
 pub(crate) const DEPTH: usize = 1024;
 
 /// The largest WRITE or READ in bytes: devices allow 2 GiB and count in 32 bits.
@@ -55,7 +55,7 @@ impl VerbsEndpoint {
         // If the device cannot hold as many, the peer's device retries after a while.
         let receives = wanted.messages.min(entries / 2).min(requests);
         let depths = Depths {
-            sends: DEPTH.min(requests).min(entries - receives),
+            sends: wanted.requests.min(requests).min(entries - receives),
             receives,
             message_bytes: MAX_MESSAGE_BYTES + wanted.payload_bytes,
         };

@@ -120,6 +120,7 @@ pub fn sends_bodies_larger_than_every_buffer(subject: &Subject) {
         sockets: SocketOptions {
             receive_buffer: BufferSize::Bytes(4096),
             send_buffer: BufferSize::Bytes(4096),
+            ..SocketOptions::default()
         },
         ..subject.clone()
     };

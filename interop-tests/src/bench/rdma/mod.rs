@@ -1,5 +1,6 @@
 //! The driver `rdma` on simulated paths: its engine over a simulated fabric.
 
+mod defaults;
 mod fairness;
 mod policer;
 mod rings;
@@ -28,7 +29,12 @@ the same results on any machine.
 ///
 /// When the process has too few descriptors.
 pub fn measure(mut report: impl FnMut(&Section)) -> Result<Vec<Section>, ExperimentError> {
-    let measurements = [rings::measure, policer::measure, fairness::measure];
+    let measurements = [
+        defaults::measure,
+        rings::measure,
+        policer::measure,
+        fairness::measure,
+    ];
     let mut sections = Vec::new();
     for measurement in measurements {
         let section = measurement()?;

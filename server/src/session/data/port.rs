@@ -282,6 +282,7 @@ fn sockets(settings: &Settings) -> SocketOptions {
     SocketOptions {
         receive_buffer: buffer_size(settings.store_buffer_bytes),
         send_buffer: buffer_size(settings.retrieve_buffer_bytes),
+        ..SocketOptions::default()
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
 use std::time::Instant;
 
-use gridhaul_stack::{Cancel, DetailValue, Driver as _, Side, SocketOptions};
+use gridhaul_stack::{Cancel, DetailValue, Driver as _, Flow, Side, SocketOptions};
 use gridhaul_tcp::TcpListener;
 
 use super::*;
@@ -16,25 +16,41 @@ use crate::settings::Settings;
 /// Both ends of a channel at this address with small rings: the connecting end, then the accepting
 /// one.
 fn pair(local: IpAddr, stacks: [[(&str, &str); 2]; 2], operation: &Operation<'_>) -> [Streams; 2] {
-    let [theirs, ours] = stacks.map(|stack| {
+    let settings = stacks.map(|stack| {
         let rings = [("slab", "4K"), ("slabs", "4"), ("message", "1K")];
-        let options = stack.into_iter().chain(rings);
-        let options: Vec<_> = options
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect();
-        Settings::parse(&Rdma.read_options(&options).unwrap()).unwrap()
+        settings(stack.into_iter().chain(rings))
     });
+    connected(local, &settings, Flow::Both, operation)
+}
+
+fn settings<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Settings {
+    let options: Vec<_> = options
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    Settings::parse(&Rdma.read_options(&options).unwrap()).unwrap()
+}
+
+/// Both ends of a channel: the connecting end, which knows which way data flows, then the accepting
+/// one.
+fn connected(
+    local: IpAddr,
+    [theirs, ours]: &[Settings; 2],
+    flow: Flow,
+    operation: &Operation<'_>,
+) -> [Streams; 2] {
     let sockets = SocketOptions::default();
     let mut listener = TcpListener::open(&ours.tcp, local, &sockets).unwrap();
     let address = (local, listener.port()).into();
     thread::scope(|scope| {
         let connector = scope.spawn(|| {
+            let sockets = SocketOptions { flow, ..sockets };
             let connection =
                 gridhaul_tcp::connect(&theirs.tcp, address, &sockets, operation).unwrap();
-            open(connection, Side::Connector, &theirs, &sockets, operation).unwrap()
+            open(connection, Side::Connector, theirs, &sockets, operation).unwrap()
         });
         let connection = listener.accept_channel(operation).unwrap();
-        let acceptor = open(connection, Side::Acceptor, &ours, &sockets, operation).unwrap();
+        let acceptor = open(connection, Side::Acceptor, ours, &sockets, operation).unwrap();
         [connector.join().unwrap(), acceptor].map(Streams::new)
     })
 }
@@ -95,6 +111,76 @@ fn survive(
         assert!(receive_all(&mut one, &operation) == bytes);
     });
     restored(&one)
+}
+
+/// Handshakes of transforms go both ways, and so does anything that a caller sends.
+#[test]
+fn a_channel_whose_data_flows_one_way_has_one_long_ring_at_each_end() {
+    const LONG: usize = 4 << 20;
+    const SHORT: usize = 256 << 10;
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: Some(Instant::now() + Duration::from_secs(60)),
+        cancel: &cancel,
+    };
+    let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let bytes: Vec<u8> = (0..3 * LONG).map(|n| n.to_le_bytes()[n % 3]).collect();
+    let (bytes, operation) = (&bytes, &operation);
+    for (mode, flow, out, back) in [
+        ("put", Flow::Out, LONG, SHORT),
+        ("put", Flow::In, SHORT, LONG),
+        ("get", Flow::Out, LONG, SHORT),
+        ("put", Flow::Both, LONG, LONG),
+    ] {
+        let options = [("slab", "1M"), ("provider", "soft"), ("mode", mode)];
+        let settings = [settings(options), settings(options)];
+        let [mut one, mut other] = connected(local, &settings, flow, operation);
+        let lengths = |streams: &Streams| {
+            let Opened {
+                outgoing, incoming, ..
+            } = &streams.opened;
+            [outgoing.memory().length(), incoming.length()]
+        };
+        assert_eq!(lengths(&one), [out, back], "{mode}, {flow:?}");
+        assert_eq!(lengths(&other), [back, out], "{mode}, {flow:?}");
+        assert_eq!(one.info().buffer_bytes, LONG);
+        assert_eq!(other.info().buffer_bytes, LONG);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                assert!(receive_all(&mut other, operation) == *bytes);
+                other.send_memory(bytes, operation).unwrap();
+                other.finish(operation).unwrap();
+                // In `mode=get` something must answer the READs of the other end.
+                other.close();
+            });
+            one.send_memory(bytes, operation).unwrap();
+            one.finish(operation).unwrap();
+            assert!(receive_all(&mut one, operation) == *bytes);
+            one.close();
+        });
+    }
+}
+
+/// One end has the default ring, the other a longer one.
+#[test]
+fn a_ring_that_an_option_sets_is_an_upper_bound_for_both_ends() {
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: Some(Instant::now() + Duration::from_secs(60)),
+        cancel: &cancel,
+    };
+    let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let long = || settings([("slab", "8M"), ("provider", "soft")]);
+    let usual = || settings([("provider", "soft")]);
+    let ring = |pair| {
+        let rings = connected(local, &pair, Flow::Both, &operation).map(|end| end.opened.rings);
+        assert_eq!(rings[0], rings[1]);
+        rings[0].outgoing.get()
+    };
+    assert_eq!(ring([long(), long()]), 32 << 20);
+    assert_eq!(ring([long(), usual()]), 16 << 20);
+    let short = ring([usual(), long()]);
+    assert!((64 << 10..=16 << 20).contains(&short), "{short}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 mod handed_on;
 
-use std::sync::atomic::AtomicU64;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridhaul_stack::{Cancel, Party, Side};
 use proptest::prelude::*;
@@ -16,8 +17,9 @@ const ACCEPTOR: Holder = Holder {
     party: None,
 };
 
-fn bytes(bytes: u64) -> NonZeroU64 {
-    NonZeroU64::new(bytes).unwrap()
+/// Two rings of this length.
+fn both(ring_bytes: u64) -> Lengths {
+    Lengths::both(NonZeroU64::new(ring_bytes).unwrap())
 }
 
 fn take(pool: &Arc<Pool>, holder: Holder, ring_bytes: u64) -> Result<Share, PoolError> {
@@ -26,17 +28,25 @@ fn take(pool: &Arc<Pool>, holder: Holder, ring_bytes: u64) -> Result<Share, Pool
         deadline: None,
         cancel: &cancel,
     };
-    pool.take(holder, bytes(ring_bytes), &operation)
+    pool.take(holder, both(ring_bytes), &operation)
 }
 
 /// An operation that does not wait.
 fn take_at_once(pool: &Arc<Pool>, holder: Holder, ring_bytes: u64) -> Result<Share, PoolError> {
+    take_rings_at_once(pool, holder, both(ring_bytes))
+}
+
+fn take_rings_at_once(
+    pool: &Arc<Pool>,
+    holder: Holder,
+    rings: Lengths,
+) -> Result<Share, PoolError> {
     let cancel = Cancel::new();
     let operation = Operation {
         deadline: Some(Instant::now()),
         cancel: &cancel,
     };
-    pool.take(holder, bytes(ring_bytes), &operation)
+    pool.take(holder, rings, &operation)
 }
 
 #[test]
@@ -66,7 +76,7 @@ fn idle_mappings_make_room() {
     assert_eq!(pool.load().idle_bytes, 4 * MIB);
     let share = take(&pool, ACCEPTOR, 100 * MIB).unwrap();
     let load = pool.load();
-    assert_eq!(load.used_bytes, 2 * share.ring_bytes().get());
+    assert_eq!(load.used_bytes, 2 * share.rings().outgoing.get());
     assert!(load.used_bytes + load.idle_bytes <= load.limit_bytes);
 }
 
@@ -79,7 +89,7 @@ fn memory_in_addition_to_rings_counts() {
     assert_eq!(pool.load().used_bytes, 3 * MIB);
     assert!(share.set_extra(MIB / 2));
     assert_eq!(pool.load().used_bytes, 5 * MIB / 2);
-    share.shrink(bytes(MIB / 2));
+    share.shrink(both(MIB / 2));
     drop(share.map(0).unwrap());
     assert_eq!(pool.load().used_bytes, 0);
 }
@@ -94,7 +104,7 @@ fn a_waiting_channel_gets_memory_that_comes_back() {
     assert!(!held.is_empty());
     let waiter = thread::spawn({
         let pool = Arc::clone(&pool);
-        move || take(&pool, ACCEPTOR, MIB).map(|share| share.ring_bytes())
+        move || take(&pool, ACCEPTOR, MIB).map(|share| share.rings().outgoing)
     });
     while pool.load().waiting == 0 {
         thread::yield_now();
@@ -120,14 +130,14 @@ fn a_channel_that_gets_no_memory_in_time_reports_the_bound() {
         deadline: Some(Instant::now() + Duration::from_millis(400)),
         cancel: &cancel,
     };
-    let error = pool.take(ACCEPTOR, bytes(MIB), &operation).unwrap_err();
+    let error = pool.take(ACCEPTOR, both(MIB), &operation).unwrap_err();
     let words = error.to_string();
     assert!(
         words.contains("1 channels have 131072 of the 131072"),
         "{words}"
     );
     cancel.cancel();
-    let error = pool.take(ACCEPTOR, bytes(MIB), &operation).unwrap_err();
+    let error = pool.take(ACCEPTOR, both(MIB), &operation).unwrap_err();
     assert!(matches!(error, PoolError::Cancelled));
     assert_eq!(pool.load().waiting, 0);
     let pinning = Holder {
@@ -143,7 +153,7 @@ fn a_channel_that_gets_no_memory_in_time_reports_the_bound() {
 fn a_share_gives_back_what_it_does_not_need() {
     let pool = Pool::new(16 * MIB, u64::MAX);
     let mut share = take(&pool, ACCEPTOR, 2 * MIB).unwrap();
-    share.shrink(bytes(MIB));
+    share.shrink(both(MIB));
     assert_eq!(pool.load().used_bytes, 2 * MIB);
     let rings = share.map(0).unwrap();
     assert_eq!(rings.map(|ring| ring.length() as u64), [MIB; 2]);
@@ -159,8 +169,8 @@ fn channels_that_come_and_go_share_the_pool_fairly() {
     let pool = Pool::new(256 * MIB, u64::MAX);
     let open = |_| take_at_once(&pool, ACCEPTOR, WANTED).unwrap();
     let mut channels: VecDeque<Share> = (0..CHANNELS).map(open).collect();
-    assert_eq!(channels[0].ring_bytes().get(), WANTED);
-    assert!(channels[CHANNELS - 1].ring_bytes().get() < MIB);
+    assert_eq!(channels[0].rings().outgoing.get(), WANTED);
+    assert!(channels[CHANNELS - 1].rings().outgoing.get() < MIB);
     // A long path carries one ring in a round trip.
     let mut moved = [0; CHANNELS];
     for round in 0..4 {
@@ -168,19 +178,19 @@ fn channels_that_come_and_go_share_the_pool_fairly() {
             drop(channels.pop_front());
             let channel = open(0);
             if round > 0 {
-                *moved += channel.ring_bytes().get();
+                *moved += channel.rings().outgoing.get();
             }
             channels.push_back(channel);
         }
     }
     let [slowest, fastest] = [moved.iter().min(), moved.iter().max()].map(Option::unwrap);
     assert!(10 * slowest > 7 * fastest, "{moved:?}");
-    let ring_bytes = channels[0].ring_bytes().get();
+    let ring_bytes = channels[0].rings().outgoing.get();
     assert!((MIB..WANTED).contains(&ring_bytes), "{ring_bytes}");
     // A channel that wants no more than that gets all of it.
     drop(channels.pop_front());
     let small = take_at_once(&pool, ACCEPTOR, 5000).unwrap();
-    assert_eq!(small.ring_bytes(), bytes(5000));
+    assert_eq!(small.rings(), both(5000));
 }
 
 /// An operation of a channel on the pool.
@@ -189,26 +199,34 @@ enum Step {
     Open {
         connects: bool,
         pins: bool,
-        ring_bytes: u64,
+        rings: Lengths,
     },
     /// Gives back a part, or all.
-    Shrink(usize, u64),
+    Shrink(usize, Lengths),
     Close(usize),
     Limit(u64),
 }
 
+fn lengths(most: u64) -> impl Strategy<Value = Lengths> {
+    (1..most, 1..most).prop_map(|lengths| {
+        let (outgoing, incoming) = lengths;
+        let [outgoing, incoming] = [outgoing, incoming].map(|length| both(length).outgoing);
+        Lengths { outgoing, incoming }
+    })
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let open =
-        (any::<bool>(), any::<bool>(), 1..4 * MIB).prop_map(|(connects, pins, ring_bytes)| {
+        (any::<bool>(), any::<bool>(), lengths(4 * MIB)).prop_map(|(connects, pins, rings)| {
             Step::Open {
                 connects,
                 pins,
-                ring_bytes,
+                rings,
             }
         });
     prop_oneof![
         4 => open,
-        1 => (any::<usize>(), 1..MIB).prop_map(|(which, bytes)| Step::Shrink(which, bytes)),
+        1 => (any::<usize>(), lengths(MIB)).prop_map(|(which, rings)| Step::Shrink(which, rings)),
         3 => any::<usize>().prop_map(Step::Close),
         1 => (MIB..16 * MIB).prop_map(Step::Limit),
     ]
@@ -228,28 +246,28 @@ proptest! {
         for step in steps {
             let used_before = pool.load().used_bytes;
             match step {
-                Step::Open { connects, pins, ring_bytes } => {
+                Step::Open { connects, pins, rings } => {
                     let side = if connects { Side::Connector } else { Side::Acceptor };
                     let holder = Holder { side, pins, party: None };
-                    if let Ok(share) = take_at_once(&pool, holder, ring_bytes) {
-                        prop_assert!(share.ring_bytes().get() <= ring_bytes);
+                    if let Ok(share) = take_rings_at_once(&pool, holder, rings) {
+                        prop_assert_eq!(share.rings().within(rings), share.rings());
                         prop_assert!(pool.load().used_bytes <= limit);
                         channels.push((holder, share));
                     } else {
-                        let wanted = both(ring_bytes.min(64 << 10));
-                        let taken: u64 = channels.iter().map(|(_, share)| both(share.ring_bytes().get())).sum();
+                        let wanted = rings.within(both(64 << 10)).bytes(page_bytes());
+                        let taken: u64 = channels.iter().map(|(_, share)| share.rings().bytes(page_bytes())).sum();
                         let is_bounded = taken + wanted > limit - limit / 4 || pins;
                         prop_assert!(is_bounded, "{taken} of {limit} are taken, {wanted} wanted");
                     }
                 }
                 Step::Shrink(which, length) if !channels.is_empty() => {
                     let which = which % channels.len();
-                    channels[which].1.shrink(bytes(length));
+                    channels[which].1.shrink(length);
                 }
                 Step::Close(which) if !channels.is_empty() => {
                     let (_, share) = channels.swap_remove(which % channels.len());
                     // Mapped at last, so that something becomes idle.
-                    if share.ring_bytes().get() <= MIB {
+                    if share.rings().longer().get() <= MIB {
                         rings.push(share.map(0).unwrap());
                         rings.truncate(0);
                     }
@@ -263,7 +281,7 @@ proptest! {
             let load = pool.load();
             let sum = |only: fn(&Holder) -> bool| -> u64 {
                 let counted = channels.iter().filter(|(holder, _)| only(holder));
-                counted.map(|(_, share)| both(share.ring_bytes().get())).sum()
+                counted.map(|(_, share)| share.rings().bytes(page_bytes())).sum()
             };
             prop_assert_eq!(load.used_bytes, sum(|_| true));
             prop_assert_eq!(load.pinned_bytes, sum(|holder| holder.pins));

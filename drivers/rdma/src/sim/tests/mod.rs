@@ -6,6 +6,7 @@ mod fabric;
 mod late_wake_ups;
 mod pacing;
 mod queue_pairs;
+mod rings;
 mod streams;
 
 /// The seed of a failure, if one is given; otherwise many.

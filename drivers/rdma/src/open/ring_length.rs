@@ -1,0 +1,146 @@
+//! The length of rings and messages that no option sets: what the path needs.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use crate::handshake::PathRecord;
+use crate::verbs::DEPTH;
+
+/// Bandwidth-delay products in a ring. Credit comes back for a quarter of a ring at a time, so a ring
+/// of less than 4/3 products leaves the path idle. The rest covers a round trip that grows, and a
+/// storage that pauses for up to two thirds of one.
+const PRODUCTS: u64 = 2;
+
+/// A ring of this length fills any path whose rate is not known as well as earlier versions did.
+const USUAL_BYTES: NonZeroU64 = NonZeroU64::new(16 << 20).expect("a constant that is not zero");
+
+/// The longest ring: 400 Gb/s and 300 ms. The bound of all rings usually allows less.
+const MOST_BYTES: u64 = 32 << 30;
+
+/// No path on earth is longer. A peer that delays its answers must not get all memory.
+const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(500);
+
+/// The fastest path that a ring over TCP is fitted to, in bytes per second: 100 Gb/s.
+const FASTEST_PATH: u64 = 12_500_000_000;
+
+/// The least number of messages in a ring that is fitted to a short path. With fewer, the two ends
+/// wait for each other more often; with more, it leaves the cache.
+const LEAST_MESSAGES: u64 = 8;
+
+/// The length in bytes that keeps a path of this rate, in bytes per second, busy.
+pub(crate) fn needed_bytes(rate: u64, round_trip: Duration) -> u64 {
+    PRODUCTS.saturating_mul(product(rate, round_trip))
+}
+
+/// The longest round trip at which a ring of this length keeps a path of this rate, in bytes per
+/// second, busy.
+pub(crate) fn longest_round_trip(rate: u64, ring_bytes: u64) -> Duration {
+    let seconds = ring_bytes as f64 / PRODUCTS as f64 / rate.max(1) as f64;
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+/// The length for a path that this many channels use together; 0 is one.
+pub(crate) fn of_path(path: PathRecord, channels: usize) -> NonZeroU64 {
+    let round_trip = path.round_trip.min(LONGEST_ROUND_TRIP);
+    let needed = path
+        .rate
+        .map_or(0, |rate| needed_bytes(rate.get(), round_trip));
+    let needed = needed / channels.max(1) as u64;
+    NonZeroU64::new(needed.min(MOST_BYTES)).map_or(USUAL_BYTES, |needed| needed.max(USUAL_BYTES))
+}
+
+/// The length over TCP for a path that is so short that less than the usual length fills it: a ring
+/// that fits into a processor's cache is faster than a longer one. `None` for any other path.
+pub(crate) fn of_short_path(round_trip: Duration, message_bytes: u64) -> Option<NonZeroU64> {
+    if round_trip.is_zero() {
+        return None;
+    }
+    // One part is being filled, one is in flight and one is being drained.
+    let needed = product(FASTEST_PATH, round_trip).saturating_mul(3);
+    let needed = NonZeroU64::new(needed.max(LEAST_MESSAGES * message_bytes));
+    needed.filter(|needed| *needed < USUAL_BYTES)
+}
+
+/// Requests that should be outstanding on one queue pair, for this many pieces in a ring. Devices
+/// bound the bytes of a queue; with 8192 requests of up to 256 bytes those of mlx5 suffice.
+pub(crate) fn requests(pieces: usize) -> usize {
+    (pieces + 1).clamp(DEPTH, 8192)
+}
+
+/// The length of messages where no option sets it: the usual one, or longer ones where this many
+/// requests in flight would not cover the ring. Shorter messages disturb other traffic less.
+pub(crate) fn message_for(usual: u64, ring_bytes: NonZeroU64, requests: usize) -> u64 {
+    const MOST_BYTES: u64 = 4 << 20;
+    let each = ring_bytes.get().div_ceil(requests.max(1) as u64);
+    each.next_power_of_two().min(MOST_BYTES).max(usual)
+}
+
+/// The bandwidth-delay product in bytes.
+fn product(rate: u64, round_trip: Duration) -> u64 {
+    let product = u128::from(rate) * round_trip.as_nanos() / 1_000_000_000;
+    u64::try_from(product).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn path(rate: u64, milliseconds: u64) -> PathRecord {
+        PathRecord {
+            rate: NonZeroU64::new(rate),
+            round_trip: Duration::from_millis(milliseconds),
+        }
+    }
+
+    fn ring(rate: u64, milliseconds: u64) -> u64 {
+        of_path(path(rate, milliseconds), 1).get()
+    }
+
+    #[test]
+    fn a_ring_has_two_bandwidth_delay_products() {
+        assert_eq!(ring(12_500_000_000, 100), 2_500_000_000);
+        assert_eq!(ring(1_250_000_000, 1), 16 * MIB, "at least");
+        assert_eq!(ring(50_000_000_000, 200), 20_000_000_000);
+        assert_eq!(ring(0, 100), 16 * MIB, "the rate is not known");
+        assert_eq!(ring(12_500_000_000, 0), 16 * MIB, "nor the round trip");
+        let longest = longest_round_trip(12_500_000_000, 2_500_000_000);
+        assert_eq!(longest, Duration::from_millis(100));
+        let of_four = of_path(path(12_500_000_000, 100), 4);
+        assert_eq!(of_four.get(), 625_000_000);
+        assert_eq!(of_path(path(12_500_000_000, 1), 4).get(), 16 * MIB);
+    }
+
+    #[test]
+    fn a_peer_that_delays_its_answers_gets_no_longer_ring() {
+        assert_eq!(ring(1_250_000_000, 500), ring(1_250_000_000, 60_000));
+        assert_eq!(ring(u64::MAX, u64::MAX), MOST_BYTES);
+    }
+
+    #[test]
+    fn a_ring_over_tcp_fits_a_short_path() {
+        let short = |microseconds, message_bytes| {
+            let short = of_short_path(Duration::from_micros(microseconds), message_bytes);
+            short.map(NonZeroU64::get)
+        };
+        assert_eq!(short(20, MIB / 4), Some(2 * MIB));
+        assert_eq!(short(100, MIB / 4), Some(3_750_000));
+        assert_eq!(short(10_000, MIB / 4), None);
+        assert_eq!(short(0, MIB / 4), None);
+        assert_eq!(short(20, 4 * MIB), None);
+    }
+
+    #[test]
+    fn messages_are_as_short_as_the_queues_of_a_device_allow() {
+        let message = |ring, requests| {
+            let ring = NonZeroU64::new(ring).unwrap();
+            message_for(256 << 10, ring, requests)
+        };
+        assert_eq!(message(16 << 20, 1024), 256 << 10);
+        assert_eq!(message(2_000_000_000, requests(7629)), 256 << 10);
+        assert_eq!(message(2_500_000_000, 1024), 4 << 20);
+        assert_eq!(message(20_000_000_000, requests(16_384)), 4 << 20);
+        assert_eq!(message(20_000_000_000, 16), 4 << 20);
+    }
+}
