@@ -5,36 +5,20 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::bindings::{LibraryError, Verbs};
+use gridhaul_stack::{ChannelError, Operation};
+
+use super::bindings::Verbs;
 use super::connection_manager::{ConnectionError, Route, device_at, route};
-use super::inspect::no_kernel;
+use super::device_options::DeviceOptions;
+use super::error::VerbsError;
 use super::ipoib::{self, Interface};
 use super::mtu;
 use super::objects::OpenDevice;
 use super::partition::{Partition, PartitionKey};
-use super::ports::{Gid, Port, Protocol, ports};
+use super::ports::{Gid, Port, Protocol, describe, describe_gids, describe_partitions, ports};
 use super::sysfs;
-use gridhaul_stack::{ChannelError, Operation};
-
 use crate::numa::Locality;
 use crate::provider::AdapterPort;
-
-/// The options that choose the device of this end.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct DeviceOptions {
-    /// The device's name; by default the device that has the data connection's address.
-    pub(crate) device: Option<String>,
-    /// The index in the port's table of GIDs.
-    pub(crate) gid: Option<u8>,
-    pub(crate) traffic_class: u8,
-    /// By default that of the path record, or 0.
-    pub(crate) service_level: Option<u8>,
-    /// The P_Key of InfiniBand, with or without the bit of full members; by default that of the data connection's interface, or the
-    /// first of the port.
-    pub(crate) partition: Option<u16>,
-    /// The largest MTU (`enum ibv_mtu`).
-    pub(crate) mtu: Option<u8>,
-}
 
 /// The chosen port, with its GID and the options.
 #[derive(Debug, Clone)]
@@ -47,50 +31,6 @@ pub(crate) struct Place {
     is_behind_interface: bool,
     pub(super) route: Option<Route>,
     pub(super) device_options: DeviceOptions,
-}
-
-/// Why verbs cannot be used, and how to fix it.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum VerbsError {
-    #[error(transparent)]
-    Library(#[from] LibraryError),
-    #[error("{}", no_kernel(.0))]
-    NoKernel(io::Error),
-    #[error("there is no RDMA device {0}; there are: {1}")]
-    NoDevice(String, String),
-    #[error("no RDMA device has the address {address}: {there}")]
-    NoAddress { address: IpAddr, there: String },
-    #[error(
-        "port {number} of {device} is {state}, and not ACTIVE: is the link up, and for InfiniBand, does a subnet \
-         manager run?"
-    )]
-    Inactive {
-        device: String,
-        number: u8,
-        state: String,
-    },
-    #[error("port {number} of {device} has no GID {index} for RoCE v2; it has {there}")]
-    NoGid {
-        device: String,
-        number: u8,
-        index: u8,
-        there: String,
-    },
-    #[error("port {number} of {device} is in no partition{wanted}; its P_Keys are {there}")]
-    NoPartition {
-        device: String,
-        number: u8,
-        wanted: String,
-        there: String,
-    },
-    #[error(transparent)]
-    Connection(#[from] ConnectionError),
-    #[error("{what} of {device}: {error}")]
-    Device {
-        what: &'static str,
-        device: String,
-        error: io::Error,
-    },
 }
 
 impl Place {
@@ -344,42 +284,8 @@ fn partition(
         device: port.device.clone(),
         number: port.number,
         wanted: wanted.map_or_else(String::new, |wanted| format!(" {wanted}")),
-        there: list(
-            port.partitions
-                .iter()
-                .map(|&key| PartitionKey(key))
-                .filter(|key| key.number() != 0)
-                .map(|key| key.to_string()),
-        ),
+        there: describe_partitions(port),
     })
-}
-
-/// The list of ports for an error message.
-fn describe(ports: &[Port]) -> String {
-    let names = ports.iter().map(|port| {
-        let protocol = port.protocol.name();
-        match port.protocol {
-            Protocol::Roce => format!("{} ({protocol}, {})", port.device, describe_gids(port)),
-            _ => format!("{} ({protocol})", port.device),
-        }
-    });
-    list(names)
-}
-
-fn describe_gids(port: &Port) -> String {
-    let gids = port.gids.iter().filter(|gid| gid.is_version_2);
-    list(gids.map(|gid| {
-        let address = IpAddr::V6(gid.address).to_canonical();
-        format!("gid {} {address}", gid.index)
-    }))
-}
-
-fn list(items: impl Iterator<Item = String>) -> String {
-    let items: Vec<_> = items.collect();
-    if items.is_empty() {
-        return "none".to_owned();
-    }
-    items.join(", ")
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use super::ipoib::Interface;
+use super::partition::PartitionKey;
 use super::sysfs::{self, hexadecimal};
 
 /// The protocol of a device's ports.
@@ -196,6 +197,40 @@ fn word(path: &Path) -> String {
     line.split_once(": ")
         .map_or(line.as_str(), |(_, word)| word)
         .to_owned()
+}
+
+/// The list of ports for an error message.
+pub(super) fn describe(ports: &[Port]) -> String {
+    let names = ports.iter().map(|port| {
+        let protocol = port.protocol.name();
+        match port.protocol {
+            Protocol::Roce => format!("{} ({protocol}, {})", port.device, describe_gids(port)),
+            _ => format!("{} ({protocol})", port.device),
+        }
+    });
+    list(names)
+}
+
+pub(super) fn describe_gids(port: &Port) -> String {
+    let gids = port.gids.iter().filter(|gid| gid.is_version_2);
+    list(gids.map(|gid| {
+        let address = IpAddr::V6(gid.address).to_canonical();
+        format!("gid {} {address}", gid.index)
+    }))
+}
+
+pub(super) fn describe_partitions(port: &Port) -> String {
+    let keys = port.partitions.iter().map(|&key| PartitionKey(key));
+    let keys = keys.filter(|key| key.number() != 0);
+    list(keys.map(|key| key.to_string()))
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<_> = items.collect();
+    if items.is_empty() {
+        return "none".to_owned();
+    }
+    items.join(", ")
 }
 
 #[cfg(test)]
