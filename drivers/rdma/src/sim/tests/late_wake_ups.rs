@@ -101,3 +101,20 @@ fn a_policer_with_a_short_burst_drops_nothing() {
         assert!(share > 0.98 && dropped == 0, "{}", found());
     }
 }
+
+/// The search climbs only while the sender uses the rate, and late wake-ups must not keep it from that.
+#[test]
+fn a_fast_path_is_used_with_the_rate_that_is_found() {
+    let rate = 100 * GIGABIT;
+    let mut experiment = Experiment {
+        pace: Pace::Auto,
+        time: Duration::from_secs(3),
+        ..late(rate, None, 1)
+    };
+    for link in &mut experiment.fabric.links {
+        link.rate = rate;
+    }
+    let outcome = experiment.run().unwrap();
+    let share = outcome.rate_from(20) / rate as f64;
+    assert!(share > 0.95, "{share}: {:?}", outcome.intervals);
+}
