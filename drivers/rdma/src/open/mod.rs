@@ -25,7 +25,7 @@ use self::opening::{OpenError, Opening, QueuePairListener};
 use self::rings::{NewEndpoint, Rings, locality};
 pub(crate) use self::tuning::Opened;
 use crate::handshake::{
-    self, Answer, Method, Methods, Offer, PathRecord, Record, RecordError, RingRecord,
+    self, Answer, Method, Methods, Mode, Offer, PathRecord, Record, RecordError, RingRecord,
 };
 use crate::memory::{Lengths, Share};
 use crate::numa::Locality;
@@ -108,7 +108,8 @@ impl Opening<'_> {
                 self.exchange_first_messages(endpoint.as_mut(), Side::Connector)?;
             }
             NewEndpoint::Fabric(endpoint) => {
-                let tests = test_rings(answer.chosen, rings.source, rings.sink, remote);
+                let regions = [rings.source, rings.sink];
+                let tests = test_rings(answer.chosen.mode, rings.lengths, regions, remote);
                 self.connect_fabric(endpoint.as_mut(), answer.method, tests)?
             }
         }
@@ -155,7 +156,8 @@ impl Opening<'_> {
                 self.exchange_first_messages(endpoint.as_mut(), Side::Acceptor)?;
             }
             NewEndpoint::Fabric(endpoint) => {
-                let tests = test_rings(chosen, rings.source, rings.sink, remote);
+                let regions = [rings.source, rings.sink];
+                let tests = test_rings(chosen.mode, rings.lengths, regions, remote);
                 self.connect_fabric(endpoint.as_mut(), method, tests)?
             }
         }
@@ -222,10 +224,16 @@ impl Opening<'_> {
     }
 }
 
-fn test_rings(chosen: Offer, source: usize, sink: usize, remote: Remote) -> TestRings {
+/// `regions` are the ring that this end sends from, and the one that it receives into.
+fn test_rings(mode: Mode, lengths: Lengths, regions: [usize; 2], remote: Remote) -> TestRings {
+    let [source, sink] = regions;
+    let ring_bytes = match mode {
+        Mode::Put => lengths.outgoing,
+        Mode::Get => lengths.incoming,
+    };
     TestRings {
-        mode: chosen.mode,
-        ring_bytes: chosen.rings.outgoing.min(chosen.rings.incoming).get(),
+        mode,
+        ring_bytes: ring_bytes.get(),
         source,
         sink,
         remote,

@@ -34,13 +34,10 @@ fn an_adapter_that_breaks_down_ends_the_channel() {
         .with("event", 8);
     with_adapters(&[adapter], || {
         let outcomes = transfer(STACK, STACK, BYTES);
-        for outcome in outcomes {
-            let words = outcome.expect_err("the adapter is broken");
-            assert!(
-                words.contains("mlx5_0: local catastrophic error") || words.contains("reset"),
-                "{words}"
-            );
-        }
+        let words = outcomes.map(|outcome| outcome.expect_err("the adapter is broken"));
+        // The other end may first see that this one has given up.
+        let is_named = |words: &String| words.contains("mlx5_0: local catastrophic error");
+        assert!(words.iter().any(is_named), "{words:?}");
     });
 }
 
