@@ -12,6 +12,7 @@ use super::link::Link;
 use super::run::{Run, RunSettings, pieces};
 use super::settings::FabricSettings;
 use crate::handshake::{Mode, PathRecord};
+use crate::open::queue_pairs;
 use crate::open::ring_length::{self, message_for, requests};
 use crate::pacing::{Burst, Path, Rate};
 use crate::settings::MESSAGE_BYTES;
@@ -97,8 +98,11 @@ impl Experiment {
             round_trip: 2 * link.delay,
         };
         let ring_bytes = ring_length::of_path(path, channels);
-        let requests = requests(pieces(ring_bytes));
-        let message_bytes = message_for(MESSAGE_BYTES, ring_bytes, requests);
+        let rate = Some(link.rate);
+        let queue_pairs = queue_pairs::usual(rate, path.round_trip, ring_bytes, MESSAGE_BYTES);
+        let queue_pairs = usize::from(queue_pairs);
+        let requests = requests(pieces(ring_bytes).div_ceil(queue_pairs));
+        let message_bytes = message_for(MESSAGE_BYTES, ring_bytes, queue_pairs * requests);
         // A piece is a sixteenth of the ring at most, and only whole pieces count as delivered: an
         // interval of two rings has them to 3 %.
         let rings_bytes = ring_bytes.get() as f64 * channels as f64;
@@ -111,7 +115,7 @@ impl Experiment {
             channels,
             ring_bytes,
             message_bytes,
-            queue_pairs: 1,
+            queue_pairs,
             pace: Pace::Unpaced,
             stall: None,
             time: 4 * interval,

@@ -11,7 +11,7 @@ use crate::bench::record::{percent, table};
 const DESCRIPTION: &str = "One channel with default options (`-dcstack rdma`): both ends know the rate of their ports and \
 the round trip, and have enough memory. The share of the line rate once warm; the time after which each interval has 95 % \
 of it, where an interval is the time in which the port sends two rings; and what follows from the path: the \
-long ring of each end, the messages, and the requests in flight. The other direction has a ring of 256 KiB.";
+long ring of each end, the messages, the queue pairs, and the requests in flight on each. The other direction has a ring of 256 KiB.";
 
 /// In Gb/s.
 const RATES: [u64; 4] = [1, 10, 100, 400];
@@ -48,7 +48,8 @@ pub(super) fn measure() -> Result<Section, ExperimentError> {
                 "warm after",
                 "ring",
                 "messages",
-                "requests",
+                "queue pairs",
+                "requests of each",
             ],
             cells.iter().map(Cell::row).collect(),
         ),
@@ -89,11 +90,12 @@ impl Cell {
         self.warm <= round_trips.max(Duration::from_secs(2))
     }
 
-    fn row(&self) -> [String; 7] {
+    fn row(&self) -> [String; 8] {
         let Experiment {
             fabric,
             ring_bytes,
             message_bytes,
+            queue_pairs,
             ..
         } = &self.experiment;
         [
@@ -103,6 +105,7 @@ impl Cell {
             format!("{} ms", self.warm.as_millis()),
             format!("{} MiB", ring_bytes.get() >> 20),
             format!("{} KiB", message_bytes >> 10),
+            queue_pairs.to_string(),
             fabric.depth.to_string(),
         ]
     }
