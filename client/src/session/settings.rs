@@ -56,7 +56,8 @@ pub(super) struct Told {
     protection: DataProtection,
     authentication: DataChannelAuthentication,
     is_buffer_told: bool,
-    are_markers_told: bool,
+    are_restarts_told: bool,
+    is_progress_told: bool,
     stack: Option<StackSpec>,
     /// Those of the next data port; the server is not told.
     commands: DataCommands,
@@ -77,7 +78,8 @@ impl Told {
                 false => DataChannelAuthentication::None,
             },
             is_buffer_told: false,
-            are_markers_told: false,
+            are_restarts_told: false,
+            is_progress_told: false,
             stack: None,
             commands: DataCommands::Usual,
         }
@@ -155,21 +157,35 @@ impl Session {
         Some(stack)
     }
 
-    /// Asks for a restart marker each second, so that little is sent again after a failure. A server may not have the command.
+    /// Asks for restart markers each second, so that little is sent again after a failure. A server may not have the command.
     ///
     /// # Errors
     ///
     /// When the session has ended.
     pub(crate) async fn settle_markers(&mut self) -> Result<(), ControlError> {
-        if !self.settings.are_markers_told {
-            self.settings.are_markers_told = true;
-            let command = Command::Trev {
-                event: MarkerEvent::Restart,
-                seconds: 1,
-            };
-            self.control.ask(&command).await?;
+        if !self.settings.are_restarts_told {
+            self.settings.are_restarts_told = true;
+            self.ask_for(MarkerEvent::Restart).await?;
         }
         Ok(())
+    }
+
+    /// Asks for performance markers each second, which are all that is known of the progress between two servers.
+    ///
+    /// # Errors
+    ///
+    /// When the session has ended.
+    pub(crate) async fn settle_progress(&mut self) -> Result<(), ControlError> {
+        if !self.settings.is_progress_told {
+            self.settings.is_progress_told = true;
+            self.ask_for(MarkerEvent::Performance).await?;
+        }
+        Ok(())
+    }
+
+    async fn ask_for(&mut self, event: MarkerEvent) -> Result<(), ControlError> {
+        let command = Command::Trev { event, seconds: 1 };
+        self.control.ask(&command).await.map(drop)
     }
 
     async fn settle_protection(

@@ -62,6 +62,9 @@ pub trait Observer: Send {
     /// A server that was to connect to this machine has done so ([`FileCopy::first_connection`]).
     fn connected(&mut self) {}
 
+    /// A destination at another server has begun to receive: it may store what no marker tells before a failure.
+    fn receives(&mut self) {}
+
     /// Ranges that the destination has stored, for a restart.
     fn stored(&mut self, _ranges: &RangeSet) {}
 }

@@ -12,6 +12,7 @@ mod ftps;
 mod guc;
 mod hostile;
 mod kills;
+mod last_words;
 mod leftovers;
 mod lies;
 mod lists;

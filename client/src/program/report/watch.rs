@@ -20,6 +20,8 @@ pub(in crate::program) struct Watch<'a> {
     destination: &'a str,
     told: Instant,
     moved: u64,
+    /// A server has begun to receive the file.
+    is_received: bool,
     stored: RangeSet,
     /// What it had before.
     present: RangeSet,
@@ -55,6 +57,7 @@ impl<'a> Watch<'a> {
             destination,
             told: now,
             moved: 0,
+            is_received: false,
             stored: RangeSet::new(),
             present: RangeSet::new(),
             record: None,
@@ -88,9 +91,9 @@ impl<'a> Watch<'a> {
         self.tell_connected = Some(tell);
     }
 
-    /// Whether bytes of the file have moved.
-    pub(in crate::program) fn has_moved(&self) -> bool {
-        self.moved > 0
+    /// Whether bytes of the file have moved, or may have: a server says only from time to time what it has received.
+    pub(in crate::program) fn may_have_moved(&self) -> bool {
+        self.moved > 0 || self.is_received
     }
 
     /// What the destination has stored.
@@ -121,6 +124,10 @@ impl Observer for Watch<'_> {
         if let Some(tell) = self.tell_connected.take() {
             tell();
         }
+    }
+
+    fn receives(&mut self) {
+        self.is_received = true;
     }
 
     fn stored(&mut self, ranges: &RangeSet) {

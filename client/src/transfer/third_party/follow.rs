@@ -1,13 +1,16 @@
 //! Follows two servers to their last replies.
+//!
+//! The last markers of the destination say what it has stored until its data connections ended. They are awaited also after the source
+//! has gone, because what no marker has told is sent again, or has to be compared.
 
 use std::time::Duration;
 
 use gridhaul_protocol::command::{Command, TransferMode};
 use gridhaul_protocol::reply::Reply;
-use tokio::time::interval;
+use tokio::time::{interval, timeout};
 
 use super::super::said::{self, ReplyLimit, Said, Told};
-use super::super::stall::{Claims, StallWatch};
+use super::super::stall::{Claims, FAREWELL, StallWatch};
 use super::super::{Observer, TransferFailure, part};
 use super::ThirdPartyCopy;
 use crate::control::{ControlError, accepted};
@@ -16,7 +19,7 @@ use crate::session::Session;
 /// How often the time limit is looked at.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long the destination may take to say why it fails, too, when the source has refused the file.
+/// How long the destination may take to say why it fails, too, when the source has refused the file or is gone, and nothing has come.
 const REFUSED: Duration = Duration::from_secs(2);
 
 /// The replies of both servers until the last ones.
@@ -65,7 +68,13 @@ impl<'a> Following<'a> {
         while self.sent.is_none() || self.stored.is_none() {
             tokio::select! {
                 reply = source.control().next_reply(), if self.sent.is_none() => {
-                    let reply = reply.map_err(TransferFailure::Source)?;
+                    let reply = match reply {
+                        Ok(reply) => reply,
+                        Err(error) => {
+                            self.hear_last_words(destination).await;
+                            return Err(TransferFailure::Source(error));
+                        }
+                    };
                     let counted = self.limits[SOURCE].count(self.copy.retrieve().verb(), &reply);
                     counted.map_err(TransferFailure::Source)?;
                     self.sent = self.hear(SOURCE, reply);
@@ -88,6 +97,31 @@ impl<'a> Following<'a> {
         let moved = size.map_or(told, |size| size.saturating_sub(present));
         self.observer.moved(moved);
         Ok(moved)
+    }
+
+    /// The source is gone, and its data connections end: hears what the destination has stored.
+    async fn hear_last_words(&mut self, destination: &mut Session) {
+        if self.copy.settings.mode != TransferMode::Extended {
+            return;
+        }
+        // Data may still come, if only the control connection is gone; or never, if it has not begun.
+        let limit = match self.told[DESTINATION].has_begun() {
+            true => FAREWELL,
+            false => REFUSED,
+        };
+        let verb = self.copy.store().verb();
+        let heard = async {
+            while self.stored.is_none() {
+                let Ok(reply) = destination.control().next_reply().await else {
+                    return;
+                };
+                if self.limits[DESTINATION].count(verb, &reply).is_err() {
+                    return;
+                }
+                self.stored = self.hear(DESTINATION, reply);
+            }
+        };
+        let _ = timeout(limit, heard).await;
     }
 
     /// Notes what a server says; returns its last reply.
@@ -117,7 +151,12 @@ impl<'a> Following<'a> {
                     self.watch.hears();
                 }
             }
-            Said::Begins if told.begins() => self.watch.progressed(),
+            Said::Begins if told.begins() => {
+                if server == DESTINATION {
+                    self.observer.receives();
+                }
+                self.watch.progressed();
+            }
             Said::Begins | Said::Works => {
                 let moved = told.moved();
                 if self.has_all(moved) {

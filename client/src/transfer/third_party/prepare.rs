@@ -26,6 +26,7 @@ pub(super) async fn prepare(
     settled.map_err(to)?;
     if copy.settings.mode == TransferMode::Extended {
         destination.settle_markers().await.map_err(to)?;
+        destination.settle_progress().await.map_err(to)?;
     }
     let channels = [(&*destination, true), (&*source, false)].map(|(with, sends)| Kept {
         with: OtherEnd::Session(with.id()),

@@ -194,6 +194,10 @@ impl Observer for Metered<'_> {
         self.observer.connected();
     }
 
+    fn receives(&mut self) {
+        self.observer.receives();
+    }
+
     fn stored(&mut self, ranges: &RangeSet) {
         self.observer.stored(ranges);
     }
