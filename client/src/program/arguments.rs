@@ -261,8 +261,11 @@ pub(super) struct LoginArguments {
     /// The subject that the certificates of servers must have, in place of the name of the host
     #[arg(long, value_name = "SUBJECT")]
     pub(super) subject: Option<String>,
-    /// A file whose first line is the password of the user in the URL, for one server. Default: asked for
-    /// at the terminal
+    /// The user at servers whose URL names none. Default: anonymous with ftp and ftps, the account that the
+    /// server has for the certificate with gsiftp, and that of ssh with sshftp
+    #[arg(long, value_name = "NAME", value_parser = user)]
+    pub(super) user: Option<String>,
+    /// A file whose first line is the password of the user, for one server. Default: asked for at the terminal
     #[arg(long, value_name = "FILE")]
     pub(super) password_file: Option<PathBuf>,
     /// The program for sshftp, with the arguments of OpenSSH
@@ -322,6 +325,17 @@ impl LoginArguments {
             (_, true) => AddressFamily::Ipv6,
             _ => AddressFamily::Any,
         }
+    }
+}
+
+/// A user, as it could be in a URL.
+fn user(text: &str) -> Result<String, String> {
+    if text.contains(':') {
+        return Err("a password is read from --password-file, or typed".to_owned());
+    }
+    match text.is_empty() || text.chars().any(char::is_control) {
+        true => Err("a name is not empty, and has no control characters".to_owned()),
+        false => Ok(text.to_owned()),
     }
 }
 

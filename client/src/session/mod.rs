@@ -54,6 +54,11 @@ impl Session {
         &self.server
     }
 
+    /// Has the session used for URLs of this server, which may name no user.
+    pub(crate) fn serve(&mut self, server: Server) {
+        self.server = server;
+    }
+
     /// Whether further commands make sense: the connection works, and every command has its reply.
     pub fn is_usable(&self) -> bool {
         self.control.is_idle()
