@@ -201,6 +201,9 @@ pub(super) struct CopyArguments {
     /// Print one JSON object a line
     #[arg(long)]
     pub(super) json: bool,
+    /// What progress bars, or the progress events of --json, are about
+    #[arg(long, value_name = "WHAT", default_value = "files", conflicts_with_all = ["no_progress", "quiet", "dry_run"])]
+    pub(super) progress: ProgressArgument,
     /// Print a line for each file in place of progress bars
     #[arg(long)]
     pub(super) no_progress: bool,
@@ -225,6 +228,15 @@ pub(super) enum SyncArgument {
     Time,
     /// Equal sizes and checksums
     Checksum,
+}
+
+/// What progress is told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ProgressArgument {
+    /// Files
+    Files,
+    /// Files, and their data channels, or their stripes if they go from server to server
+    Channels,
 }
 
 impl CopyArguments {

@@ -141,6 +141,9 @@ impl<'a> Following<'a> {
             Said::Stored(_) => {}
             Said::Moved(marker) => {
                 let moved = told.moves(&marker);
+                if server == DESTINATION {
+                    self.observer.stripes(told.stripes());
+                }
                 if moved.min(most) > self.shown {
                     self.shown = moved.min(most);
                     self.observer.moved(self.shown);

@@ -190,6 +190,14 @@ impl Observer for Metered<'_> {
         self.observer.moved(bytes);
     }
 
+    fn channels(&mut self, bytes: &[u64]) {
+        self.observer.channels(bytes);
+    }
+
+    fn stripes(&mut self, bytes: &[u64]) {
+        self.observer.stripes(bytes);
+    }
+
     fn connected(&mut self) {
         self.observer.connected();
     }
