@@ -39,6 +39,7 @@ use super::plan::Plan;
 use super::proxy::ProxyCommand;
 use crate::control::AddressFamily;
 use crate::location::{End, Server};
+use crate::session::DataCredential;
 use crate::transfer::FilePart;
 
 /// Copy files to, from and between GridFTP servers
@@ -298,6 +299,9 @@ pub(super) struct LoginArguments {
     /// Passwords that were in URLs, for options of globus-url-copy.
     #[arg(skip)]
     pub(super) passwords: Vec<(Server, Password)>,
+    /// The credential of data channels in place of that of the user, for options of globus-url-copy.
+    #[arg(skip)]
+    pub(super) data_credential: Option<Arc<DataCredential>>,
     /// What configuration files set for each server.
     #[arg(skip)]
     pub(super) hosts: Option<HostOptions>,

@@ -110,13 +110,16 @@ impl Servers {
         let mut session = opened.map_err(|error| OpenError::Session(Box::new(error)))?;
         session.serve(server.clone());
         session.prefer_stack(own.stack);
+        let failed = |error| {
+            let server = server.clone();
+            OpenError::Session(Box::new(SessionError { server, error }))
+        };
         for command in own.site {
             let command = Command::Site(command);
-            let taken = session.control().must(&command).await;
-            taken.map_err(|error| {
-                let server = server.clone();
-                OpenError::Session(Box::new(SessionError { server, error }))
-            })?;
+            session.control().must(&command).await.map_err(failed)?;
+        }
+        if let Some(own) = &arguments.data_credential {
+            session.use_for_data(own).await.map_err(failed)?;
         }
         Ok(session)
     }

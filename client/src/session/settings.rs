@@ -149,8 +149,7 @@ impl Session {
     fn stack_of(&self, wanted: &TransferSettings) -> Option<StackSpec> {
         let mut stack = self.own_stack.as_ref().or(wanted.stack.as_ref())?.clone();
         let has_gsi = stack.drivers.iter().any(|driver| driver.name == GSI);
-        if self.login.identity().is_some() && wanted.protection != DataProtection::None && !has_gsi
-        {
+        if self.has_mutual_data() && wanted.protection != DataProtection::None && !has_gsi {
             let place = stack.drivers.len().min(1);
             stack.drivers.insert(place, DriverSpec::plain(GSI));
         }
@@ -222,6 +221,15 @@ impl Session {
         Ok(())
     }
 
+    /// Sends `DCAU A`, also if the server knows it.
+    pub(super) async fn authenticate_data(&mut self) -> Result<(), ControlError> {
+        let user = DataChannelAuthentication::User;
+        self.control.must(&Command::Dcau(user.clone())).await?;
+        self.settings.authentication = user;
+        self.settings.protection = DataProtection::Authenticated;
+        Ok(())
+    }
+
     async fn settle_authentication(
         &mut self,
         wanted: DataProtection,
@@ -242,9 +250,9 @@ impl Session {
     /// The protection of data channels if the user wants nothing else.
     pub(crate) fn default_protection(&self) -> DataProtection {
         match self.login {
-            Login::Certificate { .. } => DataProtection::Authenticated,
+            _ if self.has_mutual_data() => DataProtection::Authenticated,
             Login::Tls { .. } => DataProtection::Private,
-            Login::Clear(_) | Login::Ssh(_) => DataProtection::None,
+            Login::Certificate { .. } | Login::Clear(_) | Login::Ssh(_) => DataProtection::None,
         }
     }
 }

@@ -10,6 +10,7 @@ mod excess;
 mod files;
 mod ftps;
 mod guc;
+mod guc_commands;
 mod hostile;
 mod kills;
 mod last_words;

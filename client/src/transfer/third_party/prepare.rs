@@ -65,6 +65,9 @@ async fn open_port(
 /// The users of the source and of the destination, as the other server is told.
 fn users(source: &Session, destination: &Session) -> [DataChannelAuthentication; 2] {
     let name = |session: &Session| {
+        if let Some(own) = session.data_credential() {
+            return Some(own.credential().identity().one_line().to_owned());
+        }
         let identity = session.login().identity()?;
         Some(identity.credential.identity().one_line().to_owned())
     };
