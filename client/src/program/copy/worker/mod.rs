@@ -229,6 +229,7 @@ impl Worker {
             shared.report.retries(names, &error.to_string(), pause);
             // The connections may be what has failed.
             (self.source, self.destination, self.files) = (None, None, None);
+            shared.forget_idle();
             sleep(pause).await;
         }
     }
