@@ -1,6 +1,7 @@
 //! A certificate chain with the key of its first certificate.
 
 mod pem;
+mod self_signed;
 
 use std::sync::Arc;
 use std::time::SystemTime;

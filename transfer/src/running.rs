@@ -321,6 +321,15 @@ impl RunningTransfer for Running {
         }
     }
 
+    fn channels(&self) -> Vec<u64> {
+        let mut bytes = Vec::new();
+        for counters in &self.stripes {
+            let counters = lock(counters);
+            bytes.extend(counters.iter().map(|one| one.load(Ordering::Acquire)));
+        }
+        bytes
+    }
+
     fn survey(&self) -> Survey {
         let tally = lock(&self.tally);
         let in_use = tally.in_use.clone();

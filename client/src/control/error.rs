@@ -123,6 +123,16 @@ pub enum ControlError {
         "data channels of ftps are encrypted, and the server proves its name: leave --dcau out, or say --dcau none"
     )]
     NoMutual,
+    /// The server takes no credential for data channels.
+    #[error(
+        "the server does not support credentials for data channels: there is no DCSC in its FEAT"
+    )]
+    NoDataCredential,
+    /// The key of a credential would go over a control connection in the clear.
+    #[error(
+        "the key of a credential for data channels is not sent in the clear: use a gsiftp or sshftp URL, or a temporary credential"
+    )]
+    ClearKey,
     /// A protected reply has no token, or a token with something else than a reply.
     #[error("the server sent a protected reply that cannot be read")]
     Unreadable,

@@ -39,6 +39,7 @@ use super::plan::Plan;
 use super::proxy::ProxyCommand;
 use crate::control::AddressFamily;
 use crate::location::{End, Server};
+use crate::session::DataCredential;
 use crate::transfer::FilePart;
 
 /// Copy files to, from and between GridFTP servers
@@ -201,6 +202,9 @@ pub(super) struct CopyArguments {
     /// Print one JSON object a line
     #[arg(long)]
     pub(super) json: bool,
+    /// What progress bars, or the progress events of --json, are about
+    #[arg(long, value_name = "WHAT", default_value = "files", conflicts_with_all = ["no_progress", "quiet", "dry_run"])]
+    pub(super) progress: ProgressArgument,
     /// Print a line for each file in place of progress bars
     #[arg(long)]
     pub(super) no_progress: bool,
@@ -225,6 +229,15 @@ pub(super) enum SyncArgument {
     Time,
     /// Equal sizes and checksums
     Checksum,
+}
+
+/// What progress is told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ProgressArgument {
+    /// Files
+    Files,
+    /// Files, and their data channels, or their stripes if they go from server to server
+    Channels,
 }
 
 impl CopyArguments {
@@ -261,8 +274,11 @@ pub(super) struct LoginArguments {
     /// The subject that the certificates of servers must have, in place of the name of the host
     #[arg(long, value_name = "SUBJECT")]
     pub(super) subject: Option<String>,
-    /// A file whose first line is the password of the user in the URL, for one server. Default: asked for
-    /// at the terminal
+    /// The user at servers whose URL names none. Default: anonymous with ftp and ftps, the account that the
+    /// server has for the certificate with gsiftp, and that of ssh with sshftp
+    #[arg(long, value_name = "NAME", value_parser = user)]
+    pub(super) user: Option<String>,
+    /// A file whose first line is the password of the user, for one server. Default: asked for at the terminal
     #[arg(long, value_name = "FILE")]
     pub(super) password_file: Option<PathBuf>,
     /// The program for sshftp, with the arguments of OpenSSH
@@ -283,6 +299,9 @@ pub(super) struct LoginArguments {
     /// Passwords that were in URLs, for options of globus-url-copy.
     #[arg(skip)]
     pub(super) passwords: Vec<(Server, Password)>,
+    /// The credential of data channels in place of that of the user, for options of globus-url-copy.
+    #[arg(skip)]
+    pub(super) data_credential: Option<Arc<DataCredential>>,
     /// What configuration files set for each server.
     #[arg(skip)]
     pub(super) hosts: Option<HostOptions>,
@@ -322,6 +341,17 @@ impl LoginArguments {
             (_, true) => AddressFamily::Ipv6,
             _ => AddressFamily::Any,
         }
+    }
+}
+
+/// A user, as it could be in a URL.
+fn user(text: &str) -> Result<String, String> {
+    if text.contains(':') {
+        return Err("a password is read from --password-file, or typed".to_owned());
+    }
+    match text.is_empty() || text.chars().any(char::is_control) {
+        true => Err("a name is not empty, and has no control characters".to_owned()),
+        false => Ok(text.to_owned()),
     }
 }
 

@@ -91,7 +91,11 @@ impl Servers {
     pub(super) async fn open(&self, server: &Server) -> Result<Session, OpenError> {
         let arguments = self.arguments.for_host(&server.host);
         let (arguments, own) = arguments.for_end(server.end);
-        let login = self.login(server, &arguments).await?;
+        let named = Server {
+            user: server.user.clone().or_else(|| arguments.user.clone()),
+            ..server.clone()
+        };
+        let login = self.login(&named, &arguments).await?;
         let config = SessionConfig {
             family: arguments.family(),
             patience: arguments.timeout,
@@ -101,17 +105,21 @@ impl Servers {
             Login::Ssh(ssh) if ssh.may_ask => Some(Pause::begin()),
             _ => None,
         };
-        let opened = Session::open(server, login, config).await;
+        let opened = Session::open(&named, login, config).await;
         drop(pause);
         let mut session = opened.map_err(|error| OpenError::Session(Box::new(error)))?;
+        session.serve(server.clone());
         session.prefer_stack(own.stack);
+        let failed = |error| {
+            let server = server.clone();
+            OpenError::Session(Box::new(SessionError { server, error }))
+        };
         for command in own.site {
             let command = Command::Site(command);
-            let taken = session.control().must(&command).await;
-            taken.map_err(|error| {
-                let server = server.clone();
-                OpenError::Session(Box::new(SessionError { server, error }))
-            })?;
+            session.control().must(&command).await.map_err(failed)?;
+        }
+        if let Some(own) = &arguments.data_credential {
+            session.use_for_data(own).await.map_err(failed)?;
         }
         Ok(session)
     }

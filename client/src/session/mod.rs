@@ -1,5 +1,6 @@
 //! A session with a server: what it supports, what was set, and its data port.
 
+mod data_credential;
 mod facts;
 mod kept;
 mod open;
@@ -8,6 +9,7 @@ mod settings;
 mod sum;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use gridhaul_protocol::command::{AlgorithmName, Command, FileMode, SiteCommand};
@@ -22,6 +24,7 @@ pub(crate) use kept::{Kept, OtherEnd};
 pub(crate) use port::Addresses;
 pub(crate) use sum::of_reply as sum_of_reply;
 
+pub use data_credential::DataCredential;
 pub use facts::{Facts, Kind};
 pub use open::{SessionConfig, SessionError, Welcome};
 pub use settings::{DataCommands, DataProtection, TransferSettings};
@@ -42,6 +45,7 @@ pub struct Session {
     settings: settings::Told,
     /// The stack of data channels in place of that of transfers.
     own_stack: Option<StackSpec>,
+    data_credential: Option<Arc<DataCredential>>,
     /// The data channels that are open.
     kept: Option<Kept>,
     /// Differs for each session of the process.
@@ -52,6 +56,11 @@ impl Session {
     /// The server.
     pub fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// Has the session used for URLs of this server, which may name no user.
+    pub(crate) fn serve(&mut self, server: Server) {
+        self.server = server;
     }
 
     /// Whether further commands make sense: the connection works, and every command has its reply.

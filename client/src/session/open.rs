@@ -103,6 +103,7 @@ impl Session {
             features,
             settings,
             own_stack: None,
+            data_credential: None,
             kept: None,
             id: IDS.fetch_add(1, Ordering::Relaxed),
         })

@@ -108,14 +108,14 @@ impl Session {
     /// The hosts whose data connections this machine accepts. As in [`Self::passive`]: without authenticated data channels any host
     /// could send a file in the place of the server.
     pub(crate) fn admits(&self, protection: DataProtection) -> Admission {
-        match self.login.identity().is_some() && protection != DataProtection::None {
+        match self.has_mutual_data() && protection != DataProtection::None {
             true => Admission::Anyone,
             false => Admission::Hosts(vec![AddressBlock::host(self.control.peer().ip())]),
         }
     }
 
     fn authenticates_data(&self) -> bool {
-        self.login.identity().is_some() && self.settings.protects_data()
+        self.has_mutual_data() && self.settings.protects_data()
     }
 
     /// Whether the server has several addresses for one transfer.

@@ -56,7 +56,8 @@ pub(super) struct Told {
     protection: DataProtection,
     authentication: DataChannelAuthentication,
     is_buffer_told: bool,
-    are_markers_told: bool,
+    are_restarts_told: bool,
+    is_progress_told: bool,
     stack: Option<StackSpec>,
     /// Those of the next data port; the server is not told.
     commands: DataCommands,
@@ -77,7 +78,8 @@ impl Told {
                 false => DataChannelAuthentication::None,
             },
             is_buffer_told: false,
-            are_markers_told: false,
+            are_restarts_told: false,
+            is_progress_told: false,
             stack: None,
             commands: DataCommands::Usual,
         }
@@ -147,29 +149,42 @@ impl Session {
     fn stack_of(&self, wanted: &TransferSettings) -> Option<StackSpec> {
         let mut stack = self.own_stack.as_ref().or(wanted.stack.as_ref())?.clone();
         let has_gsi = stack.drivers.iter().any(|driver| driver.name == GSI);
-        if self.login.identity().is_some() && wanted.protection != DataProtection::None && !has_gsi
-        {
+        if self.has_mutual_data() && wanted.protection != DataProtection::None && !has_gsi {
             let place = stack.drivers.len().min(1);
             stack.drivers.insert(place, DriverSpec::plain(GSI));
         }
         Some(stack)
     }
 
-    /// Asks for a restart marker each second, so that little is sent again after a failure. A server may not have the command.
+    /// Asks for restart markers each second, so that little is sent again after a failure. A server may not have the command.
     ///
     /// # Errors
     ///
     /// When the session has ended.
     pub(crate) async fn settle_markers(&mut self) -> Result<(), ControlError> {
-        if !self.settings.are_markers_told {
-            self.settings.are_markers_told = true;
-            let command = Command::Trev {
-                event: MarkerEvent::Restart,
-                seconds: 1,
-            };
-            self.control.ask(&command).await?;
+        if !self.settings.are_restarts_told {
+            self.settings.are_restarts_told = true;
+            self.ask_for(MarkerEvent::Restart).await?;
         }
         Ok(())
+    }
+
+    /// Asks for performance markers each second, which are all that is known of the progress between two servers.
+    ///
+    /// # Errors
+    ///
+    /// When the session has ended.
+    pub(crate) async fn settle_progress(&mut self) -> Result<(), ControlError> {
+        if !self.settings.is_progress_told {
+            self.settings.is_progress_told = true;
+            self.ask_for(MarkerEvent::Performance).await?;
+        }
+        Ok(())
+    }
+
+    async fn ask_for(&mut self, event: MarkerEvent) -> Result<(), ControlError> {
+        let command = Command::Trev { event, seconds: 1 };
+        self.control.ask(&command).await.map(drop)
     }
 
     async fn settle_protection(
@@ -206,6 +221,15 @@ impl Session {
         Ok(())
     }
 
+    /// Sends `DCAU A`, also if the server knows it.
+    pub(super) async fn authenticate_data(&mut self) -> Result<(), ControlError> {
+        let user = DataChannelAuthentication::User;
+        self.control.must(&Command::Dcau(user.clone())).await?;
+        self.settings.authentication = user;
+        self.settings.protection = DataProtection::Authenticated;
+        Ok(())
+    }
+
     async fn settle_authentication(
         &mut self,
         wanted: DataProtection,
@@ -226,9 +250,9 @@ impl Session {
     /// The protection of data channels if the user wants nothing else.
     pub(crate) fn default_protection(&self) -> DataProtection {
         match self.login {
-            Login::Certificate { .. } => DataProtection::Authenticated,
+            _ if self.has_mutual_data() => DataProtection::Authenticated,
             Login::Tls { .. } => DataProtection::Private,
-            Login::Clear(_) | Login::Ssh(_) => DataProtection::None,
+            Login::Certificate { .. } | Login::Clear(_) | Login::Ssh(_) => DataProtection::None,
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::TransferFailure;
 use crate::login::Login;
-use crate::session::DataProtection;
+use crate::session::{DataProtection, Session};
 
 /// The stack of data channels, and the drivers that protect them.
 pub(super) struct Channels {
@@ -31,10 +31,10 @@ impl Channels {
     pub(super) fn new(
         mut stack: StackSpec,
         protection: DataProtection,
-        login: &Login,
+        session: &Session,
     ) -> Result<Self, TransferFailure> {
         stack.drivers.retain(|driver| driver.name != Gsi::NAME);
-        let driver = security_driver(protection, login)?;
+        let driver = security_driver(protection, session)?;
         let named = driver.iter().map(|driver| DriverSpec::plain(driver.name()));
         stack.drivers.extend(named);
         Ok(Self {
@@ -78,22 +78,26 @@ impl Channels {
 /// The driver that protects data channels, on top of the stack.
 fn security_driver(
     protection: DataProtection,
-    login: &Login,
+    session: &Session,
 ) -> Result<Option<Arc<dyn Driver>>, TransferFailure> {
-    let identity = match (protection, login) {
-        (DataProtection::None, _) => return Ok(None),
-        (_, Login::Certificate { identity, .. }) => identity,
-        (_, Login::Tls { server, .. }) => {
+    let login = session.login();
+    let trust = login.identity().map(|identity| Arc::clone(&identity.trust));
+    let (credential, anchors) = match (protection, session.data_credential(), login) {
+        (DataProtection::None, _, _) => return Ok(None),
+        // Both ends have it, and a self-signed one will do.
+        (_, Some(own), _) => (own.credential(), own.credential().chain().to_vec()),
+        // DCAU A: the server presents the credential that was delegated to it.
+        (_, None, Login::Certificate { identity, .. }) => (&identity.credential, Vec::new()),
+        (_, None, Login::Tls { server, .. }) => {
             return Ok(Some(Arc::new(FtpsClient::new(server.clone()))));
         }
         _ => return Err(TransferFailure::NoCertificate),
     };
-    // DCAU A: the server presents the credential that was delegated to it.
     let security = ChannelSecurity {
-        credential: Arc::clone(&identity.credential),
-        trust: Arc::clone(&identity.trust),
-        anchors: Vec::new(),
-        expected: identity.credential.identity().one_line().to_owned(),
+        credential: Arc::clone(credential),
+        trust: trust.unwrap_or_default(),
+        anchors,
+        expected: credential.identity().one_line().to_owned(),
         protection: match protection {
             DataProtection::Private => Protection::Private,
             DataProtection::None | DataProtection::Authenticated => Protection::Clear,

@@ -59,8 +59,18 @@ pub trait Observer: Send {
     /// The bytes that have moved in this transfer, in all.
     fn moved(&mut self, bytes: u64);
 
+    /// The bytes that have moved over each data channel of this machine. Told before [`Observer::moved`].
+    fn channels(&mut self, _bytes: &[u64]) {}
+
+    /// The bytes that have moved over each stripe between two servers, by the markers of the destination. Told before
+    /// [`Observer::moved`].
+    fn stripes(&mut self, _bytes: &[u64]) {}
+
     /// A server that was to connect to this machine has done so ([`FileCopy::first_connection`]).
     fn connected(&mut self) {}
+
+    /// A destination at another server has begun to receive: it may store what no marker tells before a failure.
+    fn receives(&mut self) {}
 
     /// Ranges that the destination has stored, for a restart.
     fn stored(&mut self, _ranges: &RangeSet) {}

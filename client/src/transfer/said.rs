@@ -124,6 +124,11 @@ impl Told {
         self.stored.covered()
     }
 
+    /// The bytes of each stripe.
+    pub(super) fn stripes(&self) -> &[u64] {
+        &self.stripes
+    }
+
     /// The bytes of all stripes.
     pub(super) fn moves(&mut self, marker: &PerformanceMarker) -> u64 {
         // The count is bounded, and the index less than it.

@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 use gridhaul_interop::{Kind, chown_to_nobody};
 use tempfile::TempDir;
 
+use super::blocks;
+use super::scripted::Scripted;
 use super::site::{Site, texts};
 
 /// A configuration file of the user.
@@ -197,9 +199,18 @@ fn errors_name_the_line_and_the_remedy() {
             "[defaults]\npassword-file = \"/p\"\n",
             "FILE:2: password-file: a password is for one server",
         ),
+        (
+            "[defaults]\nuser = \"ada\"\n",
+            "FILE:2: user: a user is for one server: name it in a [[host]]",
+        ),
+        (
+            "[[host]]\nmatch = \"a\"\nuser = \"ada:secret\"\n",
+            "FILE:3: user: a password does not belong here",
+        ),
     ] {
         let error = Config::refused(content);
         assert!(error.contains(expected), "{content}: {error}");
+        assert!(!error.contains("ada:secret"), "{error}");
     }
 }
 
@@ -244,5 +255,88 @@ fn standard_streams_leave_out_the_options_of_files() {
         let output = config.gridhaul(arguments);
         assert!(output.status.success(), "{output:?}");
         assert_eq!(output.stdout, b"text");
+    }
+}
+
+/// The users of the logins at a server so far, with their passwords.
+fn logins(server: &Scripted) -> Vec<String> {
+    let commands = server.commands().into_iter();
+    let of_logins = commands.filter(|line| line.starts_with("USER ") || line.starts_with("PASS "));
+    of_logins.collect()
+}
+
+#[test]
+fn a_host_has_a_user_for_urls_that_name_none() {
+    let place = tempfile::tempdir().unwrap();
+    let password = place.path().join("password");
+    fs::write(&password, "secret\n").unwrap();
+    fs::set_permissions(&password, Permissions::from_mode(0o600)).unwrap();
+    let config = Config::new(&format!(
+        "[[host]]\nmatch = \"127.0.0.1\"\nuser = \"ada\"\npassword-file = \"{}\"\n",
+        password.display()
+    ));
+    let eve = &["--user", "eve"][..];
+    for (before, host, options, expected) in [
+        ("", "127.0.0.1", &[][..], ["USER ada", "PASS secret"]),
+        ("bob@", "127.0.0.1", &[], ["USER bob", "PASS secret"]),
+        ("", "127.0.0.1", eve, ["USER eve", "PASS secret"]),
+        ("bob@", "127.0.0.1", eve, ["USER bob", "PASS secret"]),
+        ("", "localhost", &[], ["USER anonymous", "PASS gridhaul@"]),
+    ] {
+        let server = Scripted::start(Box::new(|_, _| false));
+        let url = format!("ftp://{before}{host}:{}/a", server.address.port());
+        config.gridhaul(&[&["sum", "-4"], options, &["md5", &url]].concat());
+        assert_eq!(logins(&server), expected, "{url} {options:?}");
+    }
+}
+
+#[test]
+fn files_of_a_user_of_the_configuration_share_a_session() {
+    let sessions = |content: &str| {
+        let (site, config) = (Site::anonymous(Kind::Gridhaul, &[]), Config::new(content));
+        let password = site.local("password");
+        fs::write(&password, "secret\n").unwrap();
+        fs::set_permissions(&password, Permissions::from_mode(0o600)).unwrap();
+        let server = blocks::start(Box::new(|_, _| None));
+        let urls = ["f1", "f2", "f3"].map(|name| server.url(name));
+        let [one, two, three] = urls.each_ref().map(String::as_str);
+        let options = ["--pipeline", "1", "-c", "1", "--mode", "extended"];
+        let copy = [
+            &["copy", "--password-file", "password"],
+            &options[..],
+            &[one, two, three, "."],
+        ];
+        let mut command = site.command(&copy.concat());
+        let output = command.env("GRIDHAUL_CONFIG", config.file()).output();
+        let (stdout, stderr) = texts(&output.unwrap());
+        assert_eq!(
+            fs::read(site.local("f3")).ok().as_deref(),
+            Some(&b"/f3"[..]),
+            "{stdout}{stderr}"
+        );
+        logins(&server)
+    };
+    let logins = sessions("[[host]]\nmatch = \"*\"\nuser = \"ada\"\n");
+    let users = logins.iter().filter(|line| *line == "USER ada").count();
+    // Three files need several calls each.
+    assert!((1..=3).contains(&users), "{logins:?}");
+}
+
+#[test]
+fn a_user_of_a_host_chooses_the_account_of_a_certificate() {
+    for kind in [Kind::Gridhaul, Kind::Globus] {
+        let site = Site::gsi(kind, &[]);
+        let stat = |content: &str| {
+            let config = Config::new(content);
+            let url = site.server.url("");
+            let mut command = site.command(&["stat", &url]);
+            let output = command.env("GRIDHAUL_CONFIG", config.file()).output();
+            let output = output.unwrap();
+            (output.status.success(), texts(&output).1)
+        };
+        let (is_right, error) = stat("");
+        assert!(is_right, "{kind:?}: {error}");
+        let (is_right, error) = stat("[[host]]\nmatch = \"*\"\nuser = \"no-such-account\"\n");
+        assert!(!is_right && error.contains("530"), "{kind:?}: {error}");
     }
 }

@@ -3,8 +3,8 @@
 //! After each fault the client restarts its transfer. The file must then be exact; nodes must hold nothing of ended sessions after
 //! 15 seconds; and sessions that do not use what was killed must not notice. A seed plays the same round again.
 //!
-//! With a client, kills it or its servers during its copies in place of that, and resumes them. After a kill of the client at most two
-//! blocks for each channel may be sent again, after that of a server also what is sent in a second.
+//! With a client, kills it or its servers during its copies in place of that, and resumes them. At most two blocks for each channel may be
+//! sent again.
 
 use std::process::ExitCode;
 

@@ -40,6 +40,10 @@ impl RunningTransfer for InlineTransfer {
         self.running.progress()
     }
 
+    fn channels(&self) -> Vec<u64> {
+        self.running.channels()
+    }
+
     fn survey(&self) -> Survey {
         self.running.survey()
     }

@@ -165,6 +165,12 @@ pub trait RunningTransfer: Send + Sync + fmt::Debug {
     /// The bytes moved so far.
     fn progress(&self) -> Progress;
 
+    /// The bytes moved over each data channel so far, in the order in which the transfer began to use them. Empty for a transfer on
+    /// another machine.
+    fn channels(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
     /// What is known of the transfer so far.
     fn survey(&self) -> Survey;
 

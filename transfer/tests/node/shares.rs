@@ -122,6 +122,8 @@ fn progress_and_total_are_those_of_the_node() {
         sender.finish().result.expect("sent");
         let total = stripes.iter().sum();
         assert_eq!(sender.transfer.survey().total_bytes, Some(total));
+        // Each stripe has one channel.
+        assert_eq!(sender.transfer.channels(), stripes);
         assert_eq!(sender.transfer.progress(), Progress { stripes });
     }
     reception.expect_success();

@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::places::Found;
-use super::{ConfigError, FILES, copy, keys};
+use super::{ConfigError, FILES, OF_HOSTS, copy, keys};
 use crate::program::profile::{Origin, Section, Setting, Value, long, takes_value};
 
 /// More sections than a person writes.
@@ -69,10 +69,12 @@ impl Parser<'_> {
     }
 
     fn defaults(&self, table: &DeTable<'_>) -> Result<Section, ConfigError> {
-        let mut names = table.iter().map(|(name, _)| name);
-        if let Some(name) = names.find(|name| name.get_ref() == "password-file") {
-            let words = "password-file: a password is for one server: name its file in a [[host]]";
-            return Err(self.error(name.span().start, words.to_owned()));
+        for (name, _) in table.iter() {
+            let key = name.get_ref().as_ref();
+            if let Some((_, reason)) = OF_HOSTS.iter().find(|(known, _)| *known == key) {
+                let words = format!("{key}: {reason} in a [[host]]");
+                return Err(self.error(name.span().start, words));
+            }
         }
         Ok(Section {
             hosts: None,
@@ -135,6 +137,13 @@ impl Parser<'_> {
             return Err(self.error(at, format!("unknown key '{key}'{reason}")));
         };
         let value = self.value(option, key, value.get_ref());
+        // The error of the option would show it.
+        if let ("user", Ok(Value::Text(text))) = (key, &value)
+            && text.contains(':')
+        {
+            let words = "user: a password does not belong here: name a file with 'password-file'";
+            return Err(self.error(at, words.to_owned()));
+        }
         let setting = Setting {
             key: key.to_owned(),
             value: value.map_err(|reason| self.error(at, format!("{key}: {reason}")))?,

@@ -22,7 +22,7 @@ pub(super) use apply::command;
 pub(super) use show::run;
 
 /// The options that files may set, beside [`FILES`]: those that hold for many copies.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "checksum",
     "concurrency",
     "create-dirs",
@@ -40,10 +40,20 @@ const KEYS: [&str; 17] = [
     "subject",
     "times",
     "timeout",
+    "user",
 ];
 
 /// The options that name files.
 const FILES: [&str; 4] = ["ca", "password-file", "proxy", "trust"];
+
+/// Keys that only a `[[host]]` may have, and why.
+const OF_HOSTS: [(&str, &str); 2] = [
+    (
+        "password-file",
+        "a password is for one server: name its file",
+    ),
+    ("user", "a user is for one server: name it"),
+];
 
 /// All of them.
 pub(super) fn keys() -> impl Iterator<Item = &'static str> {

@@ -37,7 +37,7 @@ use self::shared::Shared;
 use self::stream::StreamCopy;
 use self::worker::Worker;
 use super::Ending;
-use super::arguments::{CatArguments, CopyArguments, RdmaArguments, RdmaWay};
+use super::arguments::{CatArguments, CopyArguments, ProgressArgument, RdmaArguments, RdmaWay};
 use super::report::{Errors, Form, Report};
 use crate::local::{LocalConfig, LocalMachine};
 use crate::location::{Location, LocationError, Url};
@@ -186,7 +186,8 @@ pub(super) async fn errands(
         }
     }
     let files = errands.iter().map(Errand::len).sum();
-    let report = Report::start(form, errors, wants_bars(arguments, errors), files);
+    let report = Report::start(form, errors, wants_bars(arguments, errors), files)
+        .with_parts(wants_parts(arguments));
     let journal = match journal(arguments) {
         Ok(journal) => journal,
         Err(error) => {
@@ -220,6 +221,11 @@ fn as_url(words: &str) -> String {
 /// globus-url-copy shows no bars, and what scripts make of its output must stay.
 fn wants_bars(arguments: &CopyArguments, errors: Errors) -> bool {
     errors == Errors::Own && !arguments.no_progress && !arguments.dry_run
+}
+
+/// Whether each data channel or stripe of a file is told.
+fn wants_parts(arguments: &CopyArguments) -> bool {
+    arguments.progress == ProgressArgument::Channels
 }
 
 /// The journal: that of an earlier copy, or a new one. A copy that is not resumed also goes on without one.

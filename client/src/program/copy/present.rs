@@ -82,8 +82,8 @@ impl Present {
     }
 
     /// An attempt has failed: what it has stored counts for the next one, if it has begun.
-    pub(super) fn is_continued(&mut self, has_moved: bool) {
-        self.is_begun |= has_moved || !self.ranges.is_empty();
+    pub(super) fn is_continued(&mut self, may_have_moved: bool) {
+        self.is_begun |= may_have_moved || !self.ranges.is_empty();
     }
 
     /// Adds ranges.

@@ -172,6 +172,12 @@ impl Shared {
         }
     }
 
+    /// Forgets all idle sessions: a server has failed, and its sessions with it.
+    pub(super) fn forget_idle(&self) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.clear();
+    }
+
     /// Ends all idle sessions.
     pub(super) async fn close(&self) {
         let idle = {

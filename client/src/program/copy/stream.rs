@@ -15,8 +15,8 @@ use super::job::Place;
 use super::journal::Journal;
 use super::shared::Shared;
 use super::version::Version;
-use super::wants_bars;
 use super::worker::{FIRST_PAUSE, LONGEST_PAUSE};
+use super::{wants_bars, wants_parts};
 use crate::local::{LocalConfig, LocalMachine};
 use crate::location::{Location, Url};
 use crate::session::Session;
@@ -101,7 +101,8 @@ pub(super) async fn run(arguments: &CopyArguments, errors: Errors, copy: StreamC
         _ => Form::Quiet,
     };
     let machine = LocalMachine::new(LocalConfig::default());
-    let report = Report::start(form, errors, wants_bars(arguments, errors), 1);
+    let report = Report::start(form, errors, wants_bars(arguments, errors), 1)
+        .with_parts(wants_parts(arguments));
     let shared = Shared::new(arguments.clone(), machine, report, Journal::none());
     let mut is_closed = false;
     match copy {

@@ -48,6 +48,35 @@ impl Request {
         Ok(true)
     }
 
+    /// Takes an option that sends a command after the login; whether it is one.
+    pub(super) fn site_option(
+        &mut self,
+        name: &str,
+        value: &mut dyn FnMut() -> Result<String, GucError>,
+    ) -> Result<bool, GucError> {
+        let names: &[&str] = match name {
+            // Observed from globus-url-copy 10.12: both, with the same command line.
+            "pipe" => &["src-pipe", "dst-pipe"],
+            _ => &[name],
+        };
+        let mut given = None;
+        for name in names {
+            let mut missing = None;
+            let read = site::read(name, &mut || {
+                if given.is_none() {
+                    given = value().map_err(|error| missing = Some(error)).ok();
+                }
+                given.clone()
+            });
+            match (read, missing) {
+                (_, Some(error)) => return Err(error),
+                (Some(after_login), None) => self.after_login.push(after_login?),
+                (None, None) => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
     /// Whether something holds for one end only.
     pub(super) fn has_ends(&self) -> bool {
         let [source, destination] = &self.ends;

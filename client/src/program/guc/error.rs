@@ -20,6 +20,8 @@ pub(super) enum GucError {
     Algorithm(String),
     #[error("{0} {1}: this is no driver stack")]
     Stack(String, String),
+    #[error("-data-cred {0}: {1}")]
+    DataCredential(String, String),
     #[error("{}: {}", .0.display(), .1)]
     Plan(PathBuf, io::Error),
     #[error("{}", words_of(.0))]

@@ -3,6 +3,7 @@
 //! The options and what they cause are those of globus-url-copy 10.12. Those that this program does not have are refused, because a
 //! script relies on what they cause.
 
+mod data_credential;
 mod ends;
 mod error;
 mod list;
@@ -54,6 +55,8 @@ struct Request {
     ends: [OneEnd; 2],
     passwords: Vec<(Server, Password)>,
     after_login: Vec<AfterLogin>,
+    /// A file, or `auto`.
+    data_credential: Option<String>,
     wants_udt: bool,
     is_unprotected: bool,
     are_paths_relative: bool,
@@ -89,6 +92,7 @@ fn prepare(mut request: Request) -> Result<(Request, Vec<Errand>, CopyArguments)
         }
     }
     arguments.login.ends = ends;
+    arguments.login.data_credential = request.data_credential()?;
     arguments.login.passwords = std::mem::take(&mut request.passwords);
     Ok((request, errands, arguments))
 }
@@ -158,9 +162,30 @@ impl Request {
     fn flag(&mut self, name: &str) -> bool {
         match name {
             // Without effect there, too, or always on here.
-            "a" | "ascii" | "b" | "binary" | "c" | "continue-on-error" | "no-g2" | "nogridftp2"
-            | "gridftp2" | "pp" | "pipeline" | "stripe" | "striped" | "ipv6" | "dp"
-            | "delayed-pasv" | "dbg" | "debugftp" => {}
+            "a"
+            | "ascii"
+            | "b"
+            | "binary"
+            | "c"
+            | "continue-on-error"
+            | "no-g2"
+            | "nogridftp2"
+            | "gridftp2"
+            | "cache-aa"
+            | "cache-authz-assert"
+            | "cache-saa"
+            | "cache-src-authz-assert"
+            | "cache-daa"
+            | "cache-dst-authz-assert"
+            | "pp"
+            | "pipeline"
+            | "stripe"
+            | "striped"
+            | "ipv6"
+            | "dp"
+            | "delayed-pasv"
+            | "dbg"
+            | "debugftp" => {}
             "udt" => self.wants_udt = true,
             "rp" | "relative-paths" => self.are_paths_relative = true,
             "cd" | "create-dest" => self.add(&["--create-dirs"]),
@@ -216,19 +241,9 @@ impl Request {
                 self.sync_level = Some(value()?);
             }
             "checksum-alg" => self.checksum = Some(value()?),
+            "data-cred" => self.data_credential = Some(value()?),
             _ => {
-                if self.end_option(name, value)? {
-                    return Ok(true);
-                }
-                let mut missing = None;
-                let read = site::read(name, &mut || {
-                    value().map_err(|error| missing = Some(error)).ok()
-                });
-                match (read, missing) {
-                    (_, Some(error)) => return Err(error),
-                    (Some(after_login), None) => self.after_login.push(after_login?),
-                    (None, None) => return Ok(false),
-                }
+                return Ok(self.end_option(name, value)? || self.site_option(name, value)?);
             }
         }
         Ok(true)
@@ -369,7 +384,9 @@ mod tests {
 
     #[test]
     fn what_it_cannot_do_is_refused() {
-        for line in ["-nosuch a b", "-p", "a", "a b c", "-src-dcstack , a b"] {
+        let unknown = ["-nosuch a b", "-nlb a b", "-mn m -mp a=1 a b"];
+        let wrong = ["-p", "a", "a b c", "-src-dcstack , a b", "-pipe"];
+        for line in unknown.into_iter().chain(wrong) {
             let asked = request(line).and_then(|mut request| request.errands());
             asked.expect_err(line);
         }

@@ -1,5 +1,5 @@
-//! Options of globus-url-copy that send a `SITE` command after the login: `-fsstack`, `-src-pipe` and `-dst-pipe`, `-aa`, and for one end
-//! `-src-fsstack` and `-dst-fsstack`, `-saa` and `-daa`.
+//! Options of globus-url-copy that send a `SITE` command after the login: `-fsstack`, `-pipe` and `-aa`, and for one end `-src-fsstack` and
+//! `-dst-fsstack`, `-src-pipe` and `-dst-pipe`, `-saa` and `-daa`.
 
 use std::fs;
 use std::io;
@@ -26,6 +26,8 @@ pub(super) struct AfterLogin {
 pub(super) enum SiteError {
     #[error("{0}: the value has characters that FTP cannot send")]
     Unsendable(String),
+    #[error("{0}: one of #$^*!|%&()'{{}} separates the words of the command, as in cat#/etc/hosts")]
+    Separator(String),
     #[error("{option} {file}: {error}")]
     File {
         option: String,
@@ -44,9 +46,19 @@ pub(super) fn read(
     value: &mut dyn FnMut() -> Option<String>,
 ) -> Option<Result<AfterLogin, SiteError>> {
     let ends = match name {
-        "fsstack" | "aa" | "authz-assert" => Ends::Both,
-        "src-fsstack" | "src-pipe" | "SP" | "saa" | "src-authz-assert" => Ends::Source,
-        "dst-fsstack" | "dst-pipe" | "DP" | "daa" | "dst-authz-assert" => Ends::Destination,
+        "fsstack" | "file-system-stack" | "aa" | "authz-assert" => Ends::Both,
+        "src-fsstack"
+        | "source-file-system-stack"
+        | "src-pipe"
+        | "SP"
+        | "saa"
+        | "src-authz-assert" => Ends::Source,
+        "dst-fsstack"
+        | "dest-file-system-stack"
+        | "dst-pipe"
+        | "DP"
+        | "daa"
+        | "dst-authz-assert" => Ends::Destination,
         _ => return None,
     };
     let value = value()?;
@@ -62,9 +74,9 @@ fn command(name: &str, option: &str, value: &str) -> Result<SiteCommand, SiteErr
         Ok(SiteCommand::SetDiskStack(StackRequest::Drivers(drivers)))
     };
     match name {
-        "fsstack" | "src-fsstack" | "dst-fsstack" => stack(value),
-        "src-pipe" | "SP" => stack(&format!("popen:argv={value}")),
-        "dst-pipe" | "DP" => stack(&format!("popen:argv={value},ordering")),
+        name if name.ends_with("stack") => stack(value),
+        "src-pipe" | "SP" => stack(&popen(option, value)?),
+        "dst-pipe" | "DP" => stack(&format!("{},ordering", popen(option, value)?)),
         _ => {
             let read = fs::read_to_string(value).map_err(|error| SiteError::File {
                 option: option.to_owned(),
@@ -74,6 +86,15 @@ fn command(name: &str, option: &str, value: &str) -> Result<SiteCommand, SiteErr
             Ok(SiteCommand::AuthzAssert(Assertion(text(read.trim_end())?)))
         }
     }
+}
+
+/// The driver that starts a program with these words. Its option begins with the character that separates them: of these characters the first
+/// one that occurs, as observed from globus-url-copy 10.12.
+fn popen(option: &str, words: &str) -> Result<String, SiteError> {
+    const SEPARATORS: &str = "#$^*!|%&()'{}";
+    let separator = SEPARATORS.chars().find(|one| words.contains(*one));
+    let separator = separator.ok_or_else(|| SiteError::Separator(option.to_owned()))?;
+    Ok(format!("popen:argv={separator}{words}"))
 }
 
 /// The commands for sources and those for destinations.
@@ -112,9 +133,12 @@ mod tests {
         assert_eq!(sent("fsstack", "file").expect("sent"), both);
         let pipe = "SITE SETDISKSTACK popen:argv=#cat#/etc/x".to_owned();
         let source = [vec![pipe], vec![]];
-        assert_eq!(sent("src-pipe", "#cat#/etc/x").expect("sent"), source);
+        assert_eq!(sent("src-pipe", "cat#/etc/x").expect("sent"), source);
+        sent("src-pipe", "cat /etc/x").expect_err("no separator");
         let destination = [vec![], vec![stack]];
         assert_eq!(sent("dst-fsstack", "file").expect("sent"), destination);
+        let long = sent("dest-file-system-stack", "file").expect("sent");
+        assert_eq!(long, destination);
         sent("fsstack", "a\r\nDELE x").expect_err("two commands");
         sent("aa", "/nonexistent").expect_err("no file");
     }

@@ -1,13 +1,15 @@
-//! The progress of a copy at a terminal: a bar for all files, and one for each of those that are copied at present.
+//! The progress of a copy at a terminal: a bar for all files, and one for each of those that are copied at present, with a line for each
+//! of its channels or stripes if that is wanted.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget};
 
 use super::super::output;
 use super::Totals;
+use super::part_bars::{PartBars, PartLines, Parts, style};
 
 /// The files that have a bar at a time; the bar for all counts the others too.
 const MOST_FILES: u64 = 8;
@@ -33,6 +35,7 @@ pub(super) struct Bars {
     /// Bytes of the files that are copied at present.
     moving: AtomicU64,
     shown_files: Mutex<u64>,
+    part_lines: PartLines,
 }
 
 /// The bar of a file, until it is dropped.
@@ -40,6 +43,7 @@ pub(super) struct FileBar<'a> {
     bars: &'a Bars,
     /// `None` if too many files have one.
     bar: Option<ProgressBar>,
+    parts: PartBars<'a>,
     moved: u64,
 }
 
@@ -58,6 +62,7 @@ impl Bars {
         let all = multi.add(ProgressBar::new(0).with_style(style(GROWING)));
         output::write_above(Some(multi.clone()));
         Self {
+            part_lines: PartLines::new(multi.clone(), all.clone()),
             multi,
             all,
             found: AtomicU64::new(0),
@@ -124,6 +129,7 @@ impl Bars {
         FileBar {
             bars: self,
             bar,
+            parts: self.part_lines.of_file(),
             moved: 0,
         }
     }
@@ -146,11 +152,19 @@ impl FileBar<'_> {
             bar.set_position(self.moved);
         }
     }
+
+    /// Shows the bytes of each channel or stripe beneath the bar.
+    pub(super) fn show_parts(&mut self, parts: Parts, bytes: &[u64]) {
+        if let Some(bar) = &self.bar {
+            self.parts.show(bar, parts, bytes);
+        }
+    }
 }
 
 impl Drop for FileBar<'_> {
     fn drop(&mut self) {
         self.bars.moving.fetch_sub(self.moved, Ordering::Relaxed);
+        self.parts.remove();
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
             self.bars.multi.remove(&bar);
@@ -159,13 +173,10 @@ impl Drop for FileBar<'_> {
     }
 }
 
-/// The templates are constants of this module, which a test builds.
-fn style(template: &'static str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
 #[cfg(test)]
 mod tests {
+    use indicatif::ProgressStyle;
+
     use super::*;
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod amount;
 mod bars;
+mod part_bars;
 mod watch;
 
 use std::io::{self, Write as _};
@@ -48,6 +49,10 @@ enum Event<'a> {
         source: &'a str,
         destination: &'a str,
         bytes: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        channels: Option<&'a [u64]>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stripes: Option<&'a [u64]>,
     },
     File {
         source: &'a str,
@@ -98,6 +103,8 @@ pub(in crate::program) struct Report {
     form: Form,
     errors: Errors,
     bars: Option<Bars>,
+    /// Each data channel or stripe of a file is shown, too.
+    has_parts: bool,
     started: Instant,
     totals: Mutex<Totals>,
     /// The first files that were not copied.
@@ -131,12 +138,18 @@ impl Report {
             bars: (has_bars && form == Form::Lines)
                 .then(Bars::at_terminal)
                 .flatten(),
+            has_parts: false,
             started: Instant::now(),
             totals: Mutex::default(),
             failures: Mutex::default(),
         };
         report.json(&Event::Start { files });
         report
+    }
+
+    /// Shows each data channel or stripe of a file, too, if that is wanted.
+    pub(in crate::program) fn with_parts(self, has_parts: bool) -> Self {
+        Self { has_parts, ..self }
     }
 
     /// A file was copied.

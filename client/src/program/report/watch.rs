@@ -6,11 +6,15 @@ use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
 
 use super::bars::FileBar;
+use super::part_bars::Parts;
 use super::{Event, Report};
 use crate::transfer::{MOST_RANGES, Observer};
 
 /// How often progress is told.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The parts that an event has at most: a peer chooses how many there are.
+const MOST_PARTS: usize = 64;
 
 /// The progress of a file.
 pub(in crate::program) struct Watch<'a> {
@@ -20,6 +24,10 @@ pub(in crate::program) struct Watch<'a> {
     destination: &'a str,
     told: Instant,
     moved: u64,
+    /// The channels or stripes, if they are to be shown.
+    parts: Option<(Parts, Vec<u64>)>,
+    /// A server has begun to receive the file.
+    is_received: bool,
     stored: RangeSet,
     /// What it had before.
     present: RangeSet,
@@ -55,6 +63,8 @@ impl<'a> Watch<'a> {
             destination,
             told: now,
             moved: 0,
+            parts: None,
+            is_received: false,
             stored: RangeSet::new(),
             present: RangeSet::new(),
             record: None,
@@ -88,9 +98,20 @@ impl<'a> Watch<'a> {
         self.tell_connected = Some(tell);
     }
 
-    /// Whether bytes of the file have moved.
-    pub(in crate::program) fn has_moved(&self) -> bool {
-        self.moved > 0
+    /// Whether bytes of the file have moved, or may have: a server says only from time to time what it has received.
+    pub(in crate::program) fn may_have_moved(&self) -> bool {
+        self.moved > 0 || self.is_received
+    }
+
+    fn note_parts(&mut self, parts: Parts, bytes: &[u64]) {
+        if !self.report.has_parts {
+            return;
+        }
+        if let Some(bar) = &mut self.bar {
+            bar.show_parts(parts, bytes);
+        }
+        let first = bytes.iter().take(MOST_PARTS).copied();
+        self.parts = Some((parts, first.collect()));
     }
 
     /// What the destination has stored.
@@ -110,17 +131,35 @@ impl Observer for Watch<'_> {
             return;
         }
         self.told = Instant::now();
+        let parts_of = |wanted: Parts| match &self.parts {
+            Some((parts, bytes)) if *parts == wanted => Some(bytes.as_slice()),
+            _ => None,
+        };
         self.report.json(&Event::Progress {
             source: self.source,
             destination: self.destination,
             bytes,
+            channels: parts_of(Parts::Channels),
+            stripes: parts_of(Parts::Stripes),
         });
+    }
+
+    fn channels(&mut self, bytes: &[u64]) {
+        self.note_parts(Parts::Channels, bytes);
+    }
+
+    fn stripes(&mut self, bytes: &[u64]) {
+        self.note_parts(Parts::Stripes, bytes);
     }
 
     fn connected(&mut self) {
         if let Some(tell) = self.tell_connected.take() {
             tell();
         }
+    }
+
+    fn receives(&mut self) {
+        self.is_received = true;
     }
 
     fn stored(&mut self, ranges: &RangeSet) {

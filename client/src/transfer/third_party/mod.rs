@@ -1,5 +1,6 @@
 //! Transfers between two servers.
 
+mod follow;
 mod pipeline;
 mod prepare;
 
@@ -8,25 +9,16 @@ use std::time::{Duration, Instant};
 use gridhaul_protocol::command::{Command, Restart, TransferMode};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_protocol::reply::Reply;
 use gridhaul_stack::Details;
 use gridhaul_storage::ChecksumAlgorithm;
-use tokio::time::interval;
 
+use self::follow::Following;
 pub use self::pipeline::pipeline_between;
 use self::prepare::prepare;
 use super::part::{self, FilePart};
-use super::said::{self, ReplyLimit, Said, Told};
-use super::stall::{Claims, StallWatch};
 use super::{Observer, TransferFailure, Transferred, verify};
-use crate::control::{ControlError, accepted};
+use crate::control::ControlError;
 use crate::session::{Session, TransferSettings};
-
-/// How often the time limit is looked at.
-const TICK: Duration = Duration::from_secs(1);
-
-/// How long the destination may take to say why it fails, too, when the source has refused the file.
-const REFUSED: Duration = Duration::from_secs(2);
 
 /// The copy of a file between two servers.
 #[derive(Debug, Clone)]
@@ -175,180 +167,4 @@ async fn restart(session: &mut Session, copy: &ThirdPartyCopy) -> Result<(), Con
         .must(&Command::Rest(restart))
         .await
         .map(drop)
-}
-
-/// The replies of both servers until the last ones.
-struct Following<'a> {
-    copy: &'a ThirdPartyCopy,
-    observer: &'a mut dyn Observer,
-    told: [Told; 2],
-    limits: [ReplyLimit; 2],
-    watch: StallWatch,
-    /// What the servers say to have moved, and what the destination says to have stored.
-    moved: Claims,
-    stored_there: Claims,
-    /// The bytes that the observer knows.
-    shown: u64,
-    sent: Option<Reply>,
-    stored: Option<Reply>,
-}
-
-/// The place in [`Following::told`].
-const SOURCE: usize = 0;
-const DESTINATION: usize = 1;
-
-impl<'a> Following<'a> {
-    fn new(copy: &'a ThirdPartyCopy, observer: &'a mut dyn Observer) -> Self {
-        Self {
-            copy,
-            observer,
-            told: Default::default(),
-            limits: [ReplyLimit::new(), ReplyLimit::new()],
-            watch: StallWatch::new(copy.stall),
-            moved: Claims::new(copy.stall),
-            stored_there: Claims::new(copy.stall),
-            shown: 0,
-            sent: None,
-            stored: None,
-        }
-    }
-
-    /// Returns the bytes that have moved.
-    async fn run(
-        mut self,
-        source: &mut Session,
-        destination: &mut Session,
-    ) -> Result<u64, TransferFailure> {
-        let mut ticks = interval(TICK);
-        while self.sent.is_none() || self.stored.is_none() {
-            tokio::select! {
-                reply = source.control().next_reply(), if self.sent.is_none() => {
-                    let reply = reply.map_err(TransferFailure::Source)?;
-                    let counted = self.limits[SOURCE].count(self.copy.retrieve().verb(), &reply);
-                    counted.map_err(TransferFailure::Source)?;
-                    self.sent = self.hear(SOURCE, reply);
-                }
-                reply = destination.control().next_reply(), if self.stored.is_none() => {
-                    let reply = reply.map_err(TransferFailure::Destination)?;
-                    let counted = self.limits[DESTINATION].count(self.copy.store().verb(), &reply);
-                    counted.map_err(TransferFailure::Destination)?;
-                    self.stored = self.hear(DESTINATION, reply);
-                }
-                _ = ticks.tick() => if self.watch.is_overdue() && self.must_speak() {
-                    return Err(self.silence());
-                },
-            }
-        }
-        finished(self.copy, self.sent, self.stored)?;
-        let told = self.told[DESTINATION].moved();
-        let present = self.copy.present.covered();
-        let size = self.copy.size;
-        let moved = size.map_or(told, |size| size.saturating_sub(present));
-        self.observer.moved(moved);
-        Ok(moved)
-    }
-
-    /// Notes what a server says; returns its last reply.
-    fn hear(&mut self, server: usize, reply: Reply) -> Option<Reply> {
-        let told = &mut self.told[server];
-        let most = self.copy.size.unwrap_or(u64::MAX);
-        match Said::of(reply) {
-            Said::Stored(ranges) if server == DESTINATION => {
-                let end = part::end(self.copy.part, self.copy.size);
-                let ranges = said::before(end, ranges);
-                if self.stored_there.advance_to(told.stores(&ranges), most) {
-                    self.watch.progressed();
-                }
-                self.observer.stored(&ranges);
-            }
-            // What a source stores is no part of this copy.
-            Said::Stored(_) => {}
-            Said::Moved(marker) => {
-                let moved = told.moves(&marker);
-                if moved.min(most) > self.shown {
-                    self.shown = moved.min(most);
-                    self.observer.moved(self.shown);
-                }
-                if self.moved.advance_to(moved, most) {
-                    self.watch.progressed();
-                } else if self.has_all(moved) {
-                    self.watch.hears();
-                }
-            }
-            Said::Begins if told.begins() => self.watch.progressed(),
-            Said::Begins | Said::Works => {
-                let moved = told.moved();
-                if self.has_all(moved) {
-                    self.watch.hears();
-                }
-            }
-            Said::Last(reply) => {
-                match reply.is_completion() {
-                    true => self.watch.progressed(),
-                    // The destination waits for data that will not come, for ever if it is globus-gridftp-server 13.24.
-                    false if server == SOURCE && !told.has_begun() => {
-                        self.watch.shorten_to(REFUSED);
-                    }
-                    // The other one waits for data connections, or for data.
-                    false => self.watch.shorten(),
-                }
-                return Some(reply);
-            }
-        }
-        None
-    }
-
-    /// Whether the silence of the servers means something: they report no progress of a stream. A server that is
-    /// gone breaks its control channel.
-    fn must_speak(&self) -> bool {
-        self.copy.settings.mode == TransferMode::Extended
-            || self.sent.is_some()
-            || self.stored.is_some()
-    }
-
-    /// Whether all bytes have moved, as far as that is known: the servers write to disk.
-    fn has_all(&self, moved: u64) -> bool {
-        let all = moved.saturating_add(self.copy.present.covered());
-        self.copy.size.is_none_or(|size| all >= size)
-    }
-
-    /// The error of one server comes before the silence of the other one, which follows from it.
-    fn silence(self) -> TransferFailure {
-        let refused = |command: Command, reply| ControlError::Refused {
-            verb: command.verb(),
-            reply,
-        };
-        match (self.sent, self.stored) {
-            (Some(reply), _) if reply.is_error() => {
-                TransferFailure::Source(refused(self.copy.retrieve(), reply))
-            }
-            (_, Some(reply)) if reply.is_error() => {
-                TransferFailure::Destination(refused(self.copy.store(), reply))
-            }
-            _ => TransferFailure::Stalled(self.watch.limit()),
-        }
-    }
-}
-
-/// The error of the destination is told if both have one, except that an error before any data is that of the source.
-fn finished(
-    copy: &ThirdPartyCopy,
-    sent: Option<Reply>,
-    stored: Option<Reply>,
-) -> Result<(), TransferFailure> {
-    let (retrieve, store) = (copy.retrieve().verb(), copy.store().verb());
-    if let Some(reply) = sent {
-        let is_opening = reply.code() / 10 == 55;
-        if is_opening {
-            return Err(TransferFailure::Source(ControlError::Refused {
-                verb: retrieve,
-                reply,
-            }));
-        }
-        if let Some(stored) = stored {
-            accepted(store, stored).map_err(TransferFailure::Destination)?;
-        }
-        accepted(retrieve, reply).map_err(TransferFailure::Source)?;
-    }
-    Ok(())
 }

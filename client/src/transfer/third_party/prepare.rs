@@ -26,6 +26,7 @@ pub(super) async fn prepare(
     settled.map_err(to)?;
     if copy.settings.mode == TransferMode::Extended {
         destination.settle_markers().await.map_err(to)?;
+        destination.settle_progress().await.map_err(to)?;
     }
     let channels = [(&*destination, true), (&*source, false)].map(|(with, sends)| Kept {
         with: OtherEnd::Session(with.id()),
@@ -64,6 +65,9 @@ async fn open_port(
 /// The users of the source and of the destination, as the other server is told.
 fn users(source: &Session, destination: &Session) -> [DataChannelAuthentication; 2] {
     let name = |session: &Session| {
+        if let Some(own) = session.data_credential() {
+            return Some(own.credential().identity().one_line().to_owned());
+        }
         let identity = session.login().identity()?;
         Some(identity.credential.identity().one_line().to_owned())
     };

@@ -164,6 +164,7 @@ impl<'a> Following<'a> {
         let bytes = local.moved();
         // Before the server begins, bytes are only in buffers.
         if !self.has_ended && self.told.has_begun() && self.watch.has_moved_to(bytes) {
+            self.observer.channels(&local.running.channels());
             self.observer.moved(bytes);
         }
         if self.copy.direction == Direction::List && bytes > LONGEST_LISTING {

@@ -240,7 +240,7 @@ async fn open_port(
     copy: &FileCopy,
 ) -> Result<(), TransferFailure> {
     let protection = copy.settings.protection;
-    let channels = Channels::new(copy.stack.clone(), protection, session.login())?;
+    let channels = Channels::new(copy.stack.clone(), protection, session)?;
     if copy.listens_here() {
         let local = session.control().local();
         let told = match channels.listen(files, local.ip().to_canonical()) {

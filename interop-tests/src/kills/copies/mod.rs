@@ -57,8 +57,17 @@ pub struct Script {
     pub parallel: u64,
     /// Files that are continued after a kill, or many that begin again.
     pub is_large: bool,
-    /// When each kill comes after the start of the copy, or after the previous kill. A copy of large files takes 2.5 s at least.
-    pub delays: Vec<Duration>,
+    /// When each kill comes. A copy of large files takes 2.5 s at least.
+    pub moments: Vec<Moment>,
+}
+
+/// When something is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// So long after the start of the copy, or after the previous kill.
+    After(Duration),
+    /// When the files of the destination have so many bytes.
+    Stored(u64),
 }
 
 /// From where to where.
@@ -117,8 +126,8 @@ impl CopyCampaign {
 impl Script {
     fn of(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
-        let mut delay = || Duration::from_millis(300 + dice.below(2200));
-        let delays = [delay(), delay()];
+        let mut moment = || Moment::After(Duration::from_millis(300 + dice.below(2200)));
+        let moments = [moment(), moment()];
         let mut script = Self {
             way: dice.one_of(&[Way::Get, Way::Put, Way::Between]),
             victim: dice.one_of(&[
@@ -129,20 +138,15 @@ impl Script {
             ]),
             parallel: dice.one_of(&[1, 4]),
             is_large: dice.below(4) > 0,
-            delays: delays.to_vec(),
+            moments: moments.to_vec(),
         };
-        script.delays.truncate(dice.one_of(&[1, 1, 2]));
+        script.moments.truncate(dice.one_of(&[1, 1, 2]));
         script
     }
 
     /// The bytes that may be sent again.
     fn bound(&self) -> u64 {
-        let blocks = 2 * BLOCK * self.parallel * CONCURRENCY;
-        match self.victim {
-            Victim::Client => blocks,
-            // Servers tell only once a second what they have stored.
-            Victim::Source | Victim::Destination => blocks + RATE,
-        }
+        2 * BLOCK * self.parallel * CONCURRENCY
     }
 
     /// Copies with the program `client`, kills, and continues the copy until it is complete.
@@ -155,9 +159,12 @@ impl Script {
         let mut kills = 0;
         let mut had = (0, 0);
         let mut copy = site.copy(client, false)?;
-        for delay in &self.delays {
-            // Any moment of the copy.
-            thread::sleep(*delay);
+        for moment in &self.moments {
+            match *moment {
+                // Any moment of the copy.
+                Moment::After(delay) => thread::sleep(delay),
+                Moment::Stored(bytes) => site.await_stored(bytes)?,
+            }
             if copy.try_wait()?.is_some() {
                 break;
             }
@@ -203,7 +210,7 @@ impl fmt::Display for Script {
             "{:?} of {size} files over {} channels, {} kills of {:?}",
             self.way,
             self.parallel,
-            self.delays.len(),
+            self.moments.len(),
             self.victim
         )
     }

@@ -41,7 +41,7 @@ impl Site {
                 fs::set_permissions(directory, open)?;
             }
         }
-        let mut dice = Dice::new(script.parallel + script.delays.len() as u64);
+        let mut dice = Dice::new(script.parallel + script.moments.len() as u64);
         let sizes: Vec<u64> = match script.is_large {
             true => vec![20_000_123, 16_777_216, 4_500_001],
             false => (0..300).map(|_| dice.below(200_000)).collect(),
@@ -110,6 +110,21 @@ impl Site {
             .stdout(Stdio::null())
             .stderr(fs::File::create(self.place.path().join("errors"))?);
         Ok(command.spawn()?)
+    }
+
+    /// Waits until the files of the destination have so many bytes.
+    pub(super) fn await_stored(&self, bytes: u64) -> Result<(), Failure> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let stored = self.stored()?;
+            if stored >= bytes {
+                return Ok(());
+            }
+            check(Instant::now() < deadline, || {
+                format!("the destination has {stored} bytes, and not {bytes}")
+            })?;
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Waits for the copy, and continues it until it is complete.
@@ -202,11 +217,15 @@ impl Site {
         }
     }
 
-    /// The bytes that the destination has of files that a resumed copy continues, or as whole files; and the bytes in the log by now.
-    /// After [`Self::settle`] for this `client`.
+    /// The bytes that the destination has, and the bytes in the log by now. After [`Self::settle`] for this `client`.
     pub(super) fn present(&self, client: Option<u32>) -> Result<(u64, u64), Failure> {
         self.settle(client)?;
-        let mut present = 0;
+        Ok((self.stored()?, self.logged()?))
+    }
+
+    /// The bytes that the destination has of files that a resumed copy continues, or as whole files. Their content tells them from holes.
+    fn stored(&self) -> Result<u64, Failure> {
+        let mut stored = 0;
         for entry in fs::read_dir(self.source())? {
             let name = entry?.file_name().to_string_lossy().into_owned();
             let source = fs::read(self.source().join(&name))?;
@@ -223,10 +242,10 @@ impl Site {
             };
             let is_continued = self.script.is_large || forms[0] == source;
             if is_continued {
-                present += forms.iter().map(same).max().unwrap_or_default();
+                stored += forms.iter().map(same).max().unwrap_or_default();
             }
         }
-        Ok((present, self.logged()?))
+        Ok(stored)
     }
 
     /// The bytes of complete transfers in the log of the server that sends or receives.

@@ -9,7 +9,6 @@ pub(super) const OF_GUC: &[(&str, &str)] = &[
         "nosuchdriver -nodcau",
         "it requests a stack also with -nodcau",
     ),
-    ("-data-cred", "it has no credential for data channels only"),
     ("addresses of", "-dbg shows no commands"),
 ];
 

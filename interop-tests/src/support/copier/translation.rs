@@ -24,7 +24,10 @@ pub(super) const ALGORITHMS: &str = "it asks servers only for algorithms that it
 /// Options with a value that `gridhaul copy` has no option for, and why.
 const NOT_THERE: [(&str, &str); 10] = [
     ("-aa", SINGLE),
-    ("-data-cred", "it has no credential for data channels only"),
+    (
+        "-data-cred",
+        "credentials for data channels only are in gridhaul guc",
+    ),
     ("-fsstack", SINGLE),
     ("-src-pipe", SINGLE),
     ("-mn", "it has no modules"),

@@ -24,8 +24,8 @@ const HEAD: &str = "\
 
 /// The end of the file.
 const TAIL: &str = "
-# Settings for some servers; a later table wins over an earlier one. The name of a file with a
-# password belongs only here. For example:
+# Settings for some servers; a later table wins over an earlier one. A user, and the name of a file
+# with a password, belong only here. For example:
 #
 # [[host]]
 # match = [\"*.example.org\", \"dtn.example.net\"]
@@ -34,11 +34,12 @@ const TAIL: &str = "
 #
 # [[host]]
 # match = \"ftp.example.com\"
+# user = \"ada\"
 # password-file = \"~/.config/gridhaul/example-password\"
 ";
 
-/// A password is for one server, so that `[defaults]` may not have it.
-const OF_ONE_HOST: &str = "password-file";
+/// Users and passwords are for one server, so that `[defaults]` may not have them.
+const OF_ONE_HOST: [&str; 2] = ["password-file", "user"];
 
 /// Values for keys whose default is described in words, or is the absence of a value.
 const EXAMPLES: &[(&str, &str)] = &[
@@ -63,7 +64,7 @@ pub(super) fn text() -> String {
     let mut text = HEAD.to_owned();
     for argument in copy.get_arguments() {
         let key = argument.get_long().filter(|key| keys.contains(key));
-        if let Some(key) = key.filter(|key| *key != OF_ONE_HOST) {
+        if let Some(key) = key.filter(|key| !OF_ONE_HOST.contains(key)) {
             let value = value(argument, key);
             text.push_str(&format!("\n{}#{key} = {value}\n", help(argument)));
         }
@@ -112,7 +113,7 @@ mod tests {
         let table: toml::Table = toml::from_str(&uncommented(&text())).expect("TOML");
         let defaults = table["defaults"].as_table().expect("a table");
         let written: BTreeSet<&str> = defaults.keys().map(String::as_str).collect();
-        let keys = configuration_keys().filter(|key| *key != OF_ONE_HOST);
+        let keys = configuration_keys().filter(|key| !OF_ONE_HOST.contains(key));
         assert_eq!(written, keys.collect());
         for (key, value) in defaults {
             let word = match value {

@@ -190,8 +190,20 @@ impl Observer for Metered<'_> {
         self.observer.moved(bytes);
     }
 
+    fn channels(&mut self, bytes: &[u64]) {
+        self.observer.channels(bytes);
+    }
+
+    fn stripes(&mut self, bytes: &[u64]) {
+        self.observer.stripes(bytes);
+    }
+
     fn connected(&mut self) {
         self.observer.connected();
+    }
+
+    fn receives(&mut self) {
+        self.observer.receives();
     }
 
     fn stored(&mut self, ranges: &RangeSet) {

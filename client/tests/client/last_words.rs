@@ -1,0 +1,87 @@
+//! The last markers of a destination whose source is gone.
+
+use std::io::Write as _;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use super::blocks;
+use super::scripted::{Scripted, gridhaul};
+use crate::site::texts;
+
+/// Files of less are begun again.
+const SIZE: usize = 5 << 20;
+
+/// A source whose control connection ends in the first transfer. Says when it has.
+fn vanishing() -> (Scripted, Receiver<()>) {
+    let (tell, told) = channel();
+    let (tell, is_gone) = (Mutex::new(tell), AtomicBool::new(false));
+    let server = blocks::start_with_sizes(
+        Box::new(|_| SIZE),
+        Box::new(move |_, control| {
+            Some(match is_gone.swap(true, Ordering::Relaxed) {
+                true => control.write_all(b"125 Again.\r\n226 Complete.\r\n"),
+                false => control.shutdown(Shutdown::Both).map(|()| {
+                    // The test may have ended.
+                    let _ = tell.lock().unwrap().send(());
+                }),
+            })
+        }),
+    );
+    (server, told)
+}
+
+/// A destination that tells what it has stored after its source has gone.
+fn telling(source_is_gone: Receiver<()>) -> Scripted {
+    let source_is_gone = Mutex::new(source_is_gone);
+    let (has_begun, is_complete) = (AtomicBool::new(false), AtomicBool::new(false));
+    Scripted::start(Box::new(move |line, control: &mut TcpStream| {
+        let (verb, argument) = line.split_once(' ').unwrap_or((line, ""));
+        let is_unfinished = argument.ends_with(".gridhaul-blocks");
+        let reply = match verb {
+            "FEAT" => blocks::FEATURES.to_owned(),
+            "PASV" => "227 (127,0,0,1,1,1)\r\n".to_owned(),
+            "REST" => "350 From there.\r\n".to_owned(),
+            "SIZE" if is_unfinished != is_complete.load(Ordering::Relaxed) => {
+                format!("213 {SIZE}\r\n")
+            }
+            "SIZE" | "MLST" => "550 No such file.\r\n".to_owned(),
+            "STOR" if has_begun.swap(true, Ordering::Relaxed) => {
+                is_complete.store(true, Ordering::Relaxed);
+                "125 Again.\r\n226 Complete.\r\n".to_owned()
+            }
+            "STOR" => {
+                // The client may close the connection at any time.
+                let _ = control.write_all(b"150 Now.\r\n");
+                let gone = source_is_gone.lock().unwrap();
+                gone.recv_timeout(Duration::from_secs(60)).unwrap();
+                "111 Range Marker 0-3000000\r\n426 Broken.\r\n".to_owned()
+            }
+            _ => return false,
+        };
+        control.write_all(reply.as_bytes()).is_ok()
+    }))
+}
+
+#[test]
+fn what_the_last_markers_of_a_destination_tell_is_not_sent_again() {
+    let (source, is_gone) = vanishing();
+    let destination = telling(is_gone);
+    let output = gridhaul(&[
+        "copy",
+        "--mode",
+        "extended",
+        &source.url("a"),
+        &destination.url("b"),
+    ]);
+    let (stdout, stderr) = texts(&output);
+    assert!(output.status.success(), "{stdout}{stderr}");
+    assert!(stderr.contains("source: the server closed"), "{stderr}");
+    for server in [&source, &destination] {
+        let commands = server.commands();
+        let restart = "REST 0-3000000".to_owned();
+        assert!(commands.contains(&restart), "{commands:?}");
+    }
+}
