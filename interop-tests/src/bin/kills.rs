@@ -6,6 +6,8 @@
 //! With a client, kills it or its servers during its copies in place of that, and resumes them. At most two blocks for each channel may be
 //! sent again.
 
+use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -24,8 +26,13 @@ struct Arguments {
     #[arg(long, default_value_t = 2)]
     jobs: usize,
     /// The program gridhaul: kill it or its servers during copies, and resume them
-    #[arg(long, value_name = "PROGRAM")]
-    client: Option<std::path::PathBuf>,
+    #[arg(long, value_name = "PROGRAM", value_parser = absolute)]
+    client: Option<PathBuf>,
+}
+
+/// The absolute path of a file: copies run in directories of their own.
+fn absolute(path: &str) -> io::Result<PathBuf> {
+    std::fs::canonicalize(path)
 }
 
 fn main() -> ExitCode {
@@ -81,5 +88,20 @@ fn copies(campaign: &CopyCampaign) -> ExitCode {
     match defects.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_may_be_named_by_a_relative_path() {
+        let arguments = Arguments::try_parse_from(["kills", "--client", "src/bin/kills.rs"]);
+        let client = arguments.unwrap().client.unwrap();
+        assert!(client.is_absolute() && client.ends_with("interop-tests/src/bin/kills.rs"));
+        let missing = Arguments::try_parse_from(["kills", "--client", "missing"]);
+        let error = missing.unwrap_err().to_string();
+        assert!(error.contains("No such file"), "{error}");
     }
 }

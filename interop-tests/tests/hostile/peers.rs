@@ -1,5 +1,6 @@
 //! Peers that stall, send slowly, half-close or reset.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::mpsc;
@@ -291,5 +292,20 @@ fn a_client_that_closes_its_sending_half_gets_its_replies() {
         .map(|reply| reply.code)
         .collect();
     assert_eq!(codes, [200, 257]);
+    fixture.serves();
+}
+
+#[test]
+fn a_client_that_has_closed_its_sending_half_begins_no_transfer() {
+    let fixture = Fixture::ours(&[]);
+    let long = fs::File::create(fixture.root().join("long")).unwrap();
+    // Its checksum takes longer than the end of the connection.
+    long.set_len(1 << 40).unwrap();
+    let mut control = fixture.session();
+    control.passive().unwrap();
+    control.send(b"CKSM MD5 0 -1 long\r\nSTOR up\r\n").unwrap();
+    control.half_close().unwrap();
+    control.until_closed().unwrap();
+    assert!(!fixture.root().join("up").exists());
     fixture.serves();
 }

@@ -4,6 +4,9 @@
 //! nothing. So the reservation starts with the first byte, grows with the received bytes to about twice their
 //! number, and never exceeds them by more than [`MOST_AHEAD_BYTES`]. Unused blocks are freed when the reservation is
 //! dropped, however the transfer ends.
+//!
+//! Only cutting the file to its size frees them. What another program adds between both calls would be cut off, so a file that has
+//! reached the end of its reservation, as each complete one has, is not cut.
 
 use std::os::fd::AsFd as _;
 use std::sync::Mutex;
@@ -98,10 +101,15 @@ impl Reserve {
     pub(super) fn release(&self) -> Result<(), StorageError> {
         let mut reserved = lock(&self.reserved);
         self.due.store(u64::MAX, Ordering::Relaxed);
-        if std::mem::take(&mut *reserved) == 0 {
+        let reserved = std::mem::take(&mut *reserved);
+        if reserved == 0 {
             return Ok(());
         }
-        self.file.truncate(self.file.size()?)
+        let size = self.file.size()?;
+        match size < self.base.saturating_add(reserved) {
+            true => self.file.truncate(size),
+            false => Ok(()),
+        }
     }
 }
 
@@ -116,6 +124,7 @@ impl Drop for Reserve {
 mod tests {
     use std::fs::File;
     use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+    use std::time::{Duration, SystemTime};
 
     use super::*;
 
@@ -179,6 +188,24 @@ mod tests {
         assert!(reserved(&file) >= 100 << 20);
         drop(reserve);
         assert_eq!(reserved(&file), 0);
+    }
+
+    #[test]
+    fn a_file_that_has_all_bytes_is_not_cut() {
+        let Some((opened, file)) = file() else {
+            return;
+        };
+        let promised = 2 * FROM_BYTES;
+        let reserve = Reserve::new(&opened, 0, promised);
+        let reserve = reserve.expect("room").expect("it is long");
+        reserve.follow(promised).expect("room");
+        file.write_all_at(&[1], promised - 1).expect("written");
+        let past = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        file.set_modified(past).expect("the file is ours");
+        reserve.release().expect("nothing to do");
+        // A cut to the same size would set it.
+        let modified = file.metadata().expect("there").modified();
+        assert_eq!(modified.expect("supported"), past);
     }
 
     #[test]

@@ -145,6 +145,10 @@ impl Transfers {
         data_port: &DataPort,
         order: &Order,
     ) -> Result<Reply, End> {
+        // RFC 959 4.1.1: the close of the control connection acts as an ABOR, also for a transfer that has not begun.
+        if call.control.is_closed_by_client() {
+            return Err(End::ClosedByClient);
+        }
         call.context.live.note(Activity::Transfer);
         let entry = self.register(call, data_port, order);
         let permit = match enter(call, &entry).await? {
