@@ -110,6 +110,12 @@ impl Running {
 
     /// Follows the transfer to its end, even if the client is gone. `None` if the node ended without an outcome.
     pub(super) async fn follow(&mut self, call: &mut Call<'_>) -> Option<Outcome> {
+        // Earlier replies go with those to a file that was moved at once.
+        if self.events.is_empty()
+            && let Err(error) = call.control.flush().await
+        {
+            self.lose(error.into());
+        }
         let mut cancelled = false;
         let mut expelled = pin!(call.context.live.ended());
         let mut is_expelled = false;
