@@ -50,6 +50,13 @@ pub trait Storage: Send + Sync + fmt::Debug {
         durable: bool,
     ) -> Result<(), StorageError>;
 
+    /// Whether the file `identity` is at `path`, and no link to it.
+    fn is_at(&self, path: &Path, identity: FileIdentity) -> Result<bool, StorageError> {
+        let found = self.stat(path)?;
+        let is_same = (found.device, found.inode) == (identity.device, identity.inode);
+        Ok(is_same && found.link_target.is_none())
+    }
+
     /// The metadata of the file at `path`. Symbolic links are followed; a dangling link is an error.
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError>;
 

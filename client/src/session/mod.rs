@@ -48,6 +48,8 @@ pub struct Session {
     data_credential: Option<Arc<DataCredential>>,
     /// The data channels that are open.
     kept: Option<Kept>,
+    /// The markers of the server tell the sizes of the files that it has stored.
+    tells_stored: bool,
     /// Differs for each session of the process.
     id: u64,
 }
@@ -124,6 +126,15 @@ impl Session {
         }
         let reply = self.control.must(&Command::Size(path.clone())).await?;
         Ok(reply.text().trim().parse().ok())
+    }
+
+    /// Whether markers of the server have told the size of a file that it has stored.
+    pub(crate) fn tells_stored(&self) -> bool {
+        self.tells_stored
+    }
+
+    pub(crate) fn note_tells_stored(&mut self, tells: bool) {
+        self.tells_stored = tells;
     }
 
     /// Whether the server has facts of files (RFC 3659 7.8).

@@ -105,6 +105,7 @@ impl Session {
             own_stack: None,
             data_credential: None,
             kept: None,
+            tells_stored: false,
             id: IDS.fetch_add(1, Ordering::Relaxed),
         })
     }

@@ -6,7 +6,9 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use gridhaul_protocol::command::{AlgorithmName, Command};
+use gridhaul_protocol::marker::RestartMarker;
 use gridhaul_protocol::path::PathArgument;
+use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_storage::ChecksumAlgorithm;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -22,6 +24,9 @@ const MOST_BYTES: u64 = 8 << 20;
 /// The bytes of commands ahead: a server that reads none during a transfer must have room for all of them, because the client would
 /// wait for it without serving the transfer.
 const MOST_COMMAND_BYTES: usize = 8 << 10;
+
+/// Further ranges of one file are not remembered: a small file arrives in few.
+const MOST_RANGES: usize = 256;
 
 /// A server that has not begun a file after so long may have discarded the command.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
@@ -189,6 +194,8 @@ pub(super) struct Ahead {
     pub(super) is_confirmed: bool,
     /// The reply to `SIZE`, in bytes.
     pub(super) size: Option<u64>,
+    /// What the server has stored, by its `111`.
+    stored: RangeSet,
     /// The reply to `CKSM`.
     pub(super) sum: Option<String>,
 }
@@ -210,8 +217,23 @@ impl Ahead {
             has_begun: false,
             is_confirmed: false,
             size: None,
+            stored: RangeSet::new(),
             sum: None,
         })
+    }
+
+    /// Whether the markers of the server say that it has stored a file of this size, and nothing behind its end.
+    pub(super) fn has_stored(&self, size: u64) -> bool {
+        self.stored.covered() == size && self.stored.end() == size
+    }
+
+    /// The bytes of the copy, by `SIZE` or else by the markers. `expected` are those that it should have.
+    pub(super) fn copied(&self, expected: u64) -> u64 {
+        let stored = || match self.stored.end() {
+            end if end > expected => end,
+            _ => self.stored.covered(),
+        };
+        self.size.unwrap_or_else(stored)
     }
 
     /// Whether all commands have their last replies.
@@ -255,6 +277,15 @@ impl Ahead {
         Ok(Heard::Last)
     }
 
+    /// Adds the ranges of a `111`. They tell only what has arrived since the last one.
+    fn note_stored(&mut self, reply: &Reply) {
+        if let Ok(RestartMarker(ranges)) = RestartMarker::from_reply(reply)
+            && self.stored.len() + ranges.len() <= MOST_RANGES
+        {
+            self.stored.extend_from(&ranges);
+        }
+    }
+
     /// What a preliminary reply means: `None` if it is a last one, `Some(None)` if it has no meaning here.
     fn preliminary(&mut self, step: Step, reply: &Reply) -> Option<Option<Heard>> {
         if !reply.is_preliminary() {
@@ -265,7 +296,10 @@ impl Ahead {
                 let has_begun = std::mem::replace(&mut self.has_begun, true);
                 (!has_begun).then_some(Heard::Begins)
             }
-            (Step::Move, 111 | 112) => Some(Heard::Marker),
+            (Step::Move, 111 | 112) => {
+                self.note_stored(reply);
+                Some(Heard::Marker)
+            }
             (Step::Move | Step::Sum(_), _) => Some(Heard::Works),
             _ => None,
         })
@@ -299,6 +333,7 @@ mod tests {
             has_begun: false,
             is_confirmed: false,
             size: None,
+            stored: RangeSet::new(),
             sum: None,
         }
     }
@@ -346,6 +381,31 @@ mod tests {
             let (_, fit) = hears(&steps, lines);
             assert!(!fit, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn markers_tell_what_the_server_has_stored() {
+        let (all, fit) = hears(
+            &[Step::Move],
+            &[
+                "150 now",
+                "111 Range Marker 0-5",
+                "112 mark",
+                "111 Range Marker 7-10",
+                "226 done",
+            ],
+        );
+        assert!(fit && !all.has_stored(10));
+        assert_eq!(all.copied(10), 8);
+        let (all, fit) = hears(
+            &[Step::Move, Step::Size],
+            &["150 now", "111 Range Marker 5-10,0-5", "226 done"],
+        );
+        assert!(fit && all.has_stored(10) && !all.has_stored(5) && !all.has_stored(11));
+        assert_eq!([5, 10, 11].map(|size| all.copied(size)), [10, 10, 10]);
+        let gap = hears(&[Step::Move], &["150 now", "111 Range Marker 0-5,10-15"]).0;
+        assert!(!gap.has_stored(10), "as many bytes, but not the first ones");
+        assert_eq!(gap.copied(10), 15);
     }
 
     #[test]

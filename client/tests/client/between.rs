@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -102,7 +103,11 @@ fn a_file_that_the_source_refuses_does_not_hold_the_others_up() {
 
 /// Copies `f1` to `f9` of a server to a directory of another one; returns the errors.
 fn copy_nine(from: &Scripted, to: &str, options: &[&str]) -> String {
-    let urls = (1..10).map(|number| from.url(&format!("f{number}")));
+    copy_some(from, to, 1..10, options)
+}
+
+fn copy_some(from: &Scripted, to: &str, numbers: Range<u32>, options: &[&str]) -> String {
+    let urls = numbers.map(|number| from.url(&format!("f{number}")));
     let urls: Vec<String> = urls.collect();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
     let arguments = [&["copy", "-c", "1"], options, &urls, &[to]].concat();
@@ -208,11 +213,16 @@ struct Sink {
     server: Scripted,
 }
 
-/// What a destination replies after it has got the fifth file, for the first time.
+/// What a destination replies after it has got a file, for the first time.
 type Reply = fn(&mut TcpStream) -> io::Result<()>;
 
 impl Sink {
+    /// Acts after the fifth file.
     fn start(act: Reply) -> Self {
+        Self::start_with("f5", act, false)
+    }
+
+    fn start_with(chosen: &'static str, act: Reply, are_marked: bool) -> Self {
         thread_local! {
             static PORT: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
             static DATA: std::cell::RefCell<Option<TcpStream>> = const { std::cell::RefCell::new(None) };
@@ -238,10 +248,14 @@ impl Sink {
                             DATA.set(Some(PORT.with(TcpListener::accept)?.0));
                         }
                         DATA.with_borrow_mut(|data| blocks::receive(data.as_mut().unwrap()))?;
-                        match name == "f5" && acted.fetch_add(1, Ordering::Relaxed) == 0 {
-                            true => act(control),
-                            false => control.write_all(b"226 Complete.\r\n"),
+                        if name == chosen && acted.fetch_add(1, Ordering::Relaxed) == 0 {
+                            return act(control);
                         }
+                        if are_marked {
+                            let marker = format!("111 Range Marker 0-{}\r\n", name.len() + 1);
+                            control.write_all(marker.as_bytes())?;
+                        }
+                        control.write_all(b"226 Complete.\r\n")
                     };
                     // The client may close the connection at any time.
                     let _ = stored();
@@ -255,9 +269,13 @@ impl Sink {
     }
 
     fn stored(&self, name: &str) -> usize {
+        self.got("STOR", name)
+    }
+
+    fn got(&self, verb: &str, name: &str) -> usize {
         let commands = self.server.commands();
-        let stor = format!("STOR /d/{name}");
-        commands.iter().filter(|line| **line == stor).count()
+        let wanted = format!("{verb} /d/{name}");
+        commands.iter().filter(|line| **line == wanted).count()
     }
 }
 
@@ -280,4 +298,31 @@ fn what_a_destination_does_wrong_once_is_mended() {
         assert!(sink.stored("f5") > 1, "{error}");
         assert!((1..10).all(|number| sink.stored(&format!("f{number}")) > 0));
     }
+}
+
+#[test]
+fn a_destination_whose_markers_tell_sizes_is_not_asked_for_them() {
+    let short: Reply = |control| control.write_all(b"111 Range Marker 0-3\r\n226 Complete.\r\n");
+    let source = blocks::start(Box::new(|_, _| None));
+    let sink = Sink::start_with("f80", short, true);
+    let error = copy_some(&source, &sink.server.url("d/"), 10..100, &[]);
+    for number in 10..100 {
+        let name = format!("f{number}");
+        let times = sink.stored(&name);
+        assert!(
+            times > 0 && (times == 1 || number >= 80),
+            "{name}: {times}: {error}"
+        );
+    }
+    // The first ones are asked for, before there are markers.
+    assert_eq!(
+        ["f10", "f60"].map(|name| sink.got("SIZE", name)),
+        [1, 0],
+        "{error}"
+    );
+    // A marker that does not tell the right size counts for nothing.
+    assert!(
+        sink.stored("f80") > 1 && sink.got("SIZE", "f80") > 0,
+        "{error}"
+    );
 }

@@ -188,6 +188,10 @@ impl Storage for PosixStorage {
         upload::complete(self.writable("rename")?, from, to, identity, durable)
     }
 
+    fn is_at(&self, path: &Path, identity: FileIdentity) -> Result<bool, StorageError> {
+        upload::is_at(&self.view.root, path, identity).map_err(failed("stat"))
+    }
+
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError> {
         self.view
             .stat(path, AccessCheck::Kernel)

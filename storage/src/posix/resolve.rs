@@ -187,7 +187,7 @@ impl NewPlace<'_> {
     }
 
     /// Renames an entry of `directory` to this one.
-    pub(super) fn rename_from(&self, directory: OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    pub(super) fn rename_from(&self, directory: impl AsFd, name: &OsStr) -> Result<(), Errno> {
         rustix::fs::renameat(directory, name, &self.directory, self.name)
     }
 }
@@ -202,6 +202,17 @@ fn device(held: &OwnedFd) -> Result<u64, StorageError> {
 /// For calls that do not accept an `O_PATH` descriptor, such as `chmod` before Linux 6.6. Requires `/proc`.
 pub(super) fn path_of(descriptor: impl AsFd) -> String {
     format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd())
+}
+
+/// Whether both paths name entries of the same directory, in the same words.
+pub(super) fn is_beside(one: &Path, other: &Path) -> bool {
+    let [one, other] = [one, other].map(|path| split(path.as_os_str().as_bytes()).0);
+    one == other
+}
+
+/// The name in [`Root::parent`].
+pub(super) fn last_name(path: &Path) -> &OsStr {
+    OsStr::from_bytes(split(path.as_os_str().as_bytes()).1)
 }
 
 /// Splits before the last name; slashes after the name stay with it.

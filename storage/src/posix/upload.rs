@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use super::failed;
 use super::open::held_file;
-use super::resolve::Root;
+use super::resolve::{Root, is_beside, last_name};
 use super::rights::{self, OF_GROUP, OF_OTHERS};
 use crate::{FileIdentity, StorageError, UploadOpening};
 
@@ -42,6 +42,17 @@ pub(super) fn open(
         mode
     };
     for _ in 0..ATTEMPTS {
+        let mut refusal = None;
+        if create {
+            // Most uploads are new.
+            match root.create_file("open", path, OFlags::WRONLY, mode) {
+                Ok(file) => return Ok((file, 0)),
+                Err(error) if error.errno == Errno::EXIST => {}
+                // The name may be that of a file that was made before the rule.
+                Err(error) if error.rule.is_some() => refusal = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
         match root.hold_unfollowed(path) {
             Ok(held) if is_usable(&rustix::fs::fstat(&held).map_err(&failed)?, opening) => {
                 if let Some(opened) = held_file(root, path, &held, OFlags::WRONLY)? {
@@ -56,10 +67,8 @@ pub(super) fn open(
                 }
             }
             Err(Errno::NOENT) if create => {
-                match root.create_file("open", path, OFlags::WRONLY, mode) {
-                    Ok(file) => return Ok((file, 0)),
-                    Err(error) if error.errno == Errno::EXIST => {}
-                    Err(error) => return Err(error),
+                if let Some(refusal) = refusal {
+                    return Err(refusal);
                 }
             }
             // A file that cannot be trusted is not the one of an earlier attempt.
@@ -80,18 +89,21 @@ pub(super) fn complete(
     durable: bool,
 ) -> Result<(), StorageError> {
     let failed = failed("rename");
-    let new = root.hold_unfollowed(from).map_err(&failed)?;
-    let found = rustix::fs::fstat(&new).map_err(&failed)?;
-    if (found.st_dev, found.st_ino) != (identity.device, identity.inode) {
+    let place = root.new_place("rename", to)?;
+    let above = match is_beside(from, to) {
+        true => None,
+        false => Some(root.parent(from).map_err(&failed)?.0),
+    };
+    let directory = above.as_ref().unwrap_or_else(|| place.directory());
+    let name = last_name(from);
+    if identity_of(directory, name).map_err(&failed)? != identity {
         return Err(failed(Errno::STALE));
     }
-    match root.hold(to) {
-        Ok(old) => rights::copy(&old, &new).map_err(&failed)?,
+    match identity_of(place.directory(), place.name()) {
+        Ok(_) => copy_rights(root, from, to, identity)?,
         Err(Errno::NOENT) => {}
         Err(errno) => return Err(failed(errno)),
     }
-    let (directory, name) = root.parent(from).map_err(&failed)?;
-    let place = root.new_place("rename", to)?;
     place.rename_from(directory, name).map_err(&failed)?;
     // The name may have changed in between, so that another file was renamed.
     if identity_of(place.directory(), place.name()).map_err(&failed)? != identity {
@@ -103,12 +115,47 @@ pub(super) fn complete(
     Ok(())
 }
 
+/// Gives the file `identity` at `from` the rights of the one at `to`, unless a link there leads to nothing.
+fn copy_rights(
+    root: &Root,
+    from: &Path,
+    to: &Path,
+    identity: FileIdentity,
+) -> Result<(), StorageError> {
+    let failed = failed("rename");
+    let new = root.hold_unfollowed(from).map_err(&failed)?;
+    if held_identity(&new).map_err(&failed)? != identity {
+        return Err(failed(Errno::STALE));
+    }
+    match root.hold(to) {
+        Ok(old) => rights::copy(&old, &new).map_err(&failed),
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(failed(errno)),
+    }
+}
+
+/// Whether the file `identity` is at `path` itself.
+pub(super) fn is_at(root: &Root, path: &Path, identity: FileIdentity) -> Result<bool, Errno> {
+    let file = root.hold_unfollowed(path)?;
+    Ok(held_identity(&file)? == identity)
+}
+
+/// The file that is at a name, which may be a link.
 fn identity_of(directory: impl AsFd, name: &OsStr) -> Result<FileIdentity, Errno> {
     let facts = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    Ok(FileIdentity {
+    Ok(identity(&facts))
+}
+
+/// The file of a descriptor.
+fn held_identity(file: impl AsFd) -> Result<FileIdentity, Errno> {
+    Ok(identity(&rustix::fs::fstat(file)?))
+}
+
+fn identity(facts: &Stat) -> FileIdentity {
+    FileIdentity {
         device: facts.st_dev,
         inode: facts.st_ino,
-    })
+    }
 }
 
 /// Waits until the entries of a directory are on the disk. Has no effect if the account may not read the directory, or the

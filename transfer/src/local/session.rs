@@ -124,6 +124,10 @@ impl NodeSession for LocalSession {
         self.files.storage.clone()
     }
 
+    fn has_local_storage(&self) -> bool {
+        true
+    }
+
     fn home(&self) -> PathBuf {
         self.files.home.clone()
     }

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_storage::{
-    FileKind, Metadata, OpenedFile, Rule, StorageError, StorageErrorKind, StoredFile, UploadForm,
-    UploadOpening, is_unfinished_upload,
+    FileIdentity, FileKind, Metadata, OpenedFile, Rule, StorageError, StorageErrorKind, StoredFile,
+    UploadForm, UploadOpening, is_unfinished_upload,
 };
 use rustix::io::Errno;
 
@@ -43,6 +43,7 @@ const LOCK_CHECK: Duration = Duration::from_millis(20);
 pub(crate) struct Upload {
     /// Keeps the lock on the file.
     file: OpenedFile,
+    identity: FileIdentity,
     claim: Claim,
     form: UploadForm,
     temporary: PathBuf,
@@ -81,7 +82,9 @@ impl Upload {
         let opened = match target.placement {
             _ if target.is_fresh() => {
                 let (file, upload) = place.open(true).map_err(failed)?;
-                file.truncate(0)?;
+                if file.size()? > 0 {
+                    file.truncate(0)?;
+                }
                 (file, upload)
             }
             Placement::Replace => place.restart(old.as_ref(), target.restart.end())?,
@@ -123,10 +126,9 @@ impl Upload {
         let storage = &*context.storage;
         let stored = |path| StoredFile { storage, path };
         let names = (&stored(&self.temporary), &stored(&self.name));
-        let identity = self.file.identity()?;
         let rename = || {
             let durable = sync == SyncPolicy::Data;
-            storage.complete_upload(&self.temporary, &self.name, identity, durable)
+            storage.complete_upload(&self.temporary, &self.name, self.identity, durable)
         };
         let memory = context.resources.checksums.memory();
         memory.keep_while_relabelled(&self.file, names, rename)?;
@@ -186,13 +188,10 @@ impl Place<'_> {
                 return Err(busy());
             }
             // The upload that was just replaced may have been complete, and the file have its final name.
-            let found = storage.stat(&self.temporary);
-            if found.is_ok_and(|found| {
-                found.link_target.is_none()
-                    && (found.device, found.inode) == (identity.device, identity.inode)
-            }) {
+            if storage.is_at(&self.temporary, identity).unwrap_or(false) {
                 let upload = Upload {
                     file: file.duplicate()?,
+                    identity,
                     claim,
                     form: self.form,
                     temporary: self.temporary.clone(),

@@ -73,6 +73,7 @@ impl<'a> Destination<'a> {
         match (arguments.dry_run, self.levels.is_empty()) {
             (true, _) => {}
             (false, true) => self.make_all(place).await?,
+            (false, false) if self.had_directory(place) => {}
             (false, false) => self.make(place).await?,
         }
         let had = match arguments.sync.is_some() || arguments.delete {
@@ -87,18 +88,21 @@ impl<'a> Destination<'a> {
         Ok(())
     }
 
+    /// Whether the directory that is walked had this directory before.
+    fn had_directory(&self, place: &Place) -> bool {
+        let had = self.levels.last().and_then(|level| level.had.as_ref());
+        let had = had.and_then(|had| had.get(place.name()));
+        had.is_some_and(|had| had.is_directory)
+    }
+
     /// Goes up to the directory of `place`, whose source has an entry of this name.
     pub(super) async fn go_to_parent_of(&mut self, place: &Place) -> Result<(), CopyError> {
-        let parent = place.parent();
-        while self
-            .levels
-            .last()
-            .is_some_and(|level| level.place != parent)
-        {
+        let is_elsewhere = |level: &Level| !place.is_in(&level.place);
+        while self.levels.last().is_some_and(is_elsewhere) {
             self.leave().await?;
         }
         if let Some(Level { had: Some(had), .. }) = self.levels.last_mut()
-            && let Some(had) = had.get_mut(&place.name())
+            && let Some(had) = had.get_mut(place.name())
         {
             had.stays = true;
         }
@@ -153,7 +157,7 @@ impl<'a> Destination<'a> {
     /// What the destination has of a file.
     async fn version(&mut self, place: &Place) -> Result<Option<Version>, CopyError> {
         if let Some(Level { had: Some(had), .. }) = self.levels.last() {
-            let had = had.get(&place.name());
+            let had = had.get(place.name());
             return Ok(had.map(|had| had.version));
         }
         match place {

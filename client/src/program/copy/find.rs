@@ -168,7 +168,7 @@ impl Finder<'_> {
             }
             // The content of one directory becomes the content of the destination; several ones keep their names.
             let target = match self.are_many {
-                true => self.destination.join(&source.name()),
+                true => self.destination.join(source.name()),
                 false => self.destination.clone(),
             };
             self.claim(&target)?;
@@ -258,7 +258,7 @@ impl Finder<'_> {
                 }
             };
         Ok(match is_directory {
-            true => destination.join(&source.name()),
+            true => destination.join(source.name()),
             false => destination.clone(),
         })
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -114,24 +114,46 @@ impl Place {
 
     /// The directory that has it.
     pub(super) fn parent(&self) -> Self {
-        let above = |path: &Path| path.parent().unwrap_or(path).to_owned();
         match self {
             Self::Local {
                 path,
                 root,
                 beneath,
             } => Self::Local {
-                path: above(path),
+                path: above(path).to_owned(),
                 root: Arc::clone(root),
-                beneath: above(beneath),
+                beneath: above(beneath).to_owned(),
             },
             Self::Remote(url) => {
                 let path = above(Path::new(OsStr::from_bytes(&url.path)));
                 Self::Remote(Url {
                     server: url.server.clone(),
-                    path: path.into_os_string().into_vec(),
+                    path: path.as_os_str().as_bytes().to_vec(),
                 })
             }
+        }
+    }
+
+    /// Whether [`Self::parent`] is this directory.
+    pub(super) fn is_in(&self, directory: &Self) -> bool {
+        match (self, directory) {
+            (
+                Self::Local {
+                    path,
+                    root,
+                    beneath,
+                },
+                Self::Local {
+                    path: directory,
+                    root: its_root,
+                    beneath: its_place,
+                },
+            ) => root == its_root && above(path) == directory && above(beneath) == its_place,
+            (Self::Remote(url), Self::Remote(directory)) => {
+                let above = above(Path::new(OsStr::from_bytes(&url.path)));
+                url.server == directory.server && above.as_os_str().as_bytes() == directory.path
+            }
+            _ => false,
         }
     }
 
@@ -152,14 +174,14 @@ impl Place {
     }
 
     /// The last component.
-    pub(super) fn name(&self) -> Vec<u8> {
+    pub(super) fn name(&self) -> &[u8] {
         let path = match self {
             Self::Local { path, .. } => path.as_os_str().as_bytes(),
             Self::Remote(url) => &url.path,
         };
         let mut names = path.split(|byte| *byte == b'/').rev();
         let name = names.find(|name| !name.is_empty());
-        name.unwrap_or_default().to_vec()
+        name.unwrap_or_default()
     }
 
     /// Whether it is written as a directory.
@@ -180,4 +202,9 @@ impl Place {
             _ => false,
         }
     }
+}
+
+/// The directory of a path; that of the uppermost one is itself.
+fn above(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
 }

@@ -72,10 +72,10 @@ impl Key {
     pub(super) fn of(job: &Job) -> Option<Self> {
         let (size, modified) = (job.known.size?, job.known.modified?);
         let since = modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        let names = (job.source.words(), job.destination.words());
         let half = |salt: u8| {
             let mut hasher = DefaultHasher::new();
-            let names = (job.source.words(), job.destination.words());
-            (salt, names, size, since.as_secs()).hash(&mut hasher);
+            (salt, &names, size, since.as_secs()).hash(&mut hasher);
             u128::from(hasher.finish())
         };
         Some(Self(half(0) << 64 | half(1)))

@@ -47,7 +47,7 @@ fn name(destination: &Place) -> Option<Vec<u8>> {
             let path = root.join(beneath);
             Some(path.file_name()?.as_bytes().to_vec())
         }
-        Place::Remote(_) => Some(destination.name()),
+        Place::Remote(_) => Some(destination.name().to_vec()),
     }
 }
 

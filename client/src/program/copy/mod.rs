@@ -17,6 +17,7 @@ mod reach;
 mod shared;
 mod stream;
 mod streams;
+mod tree;
 mod version;
 mod walk;
 mod worker;

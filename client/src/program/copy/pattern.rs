@@ -34,7 +34,7 @@ impl Pattern {
             return Ok(None);
         }
         let wrong = || CopyError::Pattern(source.words());
-        let text = std::str::from_utf8(&name).map_err(|_| wrong())?;
+        let text = std::str::from_utf8(name).map_err(|_| wrong())?;
         let glob = GlobBuilder::new(text).literal_separator(true).build();
         Ok(Some(Self {
             directory: source.parent(),

@@ -2,8 +2,6 @@
 //!
 //! At most one listing for each level of a tree is open, so a tree of a million entries needs little memory.
 
-use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -14,15 +12,9 @@ use super::error::CopyError;
 use super::job::{Job, Place};
 use super::loops;
 use super::shared::Shared;
-use super::version::{Version, permissions_of};
+use super::tree::{DANGLING, DEPTH, Found, LINK, SPECIAL, read_tree};
 use crate::listing::{Lister, Listing};
 use crate::session::{Kind, Session};
-
-/// Directories beneath each other. Each has an open listing.
-const DEPTH: usize = 256;
-
-/// Entries of this machine that are read ahead.
-const AHEAD: usize = 256;
 
 /// Finds the files of trees.
 pub(super) struct Walker<'a> {
@@ -30,16 +22,6 @@ pub(super) struct Walker<'a> {
     jobs: &'a mpsc::Sender<Job>,
     /// The directories of the copy.
     copy: Destination<'a>,
-}
-
-/// What a tree has.
-enum Found {
-    /// A directory; all that it has comes later.
-    Directory,
-    /// A file.
-    File(Version),
-    /// Something that is not copied, and why.
-    Skipped(&'static str),
 }
 
 /// How a walk goes on after an entry.
@@ -51,17 +33,6 @@ enum Next {
     /// Not at all.
     Stop,
 }
-
-/// An entry of a tree of this machine.
-struct Entry {
-    /// Its path beneath the source.
-    path: PathBuf,
-    found: Result<Found, CopyError>,
-}
-
-const LINK: &str = "a link to a directory is not followed";
-const DANGLING: &str = "a link to nothing";
-const SPECIAL: &str = "neither a file nor a directory";
 
 impl<'a> Walker<'a> {
     pub(super) fn new(shared: &'a Shared, jobs: &'a mpsc::Sender<Job>) -> Self {
@@ -116,41 +87,43 @@ impl<'a> Walker<'a> {
         if loops::are_one(self.shared, None, source, destination).await? {
             return Err(CopyError::SameDirectory);
         }
-        let (sender, mut entries) = mpsc::channel(AHEAD);
-        let root = root.to_owned();
-        let reading = tokio::task::spawn_blocking(move || read_tree(&root, &sender));
+        let (mut runs, reading) = read_tree(root);
         // The directory whose content is not copied.
         let mut passed: Option<PathBuf> = None;
-        while let Some(entry) = entries.recv().await {
-            if passed
-                .as_ref()
-                .is_some_and(|passed| entry.path.starts_with(passed))
-            {
+        'walk: while let Some(run) = runs.recv().await {
+            let is_passed = |passed: &PathBuf| run.directory.starts_with(passed);
+            if passed.as_ref().is_some_and(is_passed) {
                 continue;
             }
             let within = |place: &Place| {
-                let names = entry.path.iter();
+                let names = run.directory.iter();
                 names.fold(place.clone(), |place, name| place.join(name.as_bytes()))
             };
-            let (from, to) = (within(source), within(destination));
-            let found = match entry.found {
-                Ok(Found::Directory)
-                    if loops::are_one(self.shared, None, &from, destination).await? =>
-                {
-                    Err(CopyError::Itself)
-                }
-                found => found,
-            };
-            match self.found(from, to, found).await {
-                Next::Into => {}
-                Next::Past => passed = Some(entry.path),
-                Next::Stop => {
-                    self.copy.spoil_all();
-                    break;
+            let (above, below) = (within(source), within(destination));
+            for entry in run.entries {
+                let (from, to) = match &entry.name {
+                    Some(name) => (above.join(name.as_bytes()), below.join(name.as_bytes())),
+                    None => (above.clone(), below.clone()),
+                };
+                let found = match entry.found {
+                    Ok(Found::Directory)
+                        if loops::are_one(self.shared, None, &from, destination).await? =>
+                    {
+                        Err(CopyError::Itself)
+                    }
+                    found => found,
+                };
+                match (self.found(&from, &to, found).await, entry.name) {
+                    (Next::Into, _) | (Next::Past, None) => {}
+                    (Next::Past, Some(name)) => passed = Some(run.directory.join(name)),
+                    (Next::Stop, _) => {
+                        self.copy.spoil_all();
+                        break 'walk;
+                    }
                 }
             }
         }
-        drop(entries);
+        drop(runs);
         // It ends when the channel is closed.
         reading.await.map_err(|_| CopyError::Walk)
     }
@@ -200,7 +173,7 @@ impl<'a> Walker<'a> {
                 true => Err(CopyError::Itself),
                 false => Ok(found),
             };
-            match self.found(from.clone(), to.clone(), found).await {
+            match self.found(&from, &to, found).await {
                 Next::Into => {}
                 Next::Past => continue,
                 Next::Stop => {
@@ -259,19 +232,19 @@ impl<'a> Walker<'a> {
     }
 
     /// Acts on an entry.
-    async fn found(&mut self, from: Place, to: Place, found: Result<Found, CopyError>) -> Next {
+    async fn found(&mut self, from: &Place, to: &Place, found: Result<Found, CopyError>) -> Next {
         if found.is_err() {
             // Before the directory is left, which removes what its source does not have.
-            self.copy.spoil(&to);
+            self.copy.spoil(to);
         }
-        let acted = match self.copy.go_to_parent_of(&to).await {
-            Ok(()) => self.act(&from, &to, found).await,
+        let acted = match self.copy.go_to_parent_of(to).await {
+            Ok(()) => self.act(from, to, found).await,
             Err(error) => Err(error),
         };
         match acted {
             Ok(next) => next,
             Err(error) => {
-                self.failed(&from, &to, &error);
+                self.failed(from, to, &error);
                 Next::Past
             }
         }
@@ -323,77 +296,4 @@ struct Level {
     listing: Listing,
     source: Place,
     destination: Place,
-}
-
-/// Sends all entries beneath a directory of this machine. Each directory comes before its content.
-fn read_tree(root: &Path, sender: &mpsc::Sender<Entry>) {
-    let mut levels = vec![(PathBuf::new(), fs::read_dir(root))];
-    while let Some((path, entries)) = levels.last_mut() {
-        let here = path.clone();
-        let send = |path: PathBuf, found| sender.blocking_send(Entry { path, found }).is_ok();
-        let failed = |error| CopyError::File(root.join(&here).display().to_string(), error);
-        let entry = match entries {
-            Ok(entries) => entries.next(),
-            Err(error) => {
-                let error = std::mem::replace(error, io::ErrorKind::Other.into());
-                if !send(here.clone(), Err(failed(error))) {
-                    return;
-                }
-                None
-            }
-        };
-        let Some(entry) = entry else {
-            levels.pop();
-            continue;
-        };
-        let name = match entry {
-            Ok(entry) => entry.file_name(),
-            Err(error) => {
-                if !send(here.clone(), Err(failed(error))) {
-                    return;
-                }
-                levels.pop();
-                continue;
-            }
-        };
-        let path = here.join(&name);
-        let full = root.join(&path);
-        let found = of_local(&full);
-        let is_directory = matches!(found, Ok(Found::Directory));
-        let found = found.map_err(|error| CopyError::File(full.display().to_string(), error));
-        if !send(path.clone(), found) {
-            return;
-        }
-        if !is_directory {
-            continue;
-        }
-        if levels.len() < DEPTH {
-            levels.push((path, fs::read_dir(&full)));
-        } else if !send(path, Err(CopyError::Deep(DEPTH))) {
-            return;
-        }
-    }
-}
-
-fn of_local(path: &Path) -> io::Result<Found> {
-    let kind = fs::symlink_metadata(path)?.file_type();
-    let target = match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && kind.is_symlink() => {
-            return Ok(Found::Skipped(DANGLING));
-        }
-        target => target?,
-    };
-    Ok(if target.is_file() {
-        Found::File(Version {
-            size: Some(target.len()),
-            modified: target.modified().ok(),
-            mode: Some(permissions_of(&target)),
-        })
-    } else if !target.is_dir() {
-        Found::Skipped(SPECIAL)
-    } else if kind.is_symlink() {
-        Found::Skipped(LINK)
-    } else {
-        Found::Directory
-    })
 }

@@ -29,6 +29,10 @@ use crate::status::Activity;
 use crate::telemetry;
 use crate::transfer_verb::TransferVerb;
 
+/// From so many bytes on, replies do not wait for those to further small files: the client goes on with some files while the server
+/// moves the next ones. Those to five files are less.
+const TOGETHER: usize = 512;
+
 /// A command that moves data, or concerns transfers.
 #[derive(Debug)]
 pub(crate) enum TransferCommand {
@@ -120,7 +124,9 @@ impl Transfers {
     ) -> Result<Reply, End> {
         match prepare(call, data_port, verb, &motion).await {
             Ok(order) => {
-                call.control.flush().await?;
+                if call.control.unsent_bytes() >= TOGETHER {
+                    call.control.flush().await?;
+                }
                 self.transfer(call, data_port, &order).await
             }
             Err(refusal) => Ok(refusal),
@@ -158,6 +164,7 @@ impl Transfers {
         };
         look_ahead(call);
         let mut running = Running::start(call, order, entry);
+        call.user.moves_small_files = running.is_here();
         let finished = running.follow(call).await;
         let outcome = finished.as_ref();
         drop(permit);
@@ -349,6 +356,7 @@ async fn wait<Q: Queued>(
     mut queued: Q,
     notice: &mut Notice,
 ) -> Result<Option<Q::Output>, End> {
+    call.control.flush().await?;
     loop {
         tokio::select! {
             granted = &mut queued => return Ok(Some(granted)),

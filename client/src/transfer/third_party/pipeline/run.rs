@@ -34,7 +34,7 @@ impl Flight {
     fn prepare(
         source: &mut Session,
         destination: &mut Session,
-        copy: ThirdPartyCopy,
+        (copy, asks_size): (ThirdPartyCopy, bool),
     ) -> Result<Self, TransferFailure> {
         let (from, to) = (TransferFailure::Source, TransferFailure::Destination);
         let bytes = copy.size.unwrap_or(0);
@@ -42,12 +42,10 @@ impl Flight {
             bytes,
             record_bytes: None,
         };
-        let size = Command::Size(copy.destination.clone());
-        let mut store = vec![
-            (Step::Announce, announce),
-            (Step::Move, copy.store()),
-            (Step::Size, size),
-        ];
+        let mut store = vec![(Step::Announce, announce), (Step::Move, copy.store())];
+        if asks_size {
+            store.push((Step::Size, Command::Size(copy.destination.clone())));
+        }
         let mut retrieve = vec![(Step::Move, copy.retrieve())];
         if let Some(algorithm) = copy.verify {
             store.push(ahead::sum(algorithm, &copy.destination).map_err(to)?);
@@ -75,12 +73,20 @@ impl Flight {
         self.ends.iter().all(Ahead::is_answered)
     }
 
+    /// Whether markers and `SIZE` of the destination say the same of this file, which has bytes.
+    fn has_markers_of_size(&self) -> bool {
+        let destination = &self.ends[DESTINATION];
+        let size = destination.size.filter(|size| *size > 0);
+        size.is_some_and(|size| destination.has_stored(size))
+    }
+
     /// Compares the copy with the source; returns the checksum of both.
     fn compared(&self) -> Result<Option<String>, TransferFailure> {
         let [source, destination] = &self.ends;
-        // Both are known: a file of unknown size is not in a pipeline, and all commands were answered.
-        if let (Some(expected), Some(copied)) = (self.copy.size, destination.size) {
-            self.copy.check_length(expected, copied)?;
+        // A file of unknown size is not in a pipeline.
+        if let Some(expected) = self.copy.size {
+            self.copy
+                .check_length(expected, destination.copied(expected))?;
         }
         match (&source.sum, &destination.sum) {
             (None, None) => Ok(None),
@@ -96,6 +102,8 @@ pub(super) struct Pipeline<'a> {
     first: Option<ThirdPartyCopy>,
     supply: &'a mut dyn Supply<ThirdPartyCopy>,
     flights: VecDeque<Flight>,
+    /// The markers of the destination tell the size of each file, so that it need not be asked.
+    pub(super) tells_stored: bool,
     /// What a server has said when it refused a file. Files before that one may become complete.
     refusal: Option<TransferFailure>,
     stall: Duration,
@@ -112,6 +120,7 @@ impl<'a> Pipeline<'a> {
             first: Some(first),
             supply,
             flights: VecDeque::new(),
+            tells_stored: false,
             refusal: None,
         }
     }
@@ -159,7 +168,9 @@ impl<'a> Pipeline<'a> {
             let Some(copy) = self.first.take().or_else(|| self.supply.next()) else {
                 break;
             };
-            let flight = Flight::prepare(source, destination, copy)?;
+            // There is no marker of an empty file.
+            let asks_size = !self.tells_stored || copy.size == Some(0);
+            let flight = Flight::prepare(source, destination, (copy, asks_size))?;
             budget.add(flight.cost());
             verbs = Some((flight.copy.store().verb(), flight.copy.retrieve().verb()));
             if self.flights.is_empty() {
@@ -183,6 +194,7 @@ impl<'a> Pipeline<'a> {
             return Ok(false);
         };
         let checksum = flight.compared()?;
+        self.tells_stored |= flight.has_markers_of_size();
         let done = Transferred {
             bytes: flight.copy.size.unwrap_or(0),
             channels: usize::from(flight.copy.settings.parallelism),
