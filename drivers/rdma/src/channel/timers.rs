@@ -2,6 +2,9 @@
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::available_parallelism;
 
 use rustix::thread::set_current_timer_slack;
 
@@ -21,6 +24,35 @@ pub(super) fn wake_in_time() {
     }
 }
 
+/// The threads that poll instead of sleeping.
+static SPINNERS: AtomicUsize = AtomicUsize::new(0);
+
+/// The right of a thread to poll for a moment. Clients choose rates and bursts, so a quarter of the
+/// processors has it at most, and none on a small machine; other threads sleep.
+#[derive(Debug)]
+pub(super) struct Spinner(());
+
+impl Spinner {
+    /// `None` if enough threads poll.
+    pub(super) fn take() -> Option<Self> {
+        static MOST: OnceLock<usize> = OnceLock::new();
+        let most = *MOST.get_or_init(|| available_parallelism().map_or(0, |all| all.get() / 4));
+        Self::take_of(most)
+    }
+
+    fn take_of(most: usize) -> Option<Self> {
+        let more = |count: usize| (count < most).then_some(count + 1);
+        let taken = SPINNERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.ok().map(|_| Self(()))
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        SPINNERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rustix::thread::current_timer_slack;
@@ -37,5 +69,15 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn few_threads_poll() {
+        // Other tests may hold some.
+        let held: Vec<_> = std::iter::from_fn(|| Spinner::take_of(100)).collect();
+        assert!(Spinner::take_of(100).is_none() && held.len() <= 100);
+        drop(held);
+        assert!(Spinner::take_of(100).is_some());
+        assert!(Spinner::take_of(0).is_none());
     }
 }

@@ -3,12 +3,12 @@
 use gridhaul_stack::{ChannelError, Operation};
 
 use super::Streams;
-use crate::channel::timers::wake_in_time;
+use crate::channel::timers::{Spinner, wake_in_time};
 use crate::clock;
 
 impl Streams {
     /// Sleeps until an event, or until the pacer allows the next message. Before a message that a sleep
-    /// would miss it returns at once, and the caller polls.
+    /// would miss it polls.
     pub(super) fn wait(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         let exchange = &self.opened.exchange;
         // What is sent in user space over TCP leaves when TCP wants it.
@@ -17,8 +17,12 @@ impl Streams {
         let next = exchange.next_at(self.now);
         if let (Some(at), Some(spin_time)) = (next, spin_time)
             && at <= self.now + spin_time
+            && let Some(_spinner) = Spinner::take()
         {
-            std::hint::spin_loop();
+            while self.now < at && !self.opened.exchange.is_over() {
+                std::hint::spin_loop();
+                self.advance()?;
+            }
             return operation.check_at(clock::instant(self.now));
         }
         self.watch()?;
