@@ -1,7 +1,6 @@
 //! Work on files that is not a transfer. It blocks, so it runs on threads for file work ([`crate::threads`]), one piece at
 //! a time for each session.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,46 +55,6 @@ impl Call<'_> {
             Err(error) => Err(error),
         };
         Ok(done.unwrap_or_else(|error| self.fail(&error)))
-    }
-
-    /// As [`Self::on_path`], for a look at one file. A client that sends small files asks for the size of each one: as with the files
-    /// themselves, to wake another thread takes longer than the work, so that is done in this one.
-    pub(super) async fn look_at(
-        &mut self,
-        argument: Option<&PathArgument>,
-        work: impl FnOnce(&Files, &RemotePath) -> Result<Reply, StorageError> + Send + 'static,
-    ) -> Result<Reply, End> {
-        let path = match self.user.path(argument) {
-            Ok(path) => path,
-            Err(error) => return Ok(self.fail(&error)),
-        };
-        let done = match self.try_here(move |files| work(files, &path)) {
-            Ok(done) => done,
-            Err(work) => self.work(work).await?,
-        };
-        Ok(done.unwrap_or_else(|error| self.fail(&error)))
-    }
-
-    /// Does work in this thread, or gives it back: the files may be those of another machine, and before small files were moved here
-    /// nothing shows that the file system answers soon.
-    fn try_here<T, W: FnOnce(&Files) -> Result<T, StorageError>>(
-        &self,
-        work: W,
-    ) -> Result<Result<T, StorageError>, W> {
-        let user = &self.user;
-        let may = user.moves_small_files && user.node.has_local_storage();
-        let in_place = &self.context.shared.in_place;
-        let Some(_place) = may.then(|| in_place.enter()).flatten() else {
-            return Err(work);
-        };
-        let files = Files {
-            storage: user.node.storage(),
-            node: Arc::clone(&user.node),
-            cancel: Cancel::new(),
-        };
-        let done = catch_unwind(AssertUnwindSafe(|| work(&files)));
-        // The session continues after a panic, as on other threads.
-        Ok(done.unwrap_or_else(|_| Err(StorageError::new("thread", Errno::IO))))
     }
 
     /// Runs work on files while the control channel is read.

@@ -75,8 +75,6 @@ pub(super) struct User {
     pub(super) _places: Vec<Place>,
     /// The name of uploads until they are complete.
     pub(super) uploads: UploadName,
-    /// Its last transfer was a small one, which began on the thread of the session.
-    pub(super) moves_small_files: bool,
     /// Counts the delegated credential while the client is logged in.
     pub(super) _delegated: Option<DelegatedMark>,
 }

@@ -109,36 +109,6 @@ fn channels_are_used_again_for_queued_files() {
 }
 
 #[test]
-fn questions_about_small_files_are_answered_in_their_order() {
-    let served = Served::new();
-    let mut client = served.anonymous();
-    client.expect("MODE E", 200);
-    let mut data = client.passive();
-    // The second file comes over a channel that is open, so the thread of the session may receive it, and answer what follows.
-    for (name, content) in [("one", "1"), ("two", "22")] {
-        let length = content.len();
-        let commands = format!(
-            "ALLO {length}\r\nSTOR {name}\r\nSIZE {name}\r\nSIZE missing\r\nMLST {name}\r\nNOOP\r\n"
-        );
-        client.send_bytes(commands.as_bytes());
-        client.expect_reply(200);
-        client.expect_reply(if name == "one" { 150 } else { 125 });
-        client.expect_reply(112);
-        send_block(&mut data, 0, content.as_bytes());
-        send_end(&mut data);
-        for code in [112, 111, 226] {
-            client.expect_reply(code);
-        }
-        assert_eq!(client.expect_reply(213), format!("213 {length}\r\n"));
-        let missing = client.expect_reply(550);
-        assert!(missing.contains("No such file"), "{missing}");
-        let facts = client.expect_reply(250);
-        assert!(facts.contains(&format!(";Size={length};")), "{facts}");
-        client.expect_reply(200);
-    }
-}
-
-#[test]
 fn the_server_connects_to_send_blocks_and_listings() {
     let served = Served::new();
     served.write("file", "content");

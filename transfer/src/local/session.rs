@@ -124,10 +124,6 @@ impl NodeSession for LocalSession {
         self.files.storage.clone()
     }
 
-    fn has_local_storage(&self) -> bool {
-        true
-    }
-
     fn home(&self) -> PathBuf {
         self.files.home.clone()
     }

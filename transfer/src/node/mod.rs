@@ -79,11 +79,6 @@ pub trait NodeSession: Send + Sync + fmt::Debug {
     /// The session's files; every call blocks.
     fn storage(&self) -> Arc<dyn Storage>;
 
-    /// Whether the files are those of this machine: no call of [`Self::storage`] waits for another one.
-    fn has_local_storage(&self) -> bool {
-        false
-    }
-
     /// The initial working directory, as a path beneath the root: the home directory of the local account if
     /// it lies there, else `/`.
     fn home(&self) -> PathBuf;

@@ -76,7 +76,6 @@ pub(super) async fn attach(
         groups,
         _places: places,
         uploads,
-        moves_small_files: false,
         _delegated: delegated,
     };
     context.publish(&Event::LoggedIn {

@@ -16,7 +16,7 @@ pub(super) async fn size(call: &mut Call<'_>, path: &PathArgument) -> Result<Rep
         return Ok(refusal.reply());
     }
     let uploads = call.user.uploads;
-    call.look_at(Some(path), move |files, path| {
+    call.on_path(Some(path), move |files, path| {
         let size = unfinished::size(&*files.storage, path.as_path(), uploads)?;
         Ok(Reply::new(213, size.to_string()))
     })
@@ -25,7 +25,7 @@ pub(super) async fn size(call: &mut Call<'_>, path: &PathArgument) -> Result<Rep
 
 /// `MDTM`.
 pub(super) async fn modified(call: &mut Call<'_>, path: &PathArgument) -> Result<Reply, End> {
-    call.look_at(Some(path), |files, path| {
+    call.on_path(Some(path), |files, path| {
         let found = files.storage.stat(path.as_path())?;
         let modified = Timestamp::try_from(found.modified).unwrap_or(Timestamp::UNIX_EPOCH);
         Ok(Reply::new(213, TimeValue(modified).to_string()))
@@ -37,7 +37,7 @@ pub(super) async fn modified(call: &mut Call<'_>, path: &PathArgument) -> Result
 pub(super) async fn facts(call: &mut Call<'_>, path: Option<PathArgument>) -> Result<Reply, End> {
     let selection = call.negotiated.settings().facts;
     let given = path.clone();
-    call.look_at(path.as_ref(), move |files, path| {
+    call.on_path(path.as_ref(), move |files, path| {
         let found = files.storage.stat(path.as_path())?;
         let directory = path.as_path().parent().unwrap_or(path.as_path());
         let name = given
@@ -56,7 +56,7 @@ pub(super) async fn facts(call: &mut Call<'_>, path: Option<PathArgument>) -> Re
 /// `STAT` of a path.
 pub(super) async fn status(call: &mut Call<'_>, path: &PathArgument) -> Result<Reply, End> {
     let given = path.clone();
-    call.look_at(Some(path), move |files, path| {
+    call.on_path(Some(path), move |files, path| {
         let found = files.storage.stat(path.as_path())?;
         let mut line = Vec::new();
         listing::append_long(&mut line, &found, given.as_bytes(), &Clock::now());

@@ -33,8 +33,6 @@ pub(super) struct Running {
     new_file: Option<RemotePath>,
     /// 150 or 125 was sent.
     begun: bool,
-    /// It began on the thread of the session.
-    is_here: bool,
     /// No command waited when the transfer began, so `NOOP` is answered at once.
     answers_noop: bool,
     /// Why the session has to end after the transfer.
@@ -60,14 +58,12 @@ impl Running {
         let node = &call.user.node;
         // Sending fails only when the session has ended.
         let sink: EventSink = Box::new(move |event| drop(sender.send(event)));
-        let place = node
-            .may_be_quick(&plan)
-            .then(|| call.context.shared.in_place.enter());
-        let place = place.flatten();
-        let is_here = place.is_some();
-        let handle = match place {
-            Some(_place) => node.transfer_here(plan, sink),
-            None => node.transfer(plan, sink),
+        let handle = if node.may_be_quick(&plan)
+            && let Some(_place) = call.context.shared.in_place.enter()
+        {
+            node.transfer_here(plan, sink)
+        } else {
+            node.transfer(plan, sink)
         };
         entry.take(&handle);
         let limits = &call.context.config().limits;
@@ -80,7 +76,6 @@ impl Running {
             started: SystemTime::now(),
             new_file: order.tells_name.then(|| order.path.clone()),
             begun: false,
-            is_here,
             answers_noop: false,
             lost: None,
         }
@@ -88,11 +83,6 @@ impl Running {
 
     pub(super) fn started(&self) -> SystemTime {
         self.started
-    }
-
-    /// Whether it began on the thread of the session.
-    pub(super) fn is_here(&self) -> bool {
-        self.is_here
     }
 
     pub(super) fn has_begun(&self) -> bool {

@@ -164,7 +164,6 @@ impl Transfers {
         };
         look_ahead(call);
         let mut running = Running::start(call, order, entry);
-        call.user.moves_small_files = running.is_here();
         let finished = running.follow(call).await;
         let outcome = finished.as_ref();
         drop(permit);
