@@ -302,6 +302,12 @@ pub(super) struct LoginArguments {
     /// The credential of data channels in place of that of the user, for options of globus-url-copy.
     #[arg(skip)]
     pub(super) data_credential: Option<Arc<DataCredential>>,
+    /// `user` is that of a `[[host]]`.
+    #[arg(skip)]
+    pub(super) has_own_user: bool,
+    /// `password_file` is that of a `[[host]]`.
+    #[arg(skip)]
+    pub(super) has_own_password_file: bool,
     /// What configuration files set for each server.
     #[arg(skip)]
     pub(super) hosts: Option<HostOptions>,
@@ -333,6 +339,13 @@ impl LoginArguments {
             self.subject.clone_from(&own.subject);
         }
         (self, own)
+    }
+
+    /// The file with the password of `user`. That of the command line is not for a user whom the command line does not name: it may be
+    /// the password of another server of the command.
+    pub(super) fn password_file_for_user(&self) -> Option<&PathBuf> {
+        let file = self.password_file.as_ref();
+        file.filter(|_| self.has_own_password_file || !self.has_own_user)
     }
 
     pub(super) fn family(&self) -> AddressFamily {

@@ -53,6 +53,10 @@ pub(super) enum OpenError {
     #[error("{server}: a user needs a password: give --password-file FILE, or use a terminal")]
     NoPassword { server: String },
     #[error(
+        "{server}: the user is that of a [[host]] in a configuration file, and --password-file may be for another server: give --user NAME, name the file in the [[host]], or use a terminal"
+    )]
+    OwnUser { server: String },
+    #[error(
         "{server}: --password-file has the password for {first}, and is not sent to another server or user: copy in two steps, or leave --password-file out and type the passwords"
     )]
     SecondPassword { server: String, first: String },
@@ -90,7 +94,8 @@ impl Servers {
 
     pub(super) async fn open(&self, server: &Server) -> Result<Session, OpenError> {
         let arguments = self.arguments.for_host(&server.host);
-        let (arguments, own) = arguments.for_end(server.end);
+        let (mut arguments, own) = arguments.for_end(server.end);
+        arguments.has_own_user &= server.user.is_none();
         let named = Server {
             user: server.user.clone().or_else(|| arguments.user.clone()),
             ..server.clone()
@@ -212,7 +217,8 @@ impl Servers {
         if let Some((_, password)) = given {
             return Ok(Zeroizing::new(password.as_bytes().to_vec()));
         }
-        let password = match &arguments.password_file {
+        let password_file = arguments.password_file_for_user();
+        let password = match password_file {
             Some(file) => {
                 let mut same = known
                     .iter()
@@ -229,12 +235,15 @@ impl Servers {
             None => {
                 let typed = secret::ask(format!("Password for {server}: ")).await;
                 let typed = typed.map_err(OpenError::Terminal)?;
-                typed.ok_or_else(|| OpenError::NoPassword { server: named() })?
+                typed.ok_or_else(|| match arguments.password_file {
+                    Some(_) => OpenError::OwnUser { server: named() },
+                    None => OpenError::NoPassword { server: named() },
+                })?
             }
         };
         let with_file = Known {
             password: password.clone(),
-            file: arguments.password_file.clone(),
+            file: password_file.cloned(),
         };
         known.insert(server.clone(), with_file);
         Ok(password)

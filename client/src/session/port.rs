@@ -9,6 +9,7 @@ use gridhaul_transfer::{AddressBlock, Admission};
 
 use super::{DataCommands, DataProtection, Session};
 use crate::control::ControlError;
+use crate::login::Login;
 
 /// How many addresses a server is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl Session {
     ) -> Result<Vec<SocketAddr>, ControlError> {
         let peer = self.control.peer().ip().to_canonical();
         let found = self.passive_for_others(addresses).await?;
-        if self.authenticates_data() || all_at(&found, peer) {
+        if self.has_data_nodes() && self.settings.protects_data() || all_at(&found, peer) {
             return Ok(found);
         }
         let found = match addresses {
@@ -108,14 +109,15 @@ impl Session {
     /// The hosts whose data connections this machine accepts. As in [`Self::passive`]: without authenticated data channels any host
     /// could send a file in the place of the server.
     pub(crate) fn admits(&self, protection: DataProtection) -> Admission {
-        match self.has_mutual_data() && protection != DataProtection::None {
+        match self.has_data_nodes() && protection != DataProtection::None {
             true => Admission::Anyone,
             false => Admission::Hosts(vec![AddressBlock::host(self.control.peer().ip())]),
         }
     }
 
-    fn authenticates_data(&self) -> bool {
-        self.has_mutual_data() && self.settings.protects_data()
+    /// Whether other hosts can prove that they act for the user. The key of a credential that was sent in the clear proves nothing.
+    fn has_data_nodes(&self) -> bool {
+        self.has_mutual_data() && !matches!(self.login, Login::Clear(_))
     }
 
     /// Whether the server has several addresses for one transfer.

@@ -291,21 +291,42 @@ fn a_host_has_a_user_for_urls_that_name_none() {
 }
 
 #[test]
+fn a_password_of_the_command_line_is_not_for_a_user_of_the_configuration() {
+    let config = Config::new("[[host]]\nmatch = \"127.0.0.1\"\nuser = \"ada\"\n");
+    let place = tempfile::tempdir().unwrap();
+    let password = place.path().join("password");
+    fs::write(&password, "secret\n").unwrap();
+    fs::set_permissions(&password, Permissions::from_mode(0o600)).unwrap();
+    let password = ["-4", "--password-file", password.to_str().unwrap()];
+    let [one, other] = [(); 2].map(|()| Scripted::start(Box::new(|_, _| false)));
+    let source = format!("ftp://127.0.0.1:{}/a", one.address.port());
+    let destination = format!("ftp://bob@localhost:{}/a", other.address.port());
+    let copy = [&["copy"], &password[..], &[&source, &destination]];
+    let error = texts(&config.gridhaul(&copy.concat())).1;
+    assert!(error.contains("may be for another server"), "{error}");
+    assert!(logins(&one).is_empty(), "{:?}", logins(&one));
+    // A user of the command line is the one that the file is for.
+    let sum = [&["sum", "--user", "ada"], &password[..], &["md5", &source]];
+    config.gridhaul(&sum.concat());
+    assert_eq!(logins(&one), ["USER ada", "PASS secret"]);
+}
+
+#[test]
 fn files_of_a_user_of_the_configuration_share_a_session() {
-    let sessions = |content: &str| {
-        let (site, config) = (Site::anonymous(Kind::Gridhaul, &[]), Config::new(content));
+    let logins = {
+        let site = Site::anonymous(Kind::Gridhaul, &[]);
         let password = site.local("password");
         fs::write(&password, "secret\n").unwrap();
         fs::set_permissions(&password, Permissions::from_mode(0o600)).unwrap();
+        let config = Config::new(&format!(
+            "[[host]]\nmatch = \"*\"\nuser = \"ada\"\npassword-file = \"{}\"\n",
+            password.display()
+        ));
         let server = blocks::start(Box::new(|_, _| None));
         let urls = ["f1", "f2", "f3"].map(|name| server.url(name));
         let [one, two, three] = urls.each_ref().map(String::as_str);
         let options = ["--pipeline", "1", "-c", "1", "--mode", "extended"];
-        let copy = [
-            &["copy", "--password-file", "password"],
-            &options[..],
-            &[one, two, three, "."],
-        ];
+        let copy = [&["copy"], &options[..], &[one, two, three, "."]];
         let mut command = site.command(&copy.concat());
         let output = command.env("GRIDHAUL_CONFIG", config.file()).output();
         let (stdout, stderr) = texts(&output.unwrap());
@@ -316,7 +337,6 @@ fn files_of_a_user_of_the_configuration_share_a_session() {
         );
         logins(&server)
     };
-    let logins = sessions("[[host]]\nmatch = \"*\"\nuser = \"ada\"\n");
     let users = logins.iter().filter(|line| *line == "USER ada").count();
     // Three files need several calls each.
     assert!((1..=3).contains(&users), "{logins:?}");

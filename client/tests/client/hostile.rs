@@ -143,6 +143,34 @@ fn no_server_makes_the_client_connect_to_another_host() {
 }
 
 #[test]
+fn a_credential_that_was_sent_in_the_clear_admits_no_other_host() {
+    let (own, other, port) = two_hosts();
+    let own = Mutex::new(own);
+    let server = Scripted::start(Box::new(move |line, stream| {
+        match line.split(' ').next().unwrap_or_default() {
+            "DCSC" | "DCAU" => send(stream, b"200 yes\r\n"),
+            "PASV" => {
+                let address = numbers(OTHER, port);
+                send(stream, format!("227 ({address})\r\n").as_bytes())
+            }
+            "SIZE" => send(stream, b"213 5\r\n"),
+            "RETR" => {
+                send(stream, b"150 now\r\n");
+                drop(own.lock().unwrap().accept().unwrap());
+                send(stream, b"550 the connection came here\r\n")
+            }
+            _ => false,
+        }
+    }));
+    let options = ["guc", "-data-cred", "auto", "-st", "5"];
+    let place = tempfile::tempdir().unwrap();
+    let copy = format!("file://{}", place.path().join("copy").display());
+    let error = fails(&[&options[..], &[&server.url("a"), &copy]].concat());
+    assert!(error.contains("came here"), "{error}");
+    assert_no_connection(&other);
+}
+
+#[test]
 fn stripes_at_other_hosts_are_replaced_by_one_address() {
     let (own, other, port) = two_hosts();
     let server = Scripted::start(Box::new(move |line, stream| match line {

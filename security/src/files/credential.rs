@@ -64,6 +64,20 @@ pub fn read_encrypted_credential(
     })
 }
 
+/// As [`read_credential`], for a file with a certificate chain and its key whose key may be given to servers
+/// ([`Credential::of_session`]). The file is read once, so that what is checked is what is given.
+///
+/// # Errors
+///
+/// As for [`read_credential`].
+pub fn read_session_credential(path: &Path) -> Result<Credential, FileError> {
+    let pem = read_key(path, File::open(path).map_err(failed(path))?)?;
+    Credential::of_session(&pem).map_err(|error| FileError::Credential {
+        path: path.to_owned(),
+        error,
+    })
+}
+
 fn read_parts(
     certificates: &Path,
     key: &Path,

@@ -19,7 +19,9 @@ mod voms;
 mod watched;
 
 pub use bans::BanListFile;
-pub use credential::{read_credential, read_credential_with, read_encrypted_credential};
+pub use credential::{
+    read_credential, read_credential_with, read_encrypted_credential, read_session_credential,
+};
 pub use gridmap::GridmapFile;
 pub use roots::read_roots;
 pub use trust::TrustDirectory;

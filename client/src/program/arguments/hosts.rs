@@ -42,6 +42,12 @@ impl HostOptions {
             given: given.filter(is_of_login).collect(),
         }
     }
+
+    /// Whether the command line has this option.
+    fn gives(&self, name: &str) -> bool {
+        let mut given = self.given.iter();
+        given.any(|word| word.to_string_lossy().split('=').next() == Some(name))
+    }
 }
 
 /// Whether an option is about logins.
@@ -62,7 +68,18 @@ impl LoginArguments {
         });
         // Each of the words was parsed before, and a host does not disagree with itself.
         debug_assert_eq!(merged.is_some(), self.hosts.is_some());
-        merged.map_or_else(|| self.clone(), |merged| merged.login)
+        let Some(mut merged) = merged.map(|merged| merged.login) else {
+            return self.clone();
+        };
+        let is_given = |name| {
+            self.hosts
+                .as_ref()
+                .is_some_and(|options| options.gives(name))
+        };
+        merged.has_own_user = merged.user.is_some() && !is_given("--user");
+        merged.has_own_password_file =
+            merged.password_file.is_some() && !is_given("--password-file");
+        merged
     }
 }
 

@@ -1,13 +1,11 @@
 //! `-data-cred`: the credential of data channels.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use gridhaul_security::credential::Credential;
-use gridhaul_security::files::read_credential;
-use zeroize::Zeroizing;
+use gridhaul_security::files::read_session_credential;
 
 use super::{GucError, Request};
 use crate::session::DataCredential;
@@ -38,11 +36,9 @@ impl Request {
 }
 
 fn read(file: &Path) -> Result<Credential, String> {
-    // With the rules for files with keys; this key cannot be given away.
-    let checked = read_credential(file, file).map_err(|error| error.to_string())?;
-    if checked.expires() <= SystemTime::now() {
-        return Err("it has expired".to_owned());
+    let read = read_session_credential(file).map_err(|error| error.to_string())?;
+    match read.expires() <= SystemTime::now() {
+        true => Err("it has expired".to_owned()),
+        false => Ok(read),
     }
-    let pem = Zeroizing::new(fs::read(file).map_err(|error| error.to_string())?);
-    Credential::of_session(&pem).map_err(|error| error.to_string())
 }
