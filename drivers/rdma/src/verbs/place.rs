@@ -279,7 +279,7 @@ fn partition(
         return Ok(Partition::DEFAULT);
     }
     let asked = device_options.partition.map(PartitionKey);
-    let wanted = asked.or_else(|| interface.map(|interface| interface.partition));
+    let wanted = asked.or_else(|| interface.and_then(|interface| interface.partition));
     Partition::choose(&port.partitions, wanted).ok_or_else(|| VerbsError::NoPartition {
         device: port.device.clone(),
         number: port.number,
