@@ -101,6 +101,11 @@ impl Path {
         Ok(())
     }
 
+    /// This end has this GID from now on.
+    pub(super) fn move_to(&mut self, gid: [u8; 16], gid_index: u8) {
+        (self.port.gid, self.gid_index) = (gid, gid_index);
+    }
+
     /// The first half of a GID is the prefix of the subnet.
     fn shares_subnet(&self, peer: &PortRecord) -> bool {
         self.port.gid[..8] == peer.gid[..8]
