@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 
+use super::bindings::PORT_NEEDS_GLOBAL_ROUTES;
 use super::control_socket::{Notice, Step};
 use super::ports::Protocol;
 use super::slot::{Content, LEAST_INTERVAL};
@@ -100,6 +101,7 @@ impl VerbsEndpoint {
         // A device that does not tell fails when a queue pair is created.
         if let Ok(port) = self.device.port(self.place.port.number) {
             self.path.port.lid = port.lid;
+            self.path.needs_global_routes = port.flags & PORT_NEEDS_GLOBAL_ROUTES != 0;
             // A queue pair cannot be connected with an MTU above the active one.
             let active = u8::try_from(port.active_mtu).unwrap_or(1);
             self.path.port.mtu = self.path.port.mtu.min(active);
@@ -211,6 +213,10 @@ impl VerbsEndpoint {
             return Err(io::Error::other(format!(
                 "the adapter of the other end has another address now, {address}"
             )));
+        }
+        if before != Some(port.gid) {
+            // The route led to the earlier one.
+            self.path.route = None;
         }
         self.path.check(&port).map_err(io::Error::other)?;
         self.peer_port = Some(port);
