@@ -51,6 +51,8 @@ pub(super) enum Step {
     Replaced(QueuePairRecord, PortRecord),
     /// The sender has connected it, and can receive on it.
     Connected,
+    /// The sender does not replace it any more.
+    GivenUp,
 }
 
 const NOTICE_BYTES: usize = 12 + PortRecord::BYTES;
@@ -60,6 +62,7 @@ impl Notice {
         let (kind, record, port) = match self.step {
             Step::Replaced(record, port) => (1, record, port.encode()),
             Step::Connected => (2, NO_RECORD, NO_PORT),
+            Step::GivenUp => (3, NO_RECORD, NO_PORT),
         };
         let [a, b] = self.generation.to_be_bytes();
         let [c, d, e, f] = record.number.to_be_bytes();
@@ -81,6 +84,7 @@ impl Notice {
         let step = match kind {
             1 if record.is_valid() => Step::Replaced(record, PortRecord::decode(port)?),
             2 if record == NO_RECORD && port == NO_PORT => Step::Connected,
+            3 if record == NO_RECORD && port == NO_PORT => Step::GivenUp,
             _ => return None,
         };
         Some(Self {
@@ -222,14 +226,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn notices_survive_the_wire(queue_pair: u8, generation: u16, records in proptest::option::of(records())) {
-            let step = records.map_or(Step::Connected, |(record, port)| Step::Replaced(record, port));
+        fn notices_survive_the_wire(queue_pair: u8, generation: u16, records in proptest::option::of(records()), gives_up: bool) {
+            let without = if gives_up { Step::GivenUp } else { Step::Connected };
+            let step = records.map_or(without, |(record, port)| Step::Replaced(record, port));
             let notice = Notice { queue_pair, generation, step };
             prop_assert_eq!(Notice::decode(notice.encode()), Some(notice));
         }
 
         #[test]
-        fn any_bytes_are_a_notice_or_none(kind in 0..4_u8, rest: [u8; NOTICE_BYTES - 1]) {
+        fn any_bytes_are_a_notice_or_none(kind in 0..5_u8, rest: [u8; NOTICE_BYTES - 1]) {
             let mut bytes = [kind; NOTICE_BYTES];
             bytes[1..].copy_from_slice(&rest);
             if let Some(notice) = Notice::decode(bytes) {

@@ -9,11 +9,11 @@ use super::bindings::{
 use super::control_socket::{ControlSocket, Peer};
 use super::queue_pair::{CompletionId, Shared, Subject};
 use super::slot::Content;
-use super::{Armed, DEVICE, MESSAGES, REQUESTS, VerbsEndpoint};
+use super::{Armed, DEVICE, MESSAGES, REQUESTS, RETRIES, VerbsEndpoint};
 use crate::provider::{Completion, Loss};
 
 /// Watched descriptors.
-const WATCHED: usize = 4;
+const WATCHED: usize = 5;
 
 /// Completions that are read with one call.
 const BATCH: usize = 32;
@@ -144,6 +144,7 @@ impl VerbsEndpoint {
                 REQUESTS => self.is_armed.requests &= !self.shared.requests.take_event(),
                 MESSAGES => self.is_armed.messages &= !self.shared.messages.take_event(),
                 DEVICE => self.read_device_events(completions),
+                RETRIES => self.retry(),
                 _ => {
                     let mut notices = Vec::new();
                     if let Some(control) = &mut self.control {
@@ -247,7 +248,11 @@ impl VerbsEndpoint {
     }
 
     pub(super) fn lose(&mut self, number: usize, loss: Loss, completions: &mut Vec<Completion>) {
-        let content = self.slots[number].clear();
+        let content = match self.slots[number].clear() {
+            // Its replacement has not begun yet.
+            Content::Empty if self.retries.remove(number) => Content::Connecting,
+            content => content,
+        };
         let lost = Completion::Lost {
             queue_pair: number,
             loss,

@@ -101,6 +101,15 @@ impl Path {
         Ok(())
     }
 
+    /// This end has this GID from now on. A route is that of another port if the GID is another one: where the peer is in the same
+    /// subnet, its LID has to be enough. A new LID alone changes no route: it names the next port, not this one.
+    pub(super) fn move_to(&mut self, gid: [u8; 16], gid_index: u8) {
+        if gid != self.port.gid {
+            self.route = None;
+        }
+        (self.port.gid, self.gid_index) = (gid, gid_index);
+    }
+
     /// The first half of a GID is the prefix of the subnet.
     fn shares_subnet(&self, peer: &PortRecord) -> bool {
         self.port.gid[..8] == peer.gid[..8]
@@ -270,6 +279,24 @@ mod tests {
         here.traffic_class = 4;
         let address = here.address(&there.port);
         assert_eq!((address.service_level, address.traffic_class), (0, 4));
+    }
+
+    #[test]
+    fn a_route_is_that_of_one_gid() {
+        let (mut here, there) = (path(5, 1), path(9, 2));
+        here.route = Some(Route {
+            lid: 77,
+            service_level: 3,
+            mtu: 4,
+            hop_limit: 63,
+            traffic_class: 0,
+            flow_label: 0,
+        });
+        here.move_to(here.port.gid, 4);
+        assert_eq!((here.gid_index, here.check(&there.port)), (4, Ok(())));
+        here.move_to(path(5, 3).port.gid, 4);
+        let error = here.check(&there.port).unwrap_err();
+        assert!(error.contains("different subnets"), "{error}");
     }
 
     #[test]

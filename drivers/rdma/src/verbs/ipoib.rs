@@ -13,7 +13,8 @@ use super::sysfs::{self, hexadecimal};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) gid: Ipv6Addr,
-    pub(super) partition: PartitionKey,
+    /// `None` if it does not name it: a bond of interfaces has the address of the active one, but no file `pkey`.
+    pub(super) partition: Option<PartitionKey>,
 }
 
 /// `ARPHRD_INFINIBAND` (linux/if_arp.h).
@@ -48,7 +49,9 @@ fn read(directory: &Path) -> Option<Interface> {
     Some(Interface {
         gid: gid.into(),
         // ipoib_main.c: the index of the key is not shown.
-        partition: PartitionKey(hexadecimal(&line("pkey")?)?),
+        partition: line("pkey")
+            .and_then(|key| hexadecimal(&key))
+            .map(PartitionKey),
     })
 }
 
@@ -71,7 +74,10 @@ mod tests {
             interface.gid,
             "fe80::2:c903:0:5".parse::<Ipv6Addr>().unwrap()
         );
-        assert_eq!(interface.partition, PartitionKey(0x8001));
+        assert_eq!(interface.partition, Some(PartitionKey(0x8001)));
+        fs::remove_file(directory.path().join("pkey")).unwrap();
+        let bond = read(directory.path()).unwrap();
+        assert_eq!((bond.gid, bond.partition), (interface.gid, None));
         write("address", "80:00:02:08\n");
         assert_eq!(read(directory.path()), None);
         write("type", "1\n");

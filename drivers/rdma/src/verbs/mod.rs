@@ -31,12 +31,14 @@ mod ports;
 mod queue_pair;
 mod replacement;
 mod requests;
+mod retries;
 mod slot;
 mod sysfs;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridhaul_stack::Detail;
 
@@ -52,6 +54,7 @@ pub(crate) use self::opening::DEPTH;
 pub(crate) use self::place::Place;
 pub(crate) use self::ports::Protocol;
 use self::queue_pair::{QueuePair, Shared};
+use self::retries::Retries;
 use self::slot::Slot;
 use crate::memory::Memory;
 use crate::provider::PortRecord;
@@ -64,6 +67,7 @@ const REQUESTS: u64 = 0;
 const MESSAGES: u64 = 1;
 const DEVICE: u64 = 2;
 const CONNECTION: u64 = 3;
+const RETRIES: u64 = 4;
 
 /// How many polls in a row may skip the system call that checks for other events.
 const MAX_POLLS: u32 = 16;
@@ -94,6 +98,12 @@ pub(crate) struct VerbsEndpoint {
     is_armed: Armed,
     /// Reported by the next poll.
     failures: Vec<Failure>,
+    /// Replacements that begin later.
+    retries: Retries,
+    /// When the tables of the port were last read from sysfs.
+    refreshed_at: Option<Duration>,
+    /// What they lacked then.
+    absence: Option<String>,
 }
 
 /// The completion queues with an armed event.

@@ -17,8 +17,11 @@ use super::objects::{CompletionQueue, Depths, Domain, OpenDevice, Registration};
 use super::place::Place;
 use super::ports::Protocol;
 use super::queue_pair::{QueuePair, Shared, slot_bytes};
+use super::retries::Retries;
 use super::slot::{Connecting, Slot};
-use super::{Armed, CONNECTION, DEVICE, MESSAGES, REQUESTS, VerbsEndpoint, explain_memlock};
+use super::{
+    Armed, CONNECTION, DEVICE, MESSAGES, REQUESTS, RETRIES, VerbsEndpoint, explain_memlock,
+};
 use crate::memory::Memory;
 use crate::provider::{
     Access, Fabric, FabricRecord, Limits, MAX_MESSAGE_BYTES, PortRecord, Wanted, Work,
@@ -133,6 +136,9 @@ impl VerbsEndpoint {
             polls: 0,
             is_armed: Armed::default(),
             failures: Vec::new(),
+            retries: Retries::new(RETRIES),
+            refreshed_at: None,
+            absence: None,
         };
         for number in 0..queue_pairs {
             endpoint

@@ -170,12 +170,9 @@ impl Place {
         Ok(place)
     }
 
-    /// The same place with the present tables of its port, by the same rule as when it was found: the kernel may have moved the
+    /// The same place with the present tables of its port, `port`, by the same rule as when it was found: the kernel may have moved the
     /// GID, and the subnet manager the P_Key. `None` if the port does not have them any more.
-    pub(super) fn refreshed(&self, ports: &[Port]) -> Option<Self> {
-        let port = ports
-            .iter()
-            .find(|port| (&port.device, port.number) == (&self.port.device, self.port.number))?;
+    pub(super) fn refreshed(&self, port: Port) -> Option<Self> {
         let is_infiniband = self.port.protocol == Protocol::InfiniBand;
         let is_usable = |gid: &&Gid| gid.is_version_2 || is_infiniband;
         let mut usable = port.gids.iter().filter(is_usable);
@@ -192,10 +189,10 @@ impl Place {
             false => self.partition,
         };
         Some(Self {
-            port: port.clone(),
             gid_index: gid.index,
             gid: gid.address.octets(),
             partition,
+            port,
             ..self.clone()
         })
     }
@@ -279,7 +276,7 @@ fn partition(
         return Ok(Partition::DEFAULT);
     }
     let asked = device_options.partition.map(PartitionKey);
-    let wanted = asked.or_else(|| interface.map(|interface| interface.partition));
+    let wanted = asked.or_else(|| interface.and_then(|interface| interface.partition));
     Partition::choose(&port.partitions, wanted).ok_or_else(|| VerbsError::NoPartition {
         device: port.device.clone(),
         number: port.number,
@@ -354,7 +351,7 @@ mod tests {
         let (by_address, by_index) = (place(None), place(Some(2)));
         let ours = by_address.gid;
         let found = |place: &Place, ports: &[Port]| {
-            let place = place.refreshed(ports)?;
+            let place = place.refreshed(ports[0].clone())?;
             Some((place.gid_index, place.gid))
         };
         assert_eq!(found(&by_address, &all), Some((2, ours)));
@@ -385,7 +382,7 @@ mod tests {
             },
             ..by_address
         };
-        let refreshed = infiniband.refreshed(&gone).unwrap();
+        let refreshed = infiniband.refreshed(gone.remove(0)).unwrap();
         assert_eq!((refreshed.gid_index, refreshed.partition.index), (0, 2));
     }
 }

@@ -70,6 +70,19 @@ impl Port {
         is_sane.then_some((gigabits * 1e9 / 8.0 * 0.975) as u64)
     }
 
+    /// The same port with its present state and tables.
+    pub(super) fn read_again(&self, class: &Path) -> Self {
+        let path = class.join(&self.device).join("ports");
+        let path = path.join(self.number.to_string());
+        Self {
+            state: word(&path.join("state")),
+            rate: line(&path.join("rate")),
+            gids: gids(&path),
+            partitions: partitions(&path),
+            ..self.clone()
+        }
+    }
+
     /// Its directory in sysfs.
     pub(super) fn path(&self) -> PathBuf {
         let ports = sysfs::devices().join(&self.device).join("ports");

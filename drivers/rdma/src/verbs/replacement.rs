@@ -3,20 +3,54 @@
 use std::io;
 use std::net::IpAddr;
 
+use super::bindings::PORT_NEEDS_GLOBAL_ROUTES;
 use super::control_socket::{Notice, Step};
-use super::ports::{Protocol, ports};
-use super::slot::Content;
+use super::ports::Protocol;
+use super::slot::{Content, LEAST_INTERVAL};
 use super::sysfs;
 use super::{Failure, VerbsEndpoint};
+use crate::clock;
 use crate::provider::{Completion, Loss, PortRecord, QueuePairRecord};
 
 impl VerbsEndpoint {
-    /// Begins the next generation of a queue pair, and notifies the peer.
+    /// Replaces a queue pair now, or a while after the last time if nothing got through since.
     pub(super) fn replace(&mut self, number: usize) {
-        if let Err(error) = self.begin_generation(number) {
-            let words = format!("the queue pair cannot be replaced: {error}");
-            self.fail(number, words);
+        match self.slots[number].waits_until(clock::now()) {
+            None => self.replace_now(number),
+            Some(due) => {
+                if let Err(error) = self.retries.add(number, due, &self.watch) {
+                    self.give_up(number, &error);
+                }
+            }
         }
+    }
+
+    /// Begins the next generation of a queue pair, and notifies the peer.
+    fn replace_now(&mut self, number: usize) {
+        if let Err(error) = self.begin_generation(number) {
+            self.give_up(number, &error);
+        }
+    }
+
+    /// Replaces the queue pairs whose time has come.
+    pub(super) fn retry(&mut self) {
+        if !self.limits.replaces {
+            // They are reported as lost when the peer ends.
+            return self.retries.stop();
+        }
+        for number in self.retries.take_due(clock::now()) {
+            self.replace_now(number);
+        }
+    }
+
+    /// The peer would wait for the queue pair as long as others work.
+    fn give_up(&mut self, number: usize, error: &io::Error) {
+        // Without a connection the peer has noticed.
+        let _ = self.notify(number, Step::GivenUp);
+        self.fail(
+            number,
+            format!("the queue pair cannot be replaced: {error}"),
+        );
     }
 
     pub(super) fn fail(&mut self, queue_pair: usize, words: String) {
@@ -27,14 +61,14 @@ impl VerbsEndpoint {
         });
     }
 
-    /// Reports failures, unless another generation has begun since.
+    /// Reports failures, unless another generation has begun since, or is waited for.
     pub(super) fn report_failures(&mut self, completions: &mut Vec<Completion>) {
         for failure in std::mem::take(&mut self.failures) {
             let Failure {
                 queue_pair, loss, ..
             } = failure;
             let slot = &mut self.slots[queue_pair];
-            if slot.generation != failure.generation {
+            if slot.generation != failure.generation || self.retries.has(queue_pair) {
                 continue;
             }
             if slot.current.is_some() {
@@ -47,33 +81,50 @@ impl VerbsEndpoint {
     }
 
     pub(super) fn begin_generation(&mut self, number: usize) -> io::Result<()> {
+        // An address may be absent for a moment, as while a bond changes its link: the attempt counts, and fails where the queue
+        // pair is connected.
+        self.refresh_port();
         let generation = self.slots[number].next_generation();
-        let generation =
-            generation.ok_or_else(|| io::Error::other("nothing got through several times"))?;
-        self.refresh_port()?;
+        let generation = generation.ok_or_else(|| {
+            let absence = self.absence.clone();
+            io::Error::other(absence.unwrap_or_else(|| "nothing got through several times".into()))
+        })?;
         let connecting = self.queue_pair(number, generation)?;
         let step = Step::Replaced(connecting.record(), self.path.port);
         self.slots[number].connecting = Some(connecting);
         self.notify(number, step)
     }
 
-    /// Reads the addresses of the port again. Since the channel was opened, a subnet manager may have
-    /// given it another LID or subnet prefix, and the kernel may have moved its GID in the table.
-    fn refresh_port(&mut self) -> io::Result<()> {
-        let port = self.device.port(self.place.port.number)?;
-        self.path.port.lid = port.lid;
-        // A queue pair cannot be connected with an MTU above the active one.
-        let active = u8::try_from(port.active_mtu).unwrap_or(1);
-        self.path.port.mtu = self.path.port.mtu.min(active);
-        let ports = ports(&sysfs::devices())?;
-        let place = self.place.refreshed(&ports).ok_or_else(|| {
+    /// Reads the addresses of the port again, and keeps the earlier ones where they are absent. Since the channel was opened, a
+    /// subnet manager may have given it another LID or subnet prefix, and the kernel may have moved its GID in the table.
+    fn refresh_port(&mut self) {
+        // A device that does not tell fails when a queue pair is created.
+        if let Ok(port) = self.device.port(self.place.port.number) {
+            self.path.port.lid = port.lid;
+            self.path.needs_global_routes = port.flags & PORT_NEEDS_GLOBAL_ROUTES != 0;
+            // A queue pair cannot be connected with an MTU above the active one.
+            let active = u8::try_from(port.active_mtu).unwrap_or(1);
+            self.path.port.mtu = self.path.port.mtu.min(active);
+        }
+        // A port may have hundreds of files, and a channel several queue pairs.
+        let now = clock::now();
+        let is_recent = |at| now < at + LEAST_INTERVAL;
+        if !self.refreshed_at.is_some_and(is_recent) {
+            self.refreshed_at = Some(now);
+            self.absence = self.refresh_place().err();
+        }
+    }
+
+    fn refresh_place(&mut self) -> Result<(), String> {
+        let port = self.place.port.read_again(&sysfs::devices());
+        let place = self.place.refreshed(port).ok_or_else(|| {
             let address = IpAddr::V6(self.place.gid.into()).to_canonical();
-            io::Error::other(format!(
+            format!(
                 "{} has no address {address} any more, or is no member of the partition",
                 self.place.port.device
-            ))
+            )
         })?;
-        (self.path.gid_index, self.path.port.gid) = (place.gid_index, place.gid);
+        self.path.move_to(place.gid, place.gid_index);
         self.path.partition = place.partition;
         self.path.port.partition = place.partition.key.0;
         self.place = place;
@@ -96,7 +147,14 @@ impl VerbsEndpoint {
             return;
         }
         let generation = self.slots[number].generation;
-        if Some(notice.generation) == generation.checked_add(1) {
+        let is_next = Some(notice.generation) == generation.checked_add(1);
+        if notice.step == Step::GivenUp {
+            if is_next || notice.generation == generation {
+                self.peer_gave_up(number, completions);
+            }
+            return;
+        }
+        if is_next {
             // The peer noticed the loss first, or has begun another generation.
             if self.slots[number].clear() == Content::Connected {
                 completions.push(Completion::Lost {
@@ -104,7 +162,8 @@ impl VerbsEndpoint {
                     loss: Loss::Reset,
                 });
             }
-            self.replace(number);
+            self.retries.remove(number);
+            self.replace_now(number);
         }
         if notice.generation != self.slots[number].generation {
             return;
@@ -119,6 +178,7 @@ impl VerbsEndpoint {
                 }
                 Ok(())
             }
+            Step::GivenUp => Ok(()),
         };
         if let Err(error) = heard {
             return self.lose(number, Loss::Failed(error.to_string()), completions);
@@ -126,6 +186,20 @@ impl VerbsEndpoint {
         if self.slots[number].promote() {
             completions.push(Completion::Restored { queue_pair: number });
         }
+    }
+
+    fn peer_gave_up(&mut self, number: usize, completions: &mut Vec<Completion>) {
+        self.retries.remove(number);
+        let words = "the other end could not replace the queue pair".to_owned();
+        let lost = Completion::Lost {
+            queue_pair: number,
+            loss: Loss::Failed(words),
+        };
+        // The first loss of a connected queue pair is one that may be restored.
+        if self.slots[number].clear() == Content::Connected {
+            completions.push(lost.clone());
+        }
+        completions.push(lost);
     }
 
     /// The peer's port is addressed in this way from now on. As in the handshake, RoCE packets go to no
@@ -139,6 +213,10 @@ impl VerbsEndpoint {
             return Err(io::Error::other(format!(
                 "the adapter of the other end has another address now, {address}"
             )));
+        }
+        if before != Some(port.gid) {
+            // The route led to the earlier one.
+            self.path.route = None;
         }
         self.path.check(&port).map_err(io::Error::other)?;
         self.peer_port = Some(port);

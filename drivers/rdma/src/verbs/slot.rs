@@ -5,11 +5,18 @@
 //! loss first begins. A generation number identifies the queue pair that a notice is about. After
 //! too many generations in a row without a completed request the ends give up.
 
+use std::time::Duration;
+
 use super::queue_pair::QueuePair;
+use crate::clock;
 use crate::provider::QueuePairRecord;
 
 /// The most generations in a row in which no request completed.
 const MAX_ATTEMPTS: u16 = 16;
+
+/// The least time between two generations, if no request completed in between. With it an address may be absent for more than a
+/// second before an end gives up.
+pub(super) const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The place of a queue pair in an endpoint.
 #[derive(Debug)]
@@ -20,6 +27,8 @@ pub(super) struct Slot {
     pub(super) generation: u16,
     /// Generations since a request last completed.
     attempts: u16,
+    /// When this end last began a generation.
+    began_at: Duration,
 }
 
 /// A queue pair that is not connected at both ends yet.
@@ -59,6 +68,7 @@ impl Slot {
             connecting: Some(connecting),
             generation: 0,
             attempts: 0,
+            began_at: Duration::ZERO,
         }
     }
 
@@ -88,9 +98,16 @@ impl Slot {
         self.attempts = 0;
     }
 
+    /// When the next generation may begin, if that is later than `now`.
+    pub(super) fn waits_until(&self, now: Duration) -> Option<Duration> {
+        let due = self.began_at + LEAST_INTERVAL;
+        (self.attempts > 0 && now < due).then_some(due)
+    }
+
     /// Counts the next generation; `None` after too many.
     pub(super) fn next_generation(&mut self) -> Option<u16> {
-        self.attempts += 1;
+        self.began_at = clock::now();
+        self.attempts = self.attempts.saturating_add(1);
         if self.attempts > MAX_ATTEMPTS {
             return None;
         }

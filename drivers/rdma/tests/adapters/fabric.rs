@@ -31,6 +31,7 @@ pub(crate) struct Adapter {
     fake: String,
     /// The P_Key of the interface of IPoIB with the address 127.0.0.1, if it belongs to this adapter.
     interface: Option<u16>,
+    is_bonded: bool,
     /// The subnet manager's answer, as `library/rdmacm.c` reads it.
     path: Option<&'static str>,
 }
@@ -50,6 +51,7 @@ impl Adapter {
             partitions: vec![0xffff],
             fake: String::new(),
             interface: None,
+            is_bonded: false,
             path: None,
         }
     }
@@ -66,6 +68,7 @@ impl Adapter {
             partitions: vec![0xffff],
             fake: String::new(),
             interface: None,
+            is_bonded: false,
             path: None,
         }
     }
@@ -95,6 +98,14 @@ impl Adapter {
     pub(crate) fn behind_loopback(self, partition: u16) -> Self {
         Self {
             interface: Some(partition),
+            ..self
+        }
+    }
+
+    /// The interface is a bond, which does not name its partition.
+    pub(crate) fn bonded(self) -> Self {
+        Self {
+            is_bonded: true,
             ..self
         }
     }
@@ -144,7 +155,9 @@ impl Adapter {
         if let Some(partition) = self.interface {
             let put = |name: &str, text: &str| write(&sysfs.join("class/net/lo").join(name), text);
             put("type", "32");
-            put("pkey", &format!("{partition:#06x}"));
+            if !self.is_bonded {
+                put("pkey", &format!("{partition:#06x}"));
+            }
             put("address", &self.interface_address());
         }
         if let Some(path) = self.path {

@@ -125,6 +125,20 @@ fn an_interface_of_ipoib_names_the_adapter_and_the_partition() {
     });
 }
 
+/// A bond over interfaces of IPoIB has the address of the active one.
+#[test]
+fn a_bond_names_the_adapter() {
+    let [first, second] = two();
+    let second = second.partitions(&[0, 0x8005]).behind_loopback(0x8005);
+    with_adapters(&[first, second.bonded()], || {
+        let outcomes = transfer("rdma:provider=verbs", "rdma", BYTES);
+        for outcome in &outcomes {
+            assert_eq!(detail(outcome, "device"), "mlx5_1/1");
+        }
+        expect_partition(&outcomes, ["0x8005", "0x8005"]);
+    });
+}
+
 #[test]
 fn the_port_with_the_cable_is_used() {
     with_two(Adapter::second_port, || {

@@ -8,6 +8,9 @@ const BYTES: usize = 2 << 20;
 /// IBV_EVENT_LID_CHANGE
 const LID_CHANGE: u8 = 11;
 
+/// IBV_EVENT_GID_CHANGE
+const GID_CHANGE: u8 = 18;
+
 #[test]
 fn a_fast_port_has_several_queue_pairs() {
     with_adapters(&[Adapter::roce("mlx5_0", 1)], || {
@@ -57,5 +60,36 @@ fn the_new_lid_is_used(end: usize) {
         let outcomes = transfer(&stack("mlx5_0"), &stack("mlx5_1"), BYTES);
         let restored = [0, 1].map(|end: usize| detail(&outcomes[end], "restored"));
         assert!(restored.contains(&"1"), "{restored:?}");
+    });
+}
+
+/// The first link of a bond fails. Its address comes back with the other link, some time after requests were lost.
+#[test]
+fn an_address_that_is_absent_for_a_moment_is_waited_for() {
+    let adapter = Adapter::roce("mlx5_0", 1)
+        .with("event_after", 50)
+        .with("event", GID_CHANGE)
+        .with("absent_ms", 1200);
+    with_adapters(&[adapter], || {
+        let stack = "rdma:provider=verbs;qps=1;slab=64K;message=4K";
+        let outcomes = transfer(stack, stack, BYTES);
+        let restored = [0, 1].map(|end: usize| detail(&outcomes[end], "restored"));
+        assert!(restored.contains(&"1"), "{restored:?}");
+    });
+}
+
+/// Both ends report why, and do not wait for each other.
+#[test]
+fn an_address_that_stays_absent_ends_the_channel() {
+    let adapter = Adapter::roce("mlx5_0", 1)
+        .with("event_after", 50)
+        .with("event", GID_CHANGE)
+        .with("absent_ms", 60_000);
+    with_adapters(&[adapter], || {
+        let stack = "rdma:provider=verbs;qps=2;slab=64K;message=4K";
+        let outcomes = transfer(stack, stack, BYTES);
+        let words = outcomes.map(|outcome| outcome.expect_err("no address"));
+        let is_named = |words: &String| words.contains("has no address 127.0.0.1 any more");
+        assert!(words.iter().any(is_named), "{words:?}");
     });
 }

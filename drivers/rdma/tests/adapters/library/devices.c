@@ -80,7 +80,7 @@ static void read_settings(struct device *device)
 		{"delay_us", &set->delay_us}, {"refuse_after", &set->refuse_after},
 		{"refuse_errno", &set->refuse_errno}, {"refuse_count", &set->refuse_count},
 		{"event_after", &set->event_after}, {"event", &set->event},
-		{"new_lid", &set->new_lid}, {"overrun_after", &set->overrun_after},
+		{"new_lid", &set->new_lid}, {"absent_ms", &set->absent_ms}, {"overrun_after", &set->overrun_after},
 	};
 	*set = (struct settings){
 		.active_mtu = IBV_MTU_4096, .path_mtu = IBV_MTU_4096, .comp_vectors = 1, .max_cqe = 1 << 20,
@@ -281,6 +281,46 @@ static void change_lid(struct device *device)
 	fclose(file);
 }
 
+static void write_gids(struct device *device, const union ibv_gid *gids)
+{
+	char path[700], text[INET6_ADDRSTRLEN];
+	struct port *port = &device->ports[0];
+	memcpy(port->gids, gids, sizeof(port->gids));
+	for (int index = 0; index < port->gid_count; index++) {
+		snprintf(path, sizeof(path), "%s/ports/1/gids/%d", device->directory, index);
+		FILE *file = fopen(path, "w");
+		if (!file)
+			complain("%s cannot be written", path);
+		fputs(inet_ntop(AF_INET6, gids[index].raw, text, sizeof(text)), file);
+		fclose(file);
+	}
+}
+
+/* The network interface has no address for a while, as a bond that changes its link. */
+static void *lose_gids(void *argument)
+{
+	static const union ibv_gid none[MAX_TABLE];
+	struct device *device = argument;
+	union ibv_gid gids[MAX_TABLE];
+	pthread_mutex_lock(&lock);
+	memcpy(gids, device->ports[0].gids, sizeof(gids));
+	write_gids(device, none);
+	pthread_mutex_unlock(&lock);
+	usleep(device->set.absent_ms * 1000);
+	pthread_mutex_lock(&lock);
+	write_gids(device, gids);
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+static void start_losing_gids(struct device *device)
+{
+	pthread_t thread;
+	if (pthread_create(&thread, NULL, lose_gids, device))
+		complain("no thread");
+	pthread_detach(thread);
+}
+
 /* A request was carried out, after which something may happen. */
 void count_request(struct device *device)
 {
@@ -293,6 +333,9 @@ void count_request(struct device *device)
 		break;
 	case IBV_EVENT_LID_CHANGE:
 		change_lid(device);
+		break;
+	case IBV_EVENT_GID_CHANGE:
+		start_losing_gids(device);
 		break;
 	case IBV_EVENT_PORT_ERR:
 		device->ports[0].is_down = true;

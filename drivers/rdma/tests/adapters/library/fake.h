@@ -48,6 +48,8 @@ struct settings {
 	long refuse_after, refuse_errno, refuse_count;
 	/* After so many requests, an event; with a new LID for IBV_EVENT_LID_CHANGE. */
 	long event_after, event, new_lid;
+	/* With IBV_EVENT_GID_CHANGE the port has no GIDs for so long. */
+	long absent_ms;
 	/* After so many completions, the queue that gets the next one is overrun. */
 	long overrun_after;
 };

@@ -131,6 +131,10 @@ static int check_attributes(struct pair *pair, const struct ibv_qp_attr *new, in
 		return EINVAL;
 	if (address->is_global && address->grh.sgid_index >= port->gid_count)
 		return EINVAL;
+	/* Linux: an entry without a GID is not used (rdma_get_gid_attr). */
+	static const union ibv_gid none;
+	if (address->is_global && !memcmp(&port->gids[address->grh.sgid_index], &none, sizeof(none)))
+		return EINVAL;
 	/* Linux: an entry of the table of RoCE has a type; those of version 1 send other packets. */
 	if (!port->is_infiniband && !port->is_version_2[address->grh.sgid_index])
 		return EINVAL;
