@@ -46,8 +46,15 @@ impl Lengths {
     }
 
     /// Neither longer than this.
-    pub(super) fn up_to(self, most: NonZeroU64) -> Self {
+    pub(crate) fn up_to(self, most: NonZeroU64) -> Self {
         self.within(Self::both(most))
+    }
+
+    /// Shortened to this many bytes together. The longer one is cut first, and both where half is not
+    /// enough for the shorter one.
+    pub(crate) fn together(self, most: u64) -> Self {
+        let left = most - self.shorter().get().min(most / 2);
+        self.up_to(NonZeroU64::new(left).unwrap_or(NonZeroU64::MIN))
     }
 
     /// The memory of both in whole pages of `page` bytes.

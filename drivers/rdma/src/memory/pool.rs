@@ -129,6 +129,16 @@ impl Pool {
         bytes - bytes % page_bytes()
     }
 
+    /// The bound on all rings of holders of a kind.
+    pub(crate) fn limit(&self, pins: bool) -> u64 {
+        let state = self.lock();
+        let memory = state.bounds.memory().limit();
+        match pins {
+            true => memory.min(state.bounds.pinned().limit()),
+            false => memory,
+        }
+    }
+
     /// Reserves memory for two rings, or for shorter ones if less is free. Waits in
     /// the order of requests while no memory is free, for at most three quarters of the operation's
     /// remaining time, so that this end can still send the reason to the other.

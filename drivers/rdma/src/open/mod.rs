@@ -181,11 +181,15 @@ impl Opening<'_> {
         })?;
         let path = self.path(&capabilities).with(path);
         let ring_bytes = self.settings.ring_bytes;
-        let ring_bytes = ring_bytes.unwrap_or_else(|| ring_length::of_path(path, 1));
+        let ring_bytes = ring_bytes.unwrap_or_else(|| ring_length::of_path(self.trusted(path), 1));
         let queue_pairs = self.queue_pairs(&capabilities, Some(method), ring_bytes);
         let wanted = self.settings.offer(Lengths::both(ring_bytes), queue_pairs);
-        let wanted = offer.within(wanted);
         let pins = method != Method::Soft;
+        let wanted = offer.within(wanted);
+        let wanted = Offer {
+            rings: self.within_trust(wanted.rings, pins),
+            ..wanted
+        };
         let mut share = self.share(Side::Acceptor, pins, wanted.rings.reversed())?;
         let mut chosen = Offer {
             rings: share.rings().reversed(),
