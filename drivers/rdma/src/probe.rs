@@ -43,7 +43,8 @@ fn rings() -> Finding {
     let rate = adapter.unwrap_or(RATE);
     let bytes = adapter.map_or(limit, |_| limit.min(pinned_bytes()));
     // Half of the bound is reserved for further channels, and a quarter for accepting ends.
-    let round_trip = ring_length::longest_round_trip(rate, bytes / 8 * 3);
+    let ring_bytes = (bytes / 8 * 3).min(ring_length::most_of_client(bytes));
+    let round_trip = ring_length::longest_round_trip(rate, ring_bytes);
     Finding {
         about: ABOUT,
         is_good: round_trip >= LONG,

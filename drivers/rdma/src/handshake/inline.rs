@@ -5,6 +5,8 @@
 //! as memory for rings.
 
 use super::Offer;
+use crate::provider::MAX_MESSAGE_BYTES;
+use crate::verbs::DEPTH;
 
 /// The default length of inline payloads in bytes. Measured with `bench-devices --table inline`:
 /// over iWARP adapters, and in `mode=get`, inline payloads of up to 4 KiB and more are faster. With
@@ -26,6 +28,16 @@ pub(crate) fn messages(pieces: usize) -> usize {
     2 * pieces + OTHERS
 }
 
+/// Pieces that may be in flight in each direction: enough to fill a ring with the blocks of a
+/// sender that flushes each, and some for each queue pair. They also bound the memory of the
+/// receiver.
+pub(crate) fn pieces(ring_bytes: u64) -> u16 {
+    const USUAL_BYTES: u64 = 256 << 10;
+    const MOST: u64 = 16_384;
+    let pieces = (ring_bytes / USUAL_BYTES).clamp(64, MOST);
+    u16::try_from(pieces).unwrap_or(u16::MAX)
+}
+
 impl Offer {
     /// Reduces inline payloads to what fits into slots of pinned memory.
     pub(crate) fn within_slots(self) -> Self {
@@ -45,10 +57,22 @@ impl Offer {
         }
     }
 
-    /// The memory of slots beyond that of usual ones, in bytes.
+    /// The memory that an adapter pins for messages, in bytes: a slot for each that may arrive, and one for
+    /// each request of a queue pair.
     pub(crate) fn slot_bytes(&self) -> u64 {
-        let longer = self.inline_bytes.saturating_sub(USUAL_INLINE_BYTES);
-        u64::from(longer) * self.slots()
+        let incoming = (MAX_MESSAGE_BYTES + usize::from(self.inline_bytes)) as u64 * self.slots();
+        let (pieces, queue_pairs) = (u64::from(self.pieces), u64::from(self.queue_pairs));
+        // `requests` rounds up for each queue pair.
+        let requests = (pieces + 2 * queue_pairs).max(DEPTH as u64 * queue_pairs);
+        incoming + requests * MAX_MESSAGE_BYTES as u64
+    }
+
+    /// No more pieces than the rings have room for: each takes slots.
+    pub(crate) fn within_pieces(self) -> Self {
+        Self {
+            pieces: self.pieces.min(pieces(self.rings.longer().get())),
+            ..self
+        }
     }
 
     /// The slots of all queue pairs.
@@ -66,6 +90,7 @@ mod tests {
     use super::*;
     use crate::handshake::Mode;
     use crate::memory::Lengths;
+    use crate::open::ring_length::requests;
 
     fn offer(ring_bytes: u64, queue_pairs: u16, pieces: u16, inline_bytes: u16) -> Offer {
         Offer {
@@ -82,13 +107,35 @@ mod tests {
     fn a_ring_as_it_is_leaves_room_for_the_longest() {
         let usual = offer(16 << 20, 1, 64, MAX_INLINE_BYTES);
         assert_eq!(usual.within_slots(), usual);
-        assert_eq!(usual.slot_bytes(), (16_384 - 1024) * 192);
+        assert_eq!(usual.slot_bytes(), (16_384 + 32) * 192 + 32 * 1024);
         let small = offer(64 << 10, 3, 64, MAX_INLINE_BYTES);
         assert_eq!(small.within_slots(), small.with_usual_slots());
-        assert_eq!(small.with_usual_slots().slot_bytes(), 0);
+        let bytes = 3 * ((1024 + 32) * 192 + 32 * 1024);
+        assert_eq!(small.with_usual_slots().slot_bytes(), bytes);
+    }
+
+    #[test]
+    fn a_short_ring_has_few_pieces() {
+        let greedy = offer(64 << 10, 8, 16_384, USUAL_INLINE_BYTES);
+        assert!(greedy.slot_bytes() > 256 << 20);
+        let fitted = greedy.within_pieces();
+        assert_eq!(fitted.pieces, 64);
+        assert!(fitted.slot_bytes() < 2 << 20);
+        let long = offer(4 << 30, 8, 16_384, USUAL_INLINE_BYTES);
+        assert_eq!(long.within_pieces(), long);
     }
 
     proptest! {
+        /// What an endpoint pins is what counts.
+        #[test]
+        fn all_slots_count(queue_pairs in 1..=16_u16, pieces in 1..=16_384_u16, inline_bytes in 0..=MAX_INLINE_BYTES) {
+            let offer = offer(1, queue_pairs, pieces, inline_bytes);
+            let receives = messages(usize::from(pieces)) * (MAX_MESSAGE_BYTES + usize::from(inline_bytes));
+            let sends = requests(usize::from(pieces.div_ceil(queue_pairs))) * MAX_MESSAGE_BYTES;
+            let pinned = (receives + sends) * usize::from(queue_pairs);
+            prop_assert!(pinned as u64 <= offer.slot_bytes());
+        }
+
         #[test]
         fn slots_take_a_part_of_the_ring(
             ring_bytes in 1..=4_u64 << 30,
@@ -98,7 +145,8 @@ mod tests {
         ) {
             let offer = offer(ring_bytes, queue_pairs, pieces, inline_bytes);
             let fitted = offer.within_slots();
-            prop_assert!(fitted.slot_bytes() <= ring_bytes / PART_OF_RING);
+            let longer = fitted.slot_bytes() - fitted.with_usual_slots().slot_bytes();
+            prop_assert!(longer <= ring_bytes / PART_OF_RING);
             prop_assert!(fitted.inline_bytes >= inline_bytes.min(USUAL_INLINE_BYTES));
             prop_assert_eq!(fitted.within_slots(), fitted);
         }

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use gridhaul_stack::exact::{ReadError, read_exact, write_all};
 use gridhaul_stack::{ChannelError, Operation};
 
-pub(crate) use self::inline::{MAX_INLINE_BYTES, USUAL_INLINE_BYTES, messages};
+pub(crate) use self::inline::{MAX_INLINE_BYTES, USUAL_INLINE_BYTES, messages, pieces};
 pub(crate) use self::method::{Method, Methods};
 pub(crate) use self::record::{Answer, Mode, Offer, PathRecord, Record, RingRecord, Token};
 

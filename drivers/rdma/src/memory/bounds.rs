@@ -8,7 +8,7 @@ use gridhaul_shares::policy;
 use gridhaul_stack::{Party, Side};
 
 use super::budget::{Budget, size_class_below};
-use super::lengths::Lengths;
+use super::lengths::{LEAST_RING_BYTES, Lengths};
 
 /// The owner of a channel's rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,10 +39,6 @@ struct Bound {
     /// The memory of each party in bytes.
     parties: HashMap<Party, u64>,
 }
-
-/// The smallest ring of a channel that wants a larger one, in bytes.
-const LEAST_RING_BYTES: NonZeroU64 =
-    NonZeroU64::new(64 << 10).expect("a constant that is not zero");
 
 impl Bounds {
     /// Bounds in bytes: on all rings, and on those that a provider pins.
@@ -122,6 +118,26 @@ impl Bounds {
             });
         }
         is_spared
+    }
+
+    /// A holder gives back some bytes and takes others, if the bounds allow that without a reserve for
+    /// further holders.
+    pub(super) fn exchange(&mut self, holder: Holder, back: u64, more: u64) -> bool {
+        let fits = |budget: &Budget| {
+            let taken = budget.taken().saturating_sub(back);
+            more <= budget.limit().saturating_sub(taken)
+        };
+        let is_within = self
+            .applying(holder)
+            .all(|bound| more <= back || bound.budgets(holder).all(fits));
+        if is_within {
+            self.shrink(holder, back);
+            self.applying_mut(holder).for_each(|bound| {
+                bound.change(holder, |budget| budget.grow(more));
+                bound.add(holder, more);
+            });
+        }
+        is_within
     }
 
     /// A holder gives back this many bytes.

@@ -2,6 +2,12 @@
 
 use std::num::NonZeroU64;
 
+use super::budget::size_class_below;
+
+/// The smallest ring of a channel that wants a larger one, in bytes.
+pub(super) const LEAST_RING_BYTES: NonZeroU64 =
+    NonZeroU64::new(64 << 10).expect("a constant that is not zero");
+
 /// The lengths of the rings of one end of a channel, in bytes. They differ where data flows one
 /// way: the other ring carries little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +52,22 @@ impl Lengths {
     }
 
     /// Neither longer than this.
-    pub(super) fn up_to(self, most: NonZeroU64) -> Self {
+    pub(crate) fn up_to(self, most: NonZeroU64) -> Self {
         self.within(Self::both(most))
+    }
+
+    /// Shortened to this many bytes together. The longer one is cut first, and both where half is not
+    /// enough for the shorter one.
+    pub(crate) fn together(self, most: u64) -> Self {
+        let left = most - self.shorter().get().min(most / 2);
+        self.up_to(NonZeroU64::new(left).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// Shortened by at least this many bytes, as far as the least length allows. Few lengths are in use.
+    pub(super) fn cut(self, bytes: u64, page: u64) -> Self {
+        let left = self.longer().get().saturating_sub(bytes);
+        let left = NonZeroU64::new(size_class_below(left / page) * page);
+        self.up_to(left.map_or(LEAST_RING_BYTES, |left| left.max(LEAST_RING_BYTES)))
     }
 
     /// The memory of both in whole pages of `page` bytes.

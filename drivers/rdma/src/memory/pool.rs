@@ -129,6 +129,16 @@ impl Pool {
         bytes - bytes % page_bytes()
     }
 
+    /// The bound on all rings of holders of a kind.
+    pub(crate) fn limit(&self, pins: bool) -> u64 {
+        let state = self.lock();
+        let memory = state.bounds.memory().limit();
+        match pins {
+            true => memory.min(state.bounds.pinned().limit()),
+            false => memory,
+        }
+    }
+
     /// Reserves memory for two rings, or for shorter ones if less is free. Waits in
     /// the order of requests while no memory is free, for at most three quarters of the operation's
     /// remaining time, so that this end can still send the reason to the other.
@@ -334,6 +344,29 @@ impl Share {
         }
         self.extra_bytes = bytes;
         true
+    }
+
+    /// Sets how many bytes count for the channel in addition to its rings, which become shorter where the
+    /// bound has no room for both. Such memory may use what is reserved for further channels; `false` if
+    /// it would exceed the bound.
+    pub(crate) fn make_room(&mut self, bytes: u64) -> bool {
+        if self.set_extra(bytes) {
+            return true;
+        }
+        let page = page_bytes();
+        let more = bytes.saturating_sub(self.extra_bytes);
+        let rings = self.rings.cut(more, page);
+        let spare = self.rings.bytes(page) - rings.bytes(page);
+        // In one step, so that no waiting channel takes what the rings give up.
+        let mut state = self.pool.lock();
+        let fits = state.bounds.exchange(self.holder, spare, more);
+        if fits {
+            self.rings = rings;
+            self.extra_bytes = bytes;
+        }
+        state.evict();
+        state.serve();
+        fits
     }
 
     /// Maps memory to send from and memory to receive into, filled with zeros. They are as long as

@@ -78,8 +78,14 @@ impl Opening<'_> {
         let mut share = self.share(Side::Connector, pins, rings)?;
         let queue_pairs = self.queue_pairs(&capabilities, None, share.rings().longer());
         let mut offer = self.settings.offer(share.rings(), queue_pairs);
-        if pins {
-            offer = with_slots(offer, &mut share);
+        let has_slots = pins || capabilities.methods.has(Method::Provided);
+        if has_slots {
+            let fitted = with_slots(offer, &mut share);
+            offer = Offer {
+                rings: share.rings(),
+                ..self.or_refuse(fitted)?
+            }
+            .within_pieces();
         }
         let record = Record::Offer(offer, capabilities.methods, path);
         handshake::write(&self.socket, &record, self.operation)?;
@@ -92,8 +98,14 @@ impl Opening<'_> {
         if answer.method != Method::Soft && answer.chosen.within_slots() != answer.chosen {
             return Err(OpenError::ExceedsOffer);
         }
-        share.set_extra(slot_bytes(answer.chosen, answer.method));
+        if answer.chosen.within_pieces() != answer.chosen {
+            return Err(OpenError::ExceedsOffer);
+        }
         share.shrink(answer.chosen.rings);
+        if has_slots {
+            // It is no more than for the offer.
+            share.set_extra(slot_bytes(answer.chosen, answer.method));
+        }
         let locality = locality(answer.method, &capabilities);
         let endpoint = self.new_endpoint(answer.chosen, answer.method, &capabilities);
         let rings =
@@ -181,18 +193,26 @@ impl Opening<'_> {
         })?;
         let path = self.path(&capabilities).with(path);
         let ring_bytes = self.settings.ring_bytes;
-        let ring_bytes = ring_bytes.unwrap_or_else(|| ring_length::of_path(path, 1));
+        let ring_bytes = ring_bytes.unwrap_or_else(|| ring_length::of_path(self.trusted(path), 1));
         let queue_pairs = self.queue_pairs(&capabilities, Some(method), ring_bytes);
         let wanted = self.settings.offer(Lengths::both(ring_bytes), queue_pairs);
-        let wanted = offer.within(wanted);
         let pins = method != Method::Soft;
+        let wanted = offer.within(wanted);
+        let wanted = Offer {
+            rings: self.within_trust(wanted.rings, pins),
+            ..wanted
+        };
         let mut share = self.share(Side::Acceptor, pins, wanted.rings.reversed())?;
         let mut chosen = Offer {
             rings: share.rings().reversed(),
             ..wanted
-        };
+        }
+        .within_pieces();
         if method != Method::Soft {
-            chosen = with_slots(chosen, &mut share);
+            chosen = Offer {
+                rings: share.rings().reversed(),
+                ..with_slots(chosen, &mut share)?
+            };
         }
         let locality = locality(method, &capabilities);
         let new_endpoint = self.new_endpoint(chosen, method, &capabilities)?;
@@ -240,17 +260,31 @@ fn test_rings(mode: Mode, lengths: Lengths, regions: [usize; 2], remote: Remote)
     }
 }
 
-/// Allows inline payloads as far as there is pinned memory for them.
-fn with_slots(offer: Offer, share: &mut Share) -> Offer {
+/// Reserves pinned memory for messages, with inline payloads and queue pairs as far as there is some. The
+/// rings may become shorter.
+fn with_slots(offer: Offer, share: &mut Share) -> Result<Offer, OpenError> {
     let fitted = offer.within_slots();
     if share.set_extra(fitted.slot_bytes()) {
-        fitted
-    } else {
-        fitted.with_usual_slots()
+        return Ok(fitted);
     }
+    let usual = fitted.with_usual_slots();
+    let one = Offer {
+        queue_pairs: 1,
+        ..usual
+    };
+    let found = [usual, one]
+        .into_iter()
+        .find(|offer| share.make_room(offer.slot_bytes()));
+    found.ok_or_else(|| {
+        OpenError::Local(format!(
+            "no memory for messages: they take {} bytes in addition to rings, which rdma-memory and the limit on pinned \
+             memory do not leave",
+            one.slot_bytes()
+        ))
+    })
 }
 
-/// Memory that an adapter pins for inline payloads beyond the usual slots.
+/// Memory that an adapter pins for messages.
 fn slot_bytes(chosen: Offer, method: Method) -> u64 {
     match method {
         Method::Soft => 0,

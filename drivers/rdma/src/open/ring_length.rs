@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::handshake::PathRecord;
+use crate::memory::Lengths;
 use crate::verbs::DEPTH;
 
 /// Bandwidth-delay products in a ring. Credit comes back for a quarter of a ring at a time, so a ring
@@ -19,6 +20,13 @@ const MOST_BYTES: u64 = 32 << 30;
 
 /// No path on earth is longer. A peer that delays its answers must not get all memory.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(500);
+
+/// The longest round trip that counts on behalf of a client, which can delay its acknowledgements.
+const LONGEST_OF_CLIENT: Duration = Duration::from_millis(200);
+
+/// The longest ring of a client that no option sets: as long as clients may set one without a rule of
+/// the administrator, 16 slabs of 64 MiB.
+const MOST_OF_CLIENT: NonZeroU64 = NonZeroU64::new(1 << 30).expect("a constant that is not zero");
 
 /// The fastest path that a ring over TCP is fitted to, in bytes per second: 100 Gb/s.
 const FASTEST_PATH: u64 = 12_500_000_000;
@@ -47,6 +55,30 @@ pub(crate) fn of_path(path: PathRecord, channels: usize) -> NonZeroU64 {
         .map_or(0, |rate| needed_bytes(rate.get(), round_trip));
     let needed = needed / channels.max(1) as u64;
     NonZeroU64::new(needed.min(MOST_BYTES)).map_or(USUAL_BYTES, |needed| needed.max(USUAL_BYTES))
+}
+
+/// The part of a path that counts on behalf of a client.
+pub(crate) fn trusted(path: PathRecord) -> PathRecord {
+    PathRecord {
+        round_trip: path.round_trip.min(LONGEST_OF_CLIENT),
+        ..path
+    }
+}
+
+/// The rings that a client may have without an option, where all rings may take `limit` bytes: the path that it
+/// claims is not known to exist. Both together have an eighth of the bound, or the usual length.
+pub(crate) fn of_client(rings: Lengths, limit: u64) -> Lengths {
+    rings.up_to(MOST_OF_CLIENT).together(part_of_client(limit))
+}
+
+/// The longest of these rings in bytes.
+pub(crate) fn most_of_client(limit: u64) -> u64 {
+    part_of_client(limit).min(MOST_OF_CLIENT.get())
+}
+
+fn part_of_client(limit: u64) -> u64 {
+    const PART: u64 = 8;
+    (limit / PART).max(2 * USUAL_BYTES.get())
 }
 
 /// The length over TCP for a path that is so short that less than the usual length fills it: a ring
@@ -116,6 +148,33 @@ mod tests {
     fn a_peer_that_delays_its_answers_gets_no_longer_ring() {
         assert_eq!(ring(1_250_000_000, 500), ring(1_250_000_000, 60_000));
         assert_eq!(ring(u64::MAX, u64::MAX), MOST_BYTES);
+    }
+
+    /// It claims any rate, delays its acknowledgements, and offers two long rings.
+    #[test]
+    fn a_client_gets_no_more_than_it_could_set() {
+        const GIB: u64 = 1 << 30;
+        let claimed = path(u64::MAX, 500);
+        assert_eq!(trusted(claimed).round_trip, Duration::from_millis(200));
+        let length = of_path(trusted(claimed), 1);
+        let rings = |rings: Lengths, limit| {
+            let Lengths { outgoing, incoming } = of_client(rings, limit);
+            (outgoing.get(), incoming.get())
+        };
+        let both = Lengths::both(length);
+        assert_eq!(rings(both, 64 * GIB), (GIB, GIB));
+        assert_eq!(rings(both, 4 * GIB), (GIB / 4, GIB / 4), "an eighth");
+        let one_way = Lengths {
+            incoming: NonZeroU64::new(256 << 10).unwrap(),
+            ..both
+        };
+        assert_eq!(
+            rings(one_way, 4 * GIB),
+            (GIB / 2 - (256 << 10), 256 << 10),
+            "one way has more"
+        );
+        let least = rings(both, 0);
+        assert_eq!(least, (16 * MIB, 16 * MIB), "the pool cuts these");
     }
 
     #[test]

@@ -94,12 +94,20 @@ impl Opening<'_> {
         }
     }
 
+    /// The part of a path that the length of rings may follow.
+    pub(super) fn trusted(&self, path: PathRecord) -> PathRecord {
+        match self.settings.party {
+            Some(_) => ring_length::trusted(path),
+            None => path,
+        }
+    }
+
     /// The rings that the connecting end offers. The accepting end takes those or shorter ones.
     pub(super) fn offered_rings(&self, capabilities: &Capabilities, path: PathRecord) -> Lengths {
         let ring_bytes = self.offered_ring_bytes(capabilities, path);
         let both = Lengths::both(ring_bytes);
         let little = ring_bytes.min(OTHER_WAY_BYTES);
-        match self.options.flow {
+        let rings = match self.options.flow {
             Flow::Both => both,
             Flow::Out => Lengths {
                 incoming: little,
@@ -109,14 +117,23 @@ impl Opening<'_> {
                 outgoing: little,
                 ..both
             },
+        };
+        self.within_trust(rings, capabilities.place.is_some())
+    }
+
+    /// Bounds rings on behalf of a client whose length follows from what the other end claims.
+    pub(super) fn within_trust(&self, rings: Lengths, pins: bool) -> Lengths {
+        if self.settings.ring_bytes.is_some() || self.settings.party.is_none() {
+            return rings;
         }
+        ring_length::of_client(rings, Pool::of_process().limit(pins))
     }
 
     fn offered_ring_bytes(&self, capabilities: &Capabilities, path: PathRecord) -> NonZeroU64 {
         if let Some(asked) = self.settings.ring_bytes {
             return asked;
         }
-        let of_path = ring_length::of_path(path, self.options.channels);
+        let of_path = ring_length::of_path(self.trusted(path), self.options.channels);
         let message = self.settings.message;
         let Some(short) = ring_length::of_short_path(path.round_trip, message) else {
             return of_path;

@@ -11,9 +11,8 @@ use gridhaul_stack::options::Options;
 use gridhaul_stack::{Party, StackError};
 
 pub(crate) use self::options::OPTIONS;
-use self::values::MAX_RING_BYTES;
 pub(crate) use self::values::Provider;
-use crate::handshake::{Mode, Offer, USUAL_INLINE_BYTES};
+use crate::handshake::{Mode, Offer, USUAL_INLINE_BYTES, pieces};
 use crate::memory::Lengths;
 use crate::pacing::{Burst, Rate};
 use crate::provider;
@@ -58,15 +57,6 @@ const SLABS: u64 = 4;
 /// The length of messages that no option sets, unless the path needs longer ones.
 pub(crate) const MESSAGE_BYTES: u64 = 256 << 10;
 const STALL: Duration = Duration::from_secs(3);
-
-/// Pieces that may be in flight in each direction: enough to fill a ring with the blocks of a
-/// sender that flushes each, and some for each queue pair. They also bound the memory of the
-/// receiver.
-fn pieces(ring_bytes: u64) -> u16 {
-    const USUAL_BYTES: u64 = 256 << 10;
-    let pieces = (ring_bytes / USUAL_BYTES).clamp(64, MAX_RING_BYTES / USUAL_BYTES);
-    u16::try_from(pieces).unwrap_or(u16::MAX)
-}
 
 impl Settings {
     pub(crate) fn parse(options: &Options<'_>) -> Result<Self, StackError> {

@@ -1,6 +1,9 @@
 //! Steps of a hostile peer, and how each is refused.
 
+use gridhaul_stack::{ChannelError, Party};
+
 use super::*;
+use crate::handshake::Answer;
 
 fn run(mode: Mode, steps: &[Step]) -> Result<(), String> {
     let mut session = Session::open(mode, None).unwrap();
@@ -73,4 +76,102 @@ fn writes_to_everywhere_are_refused() {
     let writes: Vec<_> = (0..8000).map(|place| Step::Write(2 * place, 1)).collect();
     let refused = run(Mode::Put, &writes).unwrap_err();
     assert!(refused.contains("places that do not touch"), "{refused}");
+}
+
+/// Opens our end of a channel with a peer that only takes part in the handshake.
+fn handshake_with(
+    side: Side,
+    options: &[(&str, &str)],
+    peer: impl FnOnce(&OwnedFd, &Operation<'_>),
+) -> Result<Opened, ChannelError> {
+    let options: Vec<_> = options
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    let options = Rdma.read_options(&options).unwrap();
+    let mut settings = Settings::parse(&options).unwrap();
+    settings.party = Some(Party(1));
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: Some(Instant::now() + Duration::from_secs(30)),
+        cancel: &cancel,
+    };
+    let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let sockets = SocketOptions::default();
+    let mut listener = TcpListener::open(&settings.tcp, local, &sockets).unwrap();
+    let socket = TcpStream::connect((local, listener.port())).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let socket = OwnedFd::from(socket);
+    let connection = listener.accept_channel(&operation).unwrap();
+    thread::scope(|scope| {
+        let ours = scope.spawn(|| open(connection, side, &settings, &sockets, &operation));
+        peer(&socket, &operation);
+        drop(socket);
+        ours.join().unwrap()
+    })
+}
+
+#[test]
+fn extreme_claims_get_usual_rings_and_pieces() {
+    let claims = Offer {
+        rings: Lengths::both(NonZeroU64::MAX),
+        queue_pairs: u16::MAX,
+        pieces: u16::MAX,
+        mode: Mode::Put,
+        immediate: true,
+        inline_bytes: u16::MAX,
+    };
+    let path = PathRecord {
+        rate: Some(NonZeroU64::MAX),
+        round_trip: Duration::from_secs(4000),
+    };
+    let short = Lengths::both(NonZeroU64::new(64 << 10).unwrap());
+    let soft = ("provider", "soft");
+    let long = [soft, ("slab", "16M"), ("slabs", "4")];
+    for (options, rings, most) in [
+        (&[soft][..], claims.rings, 16 << 20),
+        (&long[..], short, 64 << 10),
+    ] {
+        let mut answered = None;
+        let opened = handshake_with(Side::Acceptor, options, |socket, operation| {
+            let methods = Methods::default().with(Method::Soft);
+            let offer = Record::Offer(Offer { rings, ..claims }, methods, path);
+            handshake::write(socket, &offer, operation).unwrap();
+            let Ok(Record::Answer(answer)) = handshake::read(socket, operation) else {
+                panic!("no answer");
+            };
+            answered = Some(answer.chosen);
+        });
+        assert!(opened.is_err(), "the peer has left");
+        let chosen = answered.unwrap();
+        assert!(chosen.rings.longer().get() <= most, "{chosen:?}");
+        assert_eq!((chosen.queue_pairs, chosen.pieces), (1, 64));
+    }
+}
+
+#[test]
+fn an_answer_with_more_pieces_than_its_rings_is_refused() {
+    let options = [("provider", "soft"), ("slab", "16M"), ("slabs", "4")];
+    let opened = handshake_with(Side::Connector, &options, |socket, operation| {
+        let Ok(Record::Offer(offer, ..)) = handshake::read(socket, operation) else {
+            panic!("no offer");
+        };
+        let shorter = Lengths::both(NonZeroU64::new(64 << 10).unwrap());
+        let answer = Answer {
+            chosen: Offer {
+                rings: shorter,
+                pieces: 65,
+                ..offer
+            },
+            method: Method::Soft,
+            port: 0,
+            token: [0; 16],
+        };
+        assert!(offer.pieces > 65, "{offer:?}");
+        handshake::write(socket, &Record::Answer(answer), operation).unwrap();
+        // Our end leaves.
+        assert!(handshake::read(socket, operation).is_err());
+    });
+    let error = opened.unwrap_err().to_string();
+    assert!(error.contains("more than it was offered"), "{error}");
 }

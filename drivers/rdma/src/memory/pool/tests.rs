@@ -94,6 +94,36 @@ fn memory_in_addition_to_rings_counts() {
     assert_eq!(pool.load().used_bytes, 0);
 }
 
+/// The first holder of a small bound has all that is not reserved for others.
+#[test]
+fn rings_make_room_for_messages() {
+    let pins = Holder {
+        pins: true,
+        ..ACCEPTOR
+    };
+    for limit in [MIB, 7 * MIB, 100 * MIB] {
+        let pool = Pool::new(1024 * MIB, limit);
+        let mut shares = Vec::new();
+        let mut refused = 0;
+        while refused < 3 {
+            let Ok(mut share) = take_at_once(&pool, pins, 1024 * MIB) else {
+                break;
+            };
+            let before = (share.rings(), pool.load().pinned_bytes);
+            if share.make_room(240 << 10) {
+                shares.push(share);
+            } else {
+                assert_eq!((share.rings(), pool.load().pinned_bytes), before);
+                refused += 1;
+            }
+            assert!(pool.load().pinned_bytes <= limit);
+        }
+        assert!(!shares.is_empty(), "{limit}");
+        drop(shares);
+        assert_eq!(pool.load().used_bytes, 0);
+    }
+}
+
 #[test]
 fn a_waiting_channel_gets_memory_that_comes_back() {
     let pool = Pool::new(256 << 10, u64::MAX);
