@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::method::{Method, Methods};
-use super::record::{Answer, Mode, Offer, PathRecord, Record, RingRecord};
+use super::record::{Answer, Arrival, Mode, Offer, PathRecord, Record, RingRecord};
 use super::{MAX_RECORD_BYTES, NAME, RecordError, VERSION};
 use crate::memory::Lengths;
 use crate::provider::{FabricRecord, PortRecord, QueuePairRecord};
@@ -44,8 +44,8 @@ impl Record {
                 KIND_FABRIC
             }
             Self::Ready => KIND_READY,
-            Self::Path(arrives) => {
-                content.push(u8::from(*arrives));
+            Self::Path(arrival) => {
+                content.push(*arrival as u8);
                 KIND_PATH
             }
             Self::Refusal(reason) => {
@@ -72,7 +72,7 @@ impl Record {
                 .map(|(address, key)| Self::Ring(RingRecord { address, key })),
             KIND_FABRIC => FabricRecord::decode(&mut fields).map(Self::Fabric),
             KIND_READY => Some(Self::Ready),
-            KIND_PATH => fields.flag().map(Self::Path),
+            KIND_PATH => fields.u8().and_then(Arrival::decode).map(Self::Path),
             KIND_REFUSAL => {
                 // It is logged, so special characters are escaped.
                 let reason = String::from_utf8_lossy(content).escape_debug().to_string();
@@ -137,6 +137,14 @@ impl Offer {
             inline_bytes: fields.u16()?,
         };
         (offer.queue_pairs > 0 && offer.pieces > 0).then_some(offer)
+    }
+}
+
+impl Arrival {
+    fn decode(number: u8) -> Option<Self> {
+        [Self::Nothing, Self::Short, Self::All]
+            .into_iter()
+            .find(|arrival| *arrival as u8 == number)
     }
 }
 
@@ -271,8 +279,9 @@ mod tests {
                 ],
             }),
             Record::Ready,
-            Record::Path(false),
-            Record::Path(true),
+            Record::Path(Arrival::Nothing),
+            Record::Path(Arrival::Short),
+            Record::Path(Arrival::All),
             Record::Refusal("no memory".to_owned()),
         ] {
             assert_eq!(round(&record), record);

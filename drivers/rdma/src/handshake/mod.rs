@@ -16,7 +16,9 @@ use gridhaul_stack::{ChannelError, Operation};
 
 pub(crate) use self::inline::{MAX_INLINE_BYTES, USUAL_INLINE_BYTES, messages, pieces};
 pub(crate) use self::method::{Method, Methods};
-pub(crate) use self::record::{Answer, Mode, Offer, PathRecord, Record, RingRecord, Token};
+pub(crate) use self::record::{
+    Answer, Arrival, Mode, Offer, PathRecord, Record, RingRecord, Token,
+};
 
 /// The header of every record: a name, the version, the kind, and the length of the rest.
 const HEAD_BYTES: usize = 12;
@@ -24,7 +26,7 @@ const NAME: &[u8; 8] = b"GHRDMA\r\n";
 
 /// The version of the handshake and of everything that follows it: the messages of the engine and the
 /// notices that replace queue pairs. Both ends need the same.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 
 /// The longest record that is accepted.
 const MAX_RECORD_BYTES: usize = 1024;
@@ -109,7 +111,7 @@ mod tests {
         let error = read(&ours, &operation).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the other end speaks version 3 of the protocol, this one version 4"
+            "the other end speaks version 3 of the protocol, this one version 5"
         );
     }
 }

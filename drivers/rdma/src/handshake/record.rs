@@ -15,10 +15,19 @@ pub(crate) enum Record {
     Fabric(FabricRecord),
     /// The sender's queue pairs are connected.
     Ready,
-    /// Whether the sender's longest packets get to the receiver.
-    Path(bool),
+    /// Which packets of the sender get to the receiver.
+    Path(Arrival),
     /// The reason why the sender cannot continue.
     Refusal(String),
+}
+
+/// Which packets of an adapter get to the peer's and are acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Arrival {
+    Nothing = 0,
+    /// Short packets do, and long ones do not.
+    Short = 1,
+    All = 2,
 }
 
 /// Proves that a further connection belongs to this data connection.

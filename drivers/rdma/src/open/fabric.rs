@@ -3,9 +3,13 @@
 use std::net::IpAddr;
 
 use super::opening::{OpenError, Opening, local_error};
-use crate::handshake::{self, Method, Mode, Record};
+use crate::handshake::{self, Arrival, Method, Mode, Record};
 use crate::memory::Span;
 use crate::provider::{Fabric, FabricRecord, Remote, Work};
+
+/// The largest MTU, and the smallest one (`enum ibv_mtu`).
+const LONG_BYTES: usize = 4096;
+const SHORT_BYTES: usize = 256;
 
 /// The rings that test packets move between.
 #[derive(Debug, Clone, Copy)]
@@ -18,12 +22,10 @@ pub(super) struct TestRings {
 }
 
 impl TestRings {
-    /// Moves as many bytes as the longest packet has. All rings contain zeros until data is sent, so that nothing changes.
-    fn work(&self) -> Work {
-        /// The largest MTU.
-        const PACKET_BYTES: usize = 4096;
+    /// Moves so many bytes. All rings contain zeros until data is sent, so that nothing changes.
+    fn work(&self, bytes: usize) -> Work {
         let ring = usize::try_from(self.ring_bytes).unwrap_or(usize::MAX);
-        let span = Span::new(0, PACKET_BYTES.min(ring));
+        let span = Span::new(0, bytes.min(ring));
         match self.mode {
             Mode::Put => Work::Write {
                 region: self.source,
@@ -40,6 +42,43 @@ impl TestRings {
     }
 }
 
+/// The tests of one MTU that have failed. Both ends count the same, because each knows the outcomes of both.
+#[derive(Debug, Default)]
+struct Tests {
+    without_any: u32,
+    without_long: u32,
+}
+
+/// What follows a test.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Use,
+    Repeat,
+    Shorten,
+    GiveUp,
+}
+
+impl Tests {
+    /// A path may lose any packet, so that one test does not tell its MTU.
+    fn after(&mut self, arrival: Arrival) -> Step {
+        const MOST_WITHOUT_ANY: u32 = 3;
+        const MOST_WITHOUT_LONG: u32 = 2;
+        match arrival {
+            Arrival::All => return Step::Use,
+            Arrival::Short => self.without_long += 1,
+            Arrival::Nothing => self.without_any += 1,
+        }
+        if self.without_any >= MOST_WITHOUT_ANY {
+            return Step::GiveUp;
+        }
+        if self.without_long >= MOST_WITHOUT_LONG {
+            *self = Self::default();
+            return Step::Shorten;
+        }
+        Step::Repeat
+    }
+}
+
 impl Opening<'_> {
     /// Connects the queue pairs of adapters, with the longest packets that the path carries; the data connection stays open.
     pub(super) fn connect_fabric(
@@ -48,21 +87,41 @@ impl Opening<'_> {
         method: Method,
         rings: TestRings,
     ) -> Result<(), OpenError> {
+        let mut tests = Tests::default();
         loop {
             self.connect_once(endpoint, method)?;
-            let arrives = endpoint.test_path(rings.work(), self.operation)?;
-            handshake::write(&self.socket, &Record::Path(arrives), self.operation)?;
-            let Record::Path(theirs_arrive) = handshake::read(&self.socket, self.operation)? else {
+            let ours = self.test(endpoint, rings)?;
+            handshake::write(&self.socket, &Record::Path(ours), self.operation)?;
+            let Record::Path(theirs) = handshake::read(&self.socket, self.operation)? else {
                 return Err(OpenError::Unexpected);
             };
-            if arrives && theirs_arrive {
-                return Ok(());
-            }
-            let shortened = self.or_refuse(endpoint.shorten_packets().map_err(local_error))?;
-            if !shortened {
-                return self.or_refuse(Err(OpenError::Local(self.nothing_arrives(method))));
+            match tests.after(ours.min(theirs)) {
+                Step::Use => return Ok(()),
+                Step::Repeat => self.or_refuse(endpoint.reconnect().map_err(local_error))?,
+                Step::Shorten => {
+                    let shortened = endpoint.shorten_packets().map_err(local_error);
+                    if !self.or_refuse(shortened)? {
+                        return self.or_refuse(Err(OpenError::Local(self.bursts_are_lost())));
+                    }
+                }
+                Step::GiveUp => {
+                    return self.or_refuse(Err(OpenError::Local(self.nothing_arrives(method))));
+                }
             }
         }
+    }
+
+    /// Short packets first: where these are lost as well, their length is not the reason.
+    fn test(&self, endpoint: &mut dyn Fabric, rings: TestRings) -> Result<Arrival, OpenError> {
+        for (bytes, otherwise) in [
+            (SHORT_BYTES, Arrival::Nothing),
+            (LONG_BYTES, Arrival::Short),
+        ] {
+            if !endpoint.test_path(rings.work(bytes), self.operation)? {
+                return Ok(otherwise);
+            }
+        }
+        Ok(Arrival::All)
     }
 
     fn connect_once(&self, endpoint: &mut dyn Fabric, method: Method) -> Result<(), OpenError> {
@@ -82,6 +141,15 @@ impl Opening<'_> {
             Record::Ready => Ok(()),
             _ => Err(OpenError::Unexpected),
         }
+    }
+
+    /// Why the path is not used although a short packet arrives.
+    fn bursts_are_lost(&self) -> String {
+        let peer = self.peer.ip().to_canonical();
+        format!(
+            "a packet of 256 bytes of the adapter gets to {peer}, and {LONG_BYTES} bytes in such packets do not: does a device on \
+             the way limit the rate of such packets (RoCE v2: UDP port 4791)? The option provider=soft needs none"
+        )
     }
 
     /// Why not even the shortest packets arrive.
@@ -113,5 +181,30 @@ impl Opening<'_> {
             "the adapter of the other end has the address {gid}, and the data connection {host}: where both are the \
              same host, the option gid at this end allows that"
         )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failed_test_changes_nothing() {
+        use Arrival::{All, Nothing, Short};
+        for (outcomes, step) in [
+            (&[All][..], Step::Use),
+            (&[Short], Step::Repeat),
+            (&[Short, All], Step::Use),
+            (&[Short, Nothing], Step::Repeat),
+            (&[Short, Nothing, Short], Step::Shorten),
+            (&[Nothing, Nothing], Step::Repeat),
+            (&[Nothing, Nothing, Nothing], Step::GiveUp),
+            // Each MTU has tests of its own.
+            (&[Short, Short, Short], Step::Repeat),
+        ] {
+            let mut tests = Tests::default();
+            let last = outcomes.iter().map(|outcome| tests.after(*outcome)).last();
+            assert_eq!(last, Some(step), "{outcomes:?}");
+        }
     }
 }

@@ -84,14 +84,22 @@ pub trait Fabric: Endpoint {
     /// When the peer has another number of queue pairs, or the device refuses the peer's values.
     fn connect(&mut self, peer: &FabricRecord, data_connection: OwnedFd) -> io::Result<()>;
 
-    /// Whether a WRITE or READ of the longest packets is acknowledged on every connected queue pair. A provider that does not test
-    /// that returns `true`.
+    /// Whether this WRITE or READ is acknowledged on every connected queue pair. A provider that does not test that returns `true`.
     ///
     /// # Errors
     ///
     /// When the operation ends before, or the device refuses the work.
     fn test_path(&mut self, _work: Work, _operation: &Operation<'_>) -> Result<bool, ChannelError> {
         Ok(true)
+    }
+
+    /// Replaces all queue pairs by unconnected ones, in a new record, because a test of the path has failed.
+    ///
+    /// # Errors
+    ///
+    /// When the device has no more resources.
+    fn reconnect(&mut self) -> io::Result<()> {
+        Ok(())
     }
 
     /// Replaces all queue pairs by unconnected ones that send shorter packets, in a new record. `false` if there are none

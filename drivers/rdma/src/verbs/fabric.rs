@@ -32,6 +32,9 @@ const NOT_READY_RETRIES: u8 = 7;
 /// 0.64 ms (InfiniBand architecture, volume 1, table 46).
 const NOT_READY_TIMER: u8 = 12;
 
+/// InfiniBand architecture, volume 1, 9.7.6.1.3: 4.096 us times two to the power of the attribute.
+const TIMEOUT_UNIT: Duration = Duration::from_nanos(4096);
+
 /// The hop limit of packets (RoCE v2).
 const HOP_LIMIT: u8 = 64;
 
@@ -143,7 +146,7 @@ impl Path {
         let attributes = QueuePairAttributes {
             state: STATE_READY_TO_SEND,
             first_sent: connecting.first_packet,
-            timeout: timeout(self.round_trip, self.acknowledgement_delay()),
+            timeout: self.timeout(),
             retries: RETRIES,
             not_ready_retries: NOT_READY_RETRIES,
             reads: self.reads_with(port),
@@ -156,6 +159,15 @@ impl Path {
             | SET_FIRST_SENT
             | SET_READS;
         connecting.queue_pair.modify(attributes, mask)
+    }
+
+    /// The time after which an unacknowledged packet is retransmitted; a device may take up to four times as long.
+    pub(super) fn retransmits_after(&self) -> Duration {
+        TIMEOUT_UNIT.saturating_mul(1 << self.timeout())
+    }
+
+    fn timeout(&self) -> u8 {
+        timeout(self.round_trip, self.acknowledgement_delay())
     }
 
     /// The longest delay of an acknowledgement by the peer's device. An adapter acknowledges at once. A
@@ -214,8 +226,8 @@ fn halves(gid: [u8; 16]) -> [u64; 2] {
     [[a, b, c, d, e, f, g, h], rest].map(u64::from_ne_bytes)
 }
 
-/// The timeout after which an unacknowledged packet is retransmitted: 4.096 us times two to the
-/// power of this. It covers four round trips, so that a queue on the path does not look like a loss,
+/// The timeout after which an unacknowledged packet is retransmitted, as a power of two
+/// of [`TIMEOUT_UNIT`]. It covers four round trips, so that a queue on the path does not look like a loss,
 /// the delay of the device, and at least the usual 67 ms.
 fn timeout(round_trip: Duration, delay: Duration) -> u8 {
     const LEAST: u8 = 14;
@@ -223,7 +235,7 @@ fn timeout(round_trip: Duration, delay: Duration) -> u8 {
     const MOST: u8 = 20;
     let wanted = round_trip.saturating_mul(4).max(delay).as_nanos();
     (LEAST..MOST)
-        .find(|&power| 4096 << power >= wanted)
+        .find(|&power| TIMEOUT_UNIT.as_nanos() << power >= wanted)
         .unwrap_or(MOST)
 }
 

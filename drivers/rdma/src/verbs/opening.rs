@@ -241,6 +241,10 @@ impl Fabric for VerbsEndpoint {
         self.packets_arrive(work, operation)
     }
 
+    fn reconnect(&mut self) -> io::Result<()> {
+        self.start_anew()
+    }
+
     fn shorten_packets(&mut self) -> io::Result<bool> {
         self.shorten()
     }

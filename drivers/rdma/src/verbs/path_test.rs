@@ -52,11 +52,14 @@ impl VerbsEndpoint {
         }
     }
 
-    /// How long the peer's device may take to acknowledge. An adapter retransmits several times in a second. The one of the
-    /// kernel retransmits after it had no processor for long, and gives up by itself.
+    /// How long the peer's device may take to acknowledge. The device of the kernel retransmits after it had no processor for
+    /// long, and gives up by itself.
     fn patience(&self) -> Duration {
+        // InfiniBand architecture, volume 1, 9.7.6.1.3: a device may wait four times as long as it was told. One packet may be
+        // lost, and the one that repeats it as well.
+        const TIMEOUTS: u32 = 2 * 4;
         let least = Duration::from_secs(if self.path.is_software { 30 } else { 1 });
-        least + self.path.round_trip.saturating_mul(8)
+        least.max(self.path.retransmits_after().saturating_mul(TIMEOUTS))
     }
 
     fn refused(&self, error: &io::Error) -> ChannelError {
@@ -111,6 +114,8 @@ impl VerbsEndpoint {
                     return Some(false);
                 }
                 *missing = missing.saturating_sub(queue_pair.complete(request).count());
+                // The attempts of `start_anew` are those in which no packet arrived.
+                self.slots[usize::from(name.queue_pair)].reset_attempts();
             }
             if *missing == 0 {
                 return Some(true);
@@ -128,6 +133,12 @@ impl VerbsEndpoint {
             return Ok(false);
         }
         self.path.port.mtu = agreed - 1;
+        self.start_anew()?;
+        Ok(true)
+    }
+
+    /// Replaces all queue pairs by unconnected ones.
+    pub(super) fn start_anew(&mut self) -> io::Result<()> {
         for number in 0..self.slots.len() {
             self.slots[number].clear();
             // Completions of the earlier one may still arrive.
@@ -135,6 +146,6 @@ impl VerbsEndpoint {
             let generation = generation.ok_or(io::ErrorKind::Other)?;
             self.slots[number].connecting = Some(self.queue_pair(number, generation)?);
         }
-        Ok(true)
+        Ok(())
     }
 }

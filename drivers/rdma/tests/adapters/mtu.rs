@@ -1,5 +1,7 @@
 //! Paths that discard long packets without an answer.
 
+use std::time::{Duration, Instant};
+
 use crate::channel::{detail, transfer};
 use crate::fabric::{Adapter, with_adapters};
 
@@ -20,11 +22,39 @@ fn packets_are_as_long_as_the_path_carries() {
     });
 }
 
+/// A device tries each packet eight times, and both ends have the same device: the first test of each fails.
+const LOST: usize = 20;
+
+#[test]
+fn a_path_that_loses_some_packets_keeps_its_mtu() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("lose_first", LOST);
+    with_adapters(&[adapter], the_mtu_is_that_of_the_port);
+}
+
+#[test]
+fn a_path_that_loses_some_long_packets_keeps_its_mtu() {
+    let adapter = Adapter::roce("mlx5_0", 1)
+        .with("lose_first", LOST)
+        .with("lose_above", 256);
+    with_adapters(&[adapter], the_mtu_is_that_of_the_port);
+}
+
+fn the_mtu_is_that_of_the_port() {
+    let stack = "rdma:provider=verbs;qps=1";
+    let ends = transfer(stack, stack, BYTES);
+    let mtus = [&ends[0], &ends[1]].map(|end| detail(end, "mtu-bytes"));
+    assert_eq!(mtus, ["4096", "4096"]);
+    assert_eq!(detail(&ends[0], "restored"), "0");
+}
+
 #[test]
 fn a_path_without_roce_is_named() {
     let adapter = Adapter::roce("mlx5_0", 1).with("path_mtu", 0);
     with_adapters(&[adapter], || {
+        let start = Instant::now();
         let ends = transfer("rdma:provider=verbs", "rdma:provider=verbs", BYTES);
+        // Three tests of a second each, and what a busy machine adds.
+        assert!(start.elapsed() < Duration::from_secs(15));
         for words in ends.map(|end| end.expect_err("nothing gets through")) {
             assert!(words.contains("UDP port 4791"), "{words}");
             assert!(words.contains("127.0.0.1"), "{words}");

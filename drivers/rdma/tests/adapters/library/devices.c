@@ -73,6 +73,7 @@ static void read_settings(struct device *device)
 		long *value;
 	} known[] = {
 		{"active_mtu", &set->active_mtu}, {"path_mtu", &set->path_mtu},
+		{"lose_first", &set->lose_first}, {"lose_above", &set->lose_above},
 		{"grh_required", &set->grh_required}, {"router_lid", &set->router_lid},
 		{"service_level", &set->service_level},
 		{"comp_vectors", &set->comp_vectors}, {"max_cqe", &set->max_cqe},

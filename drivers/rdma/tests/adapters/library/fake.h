@@ -38,6 +38,8 @@ struct port {
 struct settings {
 	/* enum ibv_mtu: of the port, and of the longest packet that gets through; 0 if none does. */
 	long active_mtu, path_mtu;
+	/* The device's first packets of more than `lose_above` bytes are lost, this many of them. */
+	long lose_first, lose_above;
 	long grh_required;
 	/* The LID of the router to other subnets, and the only service level with buffers in the switches; -1 for any. */
 	long router_lid, service_level;

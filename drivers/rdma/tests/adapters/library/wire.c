@@ -79,6 +79,10 @@ static struct pair *destination(struct pair *from, uint64_t length)
 		bool has_buffers = set->service_level < 0 || set->service_level == from->attributes.ah_attr.sl;
 		bool arrives = has_buffers && packet <= bytes_of(least) && least && share_partition(from, to) &&
 			       !port_of_pair(from)->is_down && !port_of_pair(to)->is_down && !device_of(to)->is_dead;
+		if (set->lose_first && packet > (uint64_t)set->lose_above) {
+			set->lose_first--;
+			return NULL;
+		}
 		/* A packet with another sequence number than the next one is not acknowledged. */
 		bool is_accepted = (to->ibv.state == IBV_QPS_RTR || to->ibv.state == IBV_QPS_RTS) &&
 				   to->attributes.dest_qp_num == from->ibv.qp_num &&
