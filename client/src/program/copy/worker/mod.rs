@@ -229,7 +229,9 @@ impl Worker {
             shared.report.retries(names, &error.to_string(), pause);
             // The connections may be what has failed.
             (self.source, self.destination, self.files) = (None, None, None);
-            shared.forget_idle();
+            if !error.is_about_content() {
+                shared.forget_idle([&job.source, &job.destination]);
+            }
             sleep(pause).await;
         }
     }
