@@ -169,6 +169,10 @@ pub(crate) struct Unobserved;
 
 impl Observer for Unobserved {
     fn moved(&mut self, _bytes: u64) {}
+
+    fn receives(&mut self) {}
+
+    fn stored(&mut self, _ranges: &RangeSet) {}
 }
 
 /// The entries of a directory, in the order of the server, without those for itself and its parent.

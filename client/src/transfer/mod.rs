@@ -70,8 +70,8 @@ pub trait Observer: Send {
     fn connected(&mut self) {}
 
     /// A destination at another server has begun to receive: it may store what no marker tells before a failure.
-    fn receives(&mut self) {}
+    fn receives(&mut self);
 
     /// Ranges that the destination has stored, for a restart.
-    fn stored(&mut self, _ranges: &RangeSet) {}
+    fn stored(&mut self, ranges: &RangeSet);
 }

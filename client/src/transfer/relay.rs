@@ -28,6 +28,8 @@ struct Unobserved;
 impl Observer for Unobserved {
     fn moved(&mut self, _bytes: u64) {}
 
+    fn receives(&mut self) {}
+
     fn stored(&mut self, _ranges: &RangeSet) {}
 }
 

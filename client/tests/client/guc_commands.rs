@@ -95,6 +95,18 @@ fn data_channels_use_a_credential_of_their_own() {
 }
 
 #[test]
+fn a_server_is_given_the_credential_before_its_data_channels() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let server = server();
+    let url = server.url("a");
+    site.gridhaul(&["guc", "-data-cred", "auto", &url, "file:///dev/null"]);
+    let commands = server.commands();
+    let first = |start: &str| commands.iter().position(|line| line.starts_with(start));
+    let credential = first("DCSC P ").expect("a credential");
+    assert!(first("DCAU A") > Some(credential), "{commands:?}");
+}
+
+#[test]
 fn the_key_of_a_user_is_not_sent_in_the_clear() {
     let site = Site::gsi(Kind::Gridhaul, &[]);
     let server = server();

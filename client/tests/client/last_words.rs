@@ -85,3 +85,34 @@ fn what_the_last_markers_of_a_destination_tell_is_not_sent_again() {
         assert!(commands.contains(&restart), "{commands:?}");
     }
 }
+
+/// A server that begins a transfer, and refuses it before any byte.
+fn refusing(last: &'static str) -> Scripted {
+    Scripted::start(Box::new(move |line, control: &mut TcpStream| {
+        let reply = match line.split(' ').next().unwrap_or_default() {
+            "FEAT" => blocks::FEATURES.to_owned(),
+            "PASV" => "227 (127,0,0,1,1,1)\r\n".to_owned(),
+            "PORT" => "200 Yes.\r\n".to_owned(),
+            "SIZE" => format!("213 {SIZE}\r\n"),
+            "RETR" | "STOR" => format!("150 Now.\r\n{last}"),
+            _ => return false,
+        };
+        // The client may close the connection at any time.
+        control.write_all(reply.as_bytes()).is_ok()
+    }))
+}
+
+#[test]
+fn a_destination_that_fails_without_any_byte_is_not_tried_again() {
+    let source = refusing("426 Broken.\r\n");
+    let destination = refusing("500 I cannot store this.\r\n");
+    let urls = [source.url("a"), destination.url("b")];
+    let output = gridhaul(&[
+        "copy", "--retry", "1", "--mode", "extended", &urls[0], &urls[1],
+    ]);
+    let (stdout, stderr) = texts(&output);
+    assert!(stderr.contains("I cannot store this"), "{stdout}{stderr}");
+    let commands = destination.commands();
+    let stores = commands.iter().filter(|line| line.starts_with("STOR"));
+    assert_eq!(stores.count(), 1, "{stderr}{commands:?}");
+}

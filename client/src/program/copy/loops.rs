@@ -2,42 +2,108 @@
 //!
 //! A server may serve the directory that its files are copied to. Then the copy is a part of the source, and would be copied into itself,
 //! level by level. Names do not show that: the server has its own root, and hosts have several names. So a directory of the
-//! source with the name of the destination is probed: a directory that is made in one of them for a moment is in the other as well.
+//! source with the name of the destination is probed: a directory that is made in one of them is in the other as well. One such directory
+//! serves for all directories of a walk.
 
 use std::collections::hash_map::RandomState;
-use std::fs;
 use std::hash::BuildHasher as _;
 use std::os::unix::ffi::OsStrExt as _;
+
+use gridhaul_transfer::Admission;
+use tokio::task::block_in_place;
 
 use super::error::CopyError;
 use super::job::Place;
 use super::shared::Shared;
 use crate::session::Session;
 
-/// Whether two directories with equal names are one. `session` is one with the server of the source. What cannot be found out is no: walks
-/// have an end in any case.
+/// Finds the destination of a walk in its source. Ends with [`Probe::end`], which removes what was made.
 ///
-/// # Errors
-///
-/// When the session with the source has ended.
-pub(super) async fn are_one(
-    shared: &Shared,
-    session: Option<&mut Session>,
-    source: &Place,
-    destination: &Place,
-) -> Result<bool, CopyError> {
-    let name = name(destination).filter(|name| *name == source.name());
-    if shared.arguments.dry_run || name.is_none() {
-        return Ok(false);
+/// What cannot be found out is no: walks have an end in any case.
+pub(super) struct Probe<'a> {
+    shared: &'a Shared,
+    destination: &'a Place,
+    /// The last component of the destination.
+    name: Option<Vec<u8>>,
+    state: State,
+}
+
+enum State {
+    /// No directory had the name yet.
+    Unused,
+    /// The directory that was made in the destination, and its name.
+    Made(Place, String),
+    /// None can be made.
+    Refused,
+}
+
+impl<'a> Probe<'a> {
+    pub(super) fn new(shared: &'a Shared, destination: &'a Place) -> Self {
+        Self {
+            shared,
+            destination,
+            name: name(destination),
+            state: State::Unused,
+        }
     }
-    let probe = format!(".gridhaul-{:016x}", RandomState::new().hash_one(()));
-    let made = destination.join(probe.as_bytes());
-    if !make(shared, &made).await {
-        return Ok(false);
+
+    /// Whether the source of the walk is its destination. Leaves nothing: what the source has is listed next.
+    ///
+    /// # Errors
+    ///
+    /// When the session with the source has ended.
+    pub(super) async fn is_source(
+        &mut self,
+        session: Option<&mut Session>,
+        source: &Place,
+    ) -> Result<bool, CopyError> {
+        let found = self.is_at(session, source).await;
+        self.end().await;
+        found
     }
-    let found = has(session, &source.join(probe.as_bytes())).await;
-    remove(shared, &made).await;
-    found
+
+    /// Whether a directory of the source is the destination. `session` is one with the server of the source.
+    ///
+    /// # Errors
+    ///
+    /// When the session with the source has ended.
+    pub(super) async fn is_at(
+        &mut self,
+        session: Option<&mut Session>,
+        source: &Place,
+    ) -> Result<bool, CopyError> {
+        if self.name.as_deref() != Some(source.name()) || self.shared.arguments.dry_run {
+            return Ok(false);
+        }
+        if matches!(self.state, State::Unused) {
+            self.state = self.begin().await;
+        }
+        match &self.state {
+            State::Made(_, name) => has(session, &source.join(name.as_bytes())).await,
+            State::Unused | State::Refused => Ok(false),
+        }
+    }
+
+    async fn begin(&self) -> State {
+        let name = format!(".gridhaul-{:016x}", RandomState::new().hash_one(()));
+        let place = self.destination.join(name.as_bytes());
+        match make(self.shared, &place).await {
+            Made::Yes => State::Made(place, name),
+            Made::No => State::Refused,
+            Made::Unclear => {
+                remove(self.shared, &place).await;
+                State::Unused
+            }
+        }
+    }
+
+    /// Removes what was made.
+    pub(super) async fn end(&mut self) {
+        if let State::Made(place, _) = &self.state {
+            remove(self.shared, place).await;
+            self.state = State::Unused;
+        }
+    }
 }
 
 /// The last component, without links on this machine.
@@ -51,32 +117,63 @@ fn name(destination: &Place) -> Option<Vec<u8>> {
     }
 }
 
-async fn make(shared: &Shared, place: &Place) -> bool {
+/// Whether a directory was made.
+enum Made {
+    Yes,
+    No,
+    /// The session has ended before the reply.
+    Unclear,
+}
+
+async fn make(shared: &Shared, place: &Place) -> Made {
     match place {
-        Place::Local { root, beneath, .. } => fs::create_dir(root.join(beneath)).is_ok(),
+        Place::Local { root, beneath, .. } => {
+            let Ok(files) = shared.files(root, Admission::none()) else {
+                return Made::No;
+            };
+            match block_in_place(|| files.storage().make_directory(beneath)) {
+                Ok(()) => Made::Yes,
+                Err(_) => Made::No,
+            }
+        }
         Place::Remote(url) => {
             let (Ok(path), Ok(mut session)) = (url.argument(), shared.session(&url.server).await)
             else {
-                return false;
+                return Made::No;
             };
             let made = session.make_new_directory(&path).await;
+            let made = match made {
+                Ok(()) => Made::Yes,
+                Err(_) if session.is_usable() => Made::No,
+                Err(_) => Made::Unclear,
+            };
             shared.give_back(session);
-            made.is_ok()
+            made
         }
     }
 }
 
+/// Removes a directory. What cannot be removed is empty.
 async fn remove(shared: &Shared, place: &Place) {
     match place {
         Place::Local { root, beneath, .. } => {
-            // What cannot be removed is an empty directory.
-            let _ = fs::remove_dir(root.join(beneath));
+            if let Ok(files) = shared.files(root, Admission::none()) {
+                let _ = block_in_place(|| files.storage().remove_directory(beneath));
+            }
         }
         Place::Remote(url) => {
-            if let (Ok(path), Ok(mut session)) = (url.argument(), shared.session(&url.server).await)
-            {
+            let Ok(path) = url.argument() else { return };
+            // An idle session may have ended since it was used: the second one is new.
+            for _ in 0..2 {
+                let Ok(mut session) = shared.session(&url.server).await else {
+                    return;
+                };
                 let _ = session.remove(&path, true).await;
+                let has_replied = session.is_usable();
                 shared.give_back(session);
+                if has_replied {
+                    return;
+                }
             }
         }
     }

@@ -15,6 +15,7 @@ use super::super::arguments::{CopyArguments, ModeArgument, Parallel};
 use super::super::report::Report;
 use super::super::servers::{OpenError, Servers};
 use super::error::CopyError;
+use super::job::Place;
 use super::journal::Journal;
 use super::reach::{Reach, Way, is_translated};
 use super::streams::{self, Flight, Streams};
@@ -172,10 +173,14 @@ impl Shared {
         }
     }
 
-    /// Forgets all idle sessions: a server has failed, and its sessions with it.
-    pub(super) fn forget_idle(&self) {
+    /// Forgets the idle sessions with the servers of a file: one has failed, and its sessions with it.
+    pub(super) fn forget_idle(&self, places: [&Place; 2]) {
+        let is_of = |session: &Session, place: &Place| match place {
+            Place::Remote(url) => url.server.is_same(session.server()),
+            Place::Local { .. } => false,
+        };
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.clear();
+        idle.retain(|session| !places.iter().any(|place| is_of(session, place)));
     }
 
     /// Ends all idle sessions.

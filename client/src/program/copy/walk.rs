@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::destination::Destination;
 use super::error::CopyError;
 use super::job::{Job, Place};
-use super::loops;
+use super::loops::Probe;
 use super::shared::Shared;
 use super::tree::{DANGLING, DEPTH, Found, LINK, SPECIAL, read_tree};
 use crate::listing::{Lister, Listing};
@@ -54,15 +54,19 @@ impl<'a> Walker<'a> {
         }
         let destination = &destination.without_last_slash();
         self.copy.enter(destination).await?;
+        let mut probe = Probe::new(self.shared, destination);
         let walked = match source {
-            Place::Local { path, .. } => self.local(path, source, destination).await,
+            Place::Local { path, .. } => self.local(path, (source, destination), &mut probe).await,
             Place::Remote(url) => {
                 let mut session = self.shared.session(&url.server).await?;
-                let walked = self.remote(&mut session, source, destination).await;
+                let walked = self
+                    .remote(&mut session, (source, destination), &mut probe)
+                    .await;
                 self.shared.give_back(session);
                 walked
             }
         };
+        probe.end().await;
         if walked.is_err() {
             self.copy.spoil_all();
         }
@@ -81,10 +85,10 @@ impl<'a> Walker<'a> {
     async fn local(
         &mut self,
         root: &Path,
-        source: &Place,
-        destination: &Place,
+        (source, destination): (&Place, &Place),
+        probe: &mut Probe<'_>,
     ) -> Result<(), CopyError> {
-        if loops::are_one(self.shared, None, source, destination).await? {
+        if probe.is_source(None, source).await? {
             return Err(CopyError::SameDirectory);
         }
         let (mut runs, reading) = read_tree(root);
@@ -106,9 +110,7 @@ impl<'a> Walker<'a> {
                     None => (above.clone(), below.clone()),
                 };
                 let found = match entry.found {
-                    Ok(Found::Directory)
-                        if loops::are_one(self.shared, None, &from, destination).await? =>
-                    {
+                    Ok(Found::Directory) if probe.is_at(None, &from).await? => {
                         Err(CopyError::Itself)
                     }
                     found => found,
@@ -131,10 +133,10 @@ impl<'a> Walker<'a> {
     async fn remote(
         &mut self,
         session: &mut Session,
-        source: &Place,
-        destination: &Place,
+        (source, destination): (&Place, &Place),
+        probe: &mut Probe<'_>,
     ) -> Result<(), CopyError> {
-        if loops::are_one(self.shared, Some(&mut *session), source, destination).await? {
+        if probe.is_source(Some(&mut *session), source).await? {
             return Err(CopyError::SameDirectory);
         }
         let lister = Lister::new(&self.shared.machine)?;
@@ -167,9 +169,7 @@ impl<'a> Walker<'a> {
                 Some(Kind::Other) => Found::Skipped(SPECIAL),
             };
             let is_directory = matches!(found, Found::Directory);
-            let found = match is_directory
-                && loops::are_one(self.shared, Some(&mut *session), &from, destination).await?
-            {
+            let found = match is_directory && probe.is_at(Some(&mut *session), &from).await? {
                 true => Err(CopyError::Itself),
                 false => Ok(found),
             };

@@ -59,10 +59,11 @@ impl Request {
             "pipe" => &["src-pipe", "dst-pipe"],
             _ => &[name],
         };
+        let option = format!("-{name}");
         let mut given = None;
         for name in names {
             let mut missing = None;
-            let read = site::read(name, &mut || {
+            let read = site::read(name, &option, &mut || {
                 if given.is_none() {
                     given = value().map_err(|error| missing = Some(error)).ok();
                 }

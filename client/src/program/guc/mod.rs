@@ -390,5 +390,7 @@ mod tests {
             let asked = request(line).and_then(|mut request| request.errands());
             asked.expect_err(line);
         }
+        let error = request("-pipe cat a b").expect_err("no separator");
+        assert!(error.to_string().starts_with("-pipe: "), "{error}");
     }
 }

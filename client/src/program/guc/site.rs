@@ -36,13 +36,14 @@ pub(super) enum SiteError {
     },
 }
 
-/// Reads an option and its value. `None` if the option is not one of these.
+/// Reads an option and its value; errors name it as `option`. `None` if the option is not one of these.
 ///
 /// # Errors
 ///
 /// When a file cannot be read, or the value cannot be sent.
 pub(super) fn read(
     name: &str,
+    option: &str,
     value: &mut dyn FnMut() -> Option<String>,
 ) -> Option<Result<AfterLogin, SiteError>> {
     let ends = match name {
@@ -62,8 +63,7 @@ pub(super) fn read(
         _ => return None,
     };
     let value = value()?;
-    let option = format!("-{name}");
-    Some(command(name, &option, &value).map(|command| AfterLogin { ends, command }))
+    Some(command(name, option, &value).map(|command| AfterLogin { ends, command }))
 }
 
 fn command(name: &str, option: &str, value: &str) -> Result<SiteCommand, SiteError> {
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn sent(name: &str, value: &str) -> Result<[Vec<String>; 2], SiteError> {
-        let read = read(name, &mut || Some(value.to_owned())).expect("an option")?;
+        let read = read(name, "-option", &mut || Some(value.to_owned())).expect("an option")?;
         Ok(commands(&[read]).map(|commands| {
             let lines = commands.into_iter().map(Command::Site);
             lines.map(|line| line.to_string()).collect()

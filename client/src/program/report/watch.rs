@@ -98,9 +98,14 @@ impl<'a> Watch<'a> {
         self.tell_connected = Some(tell);
     }
 
+    /// Whether bytes of the file have moved, as far as this machine and the servers tell.
+    pub(in crate::program) fn has_moved(&self) -> bool {
+        self.moved > 0 || !self.stored.is_empty()
+    }
+
     /// Whether bytes of the file have moved, or may have: a server says only from time to time what it has received.
     pub(in crate::program) fn may_have_moved(&self) -> bool {
-        self.moved > 0 || self.is_received
+        self.has_moved() || self.is_received
     }
 
     fn note_parts(&mut self, parts: Parts, bytes: &[u64]) {

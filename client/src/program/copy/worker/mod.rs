@@ -204,7 +204,7 @@ impl Worker {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
-            if !error.is_transient(watch.may_have_moved()) {
+            if !error.is_transient(watch.has_moved()) {
                 return Err(error);
             }
             // What is begun again is no progress: a file that grows without end would be copied for ever. Neither is that of a part,
@@ -229,7 +229,9 @@ impl Worker {
             shared.report.retries(names, &error.to_string(), pause);
             // The connections may be what has failed.
             (self.source, self.destination, self.files) = (None, None, None);
-            shared.forget_idle();
+            if !error.is_about_content() {
+                shared.forget_idle([&job.source, &job.destination]);
+            }
             sleep(pause).await;
         }
     }
