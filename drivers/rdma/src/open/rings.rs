@@ -72,7 +72,7 @@ const LEAST_ROUND_TRIP: Duration = Duration::from_micros(500);
 /// there.
 pub(super) fn locality(method: Method, capabilities: &Capabilities) -> Option<Locality> {
     let place = capabilities.place.as_ref();
-    let mut locality = place.filter(|_| method != Method::Soft)?.locality()?;
+    let locality = place.filter(|_| method != Method::Soft)?.locality()?;
     locality.move_thread();
     Some(locality)
 }
