@@ -6,32 +6,52 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use gridhaul_iwarp::Span;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-use crate::clock;
 use crate::memory::Memory;
 
 /// The nodes of the machine in sysfs.
 const NODES: &str = "/sys/devices/system/node";
 
 /// The node of a channel's adapter.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Locality {
     node: usize,
     /// Its processors; none, if it has memory only.
     cpus: CpuSet,
-    /// When a thread was last moved.
-    moved_at: Option<Duration>,
+    occupied: Occupied,
+}
+
+/// Counts a channel of this process on a node until it is dropped.
+#[derive(Debug)]
+struct Occupied(usize);
+
+/// The channels of this process by the node of their adapter.
+static CHANNELS: [AtomicU32; MAX_NODES] = [const { AtomicU32::new(0) }; MAX_NODES];
+
+impl Occupied {
+    fn new(node: usize) -> Self {
+        CHANNELS[node].fetch_add(1, Ordering::Relaxed);
+        Self(node)
+    }
+
+    /// The channels on the node, with this one.
+    fn count(&self) -> u32 {
+        CHANNELS[self.0].load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        CHANNELS[self.0].fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Nodes with a number in a mask for the kernel, which has room for one more bit (set_mempolicy(2)).
 const MAX_NODES: usize = 1023;
-
-/// A thread that the scheduler moves away is not moved back more often.
-const LEAST_STAY: Duration = Duration::from_millis(10);
 
 impl Locality {
     /// The node of a device in the directory `class` of sysfs. `None` if it has none, or if the machine has
@@ -57,7 +77,7 @@ impl Locality {
         Some(Self {
             node,
             cpus: set,
-            moved_at: None,
+            occupied: Occupied::new(node),
         })
     }
 
@@ -69,25 +89,33 @@ impl Locality {
     /// Moves the calling thread to a processor of the node, if it runs on another one. It is not bound to
     /// the node after that, because it will do other work: the scheduler leaves it there unless other
     /// processors have less to do.
-    pub(crate) fn move_thread(&mut self) {
-        let cpu = sched_getcpu();
-        if cpu < CpuSet::MAX_CPU && self.cpus.is_set(cpu) {
-            return;
+    pub(crate) fn move_thread(&self) {
+        if self.draws_from(sched_getcpu()) {
+            self.with_thread_bound(|| ());
         }
-        let now = clock::now();
-        if self.moved_at.is_some_and(|at| now < at + LEAST_STAY) {
-            return;
-        }
-        self.moved_at = Some(now);
+    }
+
+    /// Whether a thread on this processor is moved. Where the node has more channels than processors, they would wait for each other
+    /// while other processors are idle.
+    fn draws_from(&self, cpu: usize) -> bool {
+        let is_there = cpu < CpuSet::MAX_CPU && self.cpus.is_set(cpu);
+        !is_there && self.occupied.count() <= self.cpus.count()
+    }
+
+    /// Does this on the processors of the node, also in threads that it starts: memory that they touch first is placed there.
+    pub(crate) fn with_thread_bound<T>(&self, work: impl FnOnce() -> T) -> T {
         // It fails on machines with more processors than a set holds.
         let Ok(allowed) = sched_getaffinity(None) else {
-            return;
+            return work();
         };
         let wanted = both(&allowed, &self.cpus);
-        if wanted.count() > 0 && sched_setaffinity(None, &wanted).is_ok() {
+        let is_bound = wanted.count() > 0 && sched_setaffinity(None, &wanted).is_ok();
+        let outcome = work();
+        if is_bound {
             // The same processors were allowed before. Those that were taken offline since are left out.
             let _ = sched_setaffinity(None, &allowed);
         }
+        outcome
     }
 
     /// Moves memory to the node, and has pages that are added later placed there.
@@ -141,6 +169,7 @@ fn numbers(list: &str, limit: usize) -> Option<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroUsize;
+    use std::thread;
 
     use proptest::prelude::*;
 
@@ -195,7 +224,7 @@ mod tests {
         Locality {
             node,
             cpus,
-            moved_at: None,
+            occupied: Occupied::new(node),
         }
     }
 
@@ -209,11 +238,41 @@ mod tests {
         }
         // None of these is allowed.
         let absent = (0..CpuSet::MAX_CPU).find(|&cpu| !before.is_set(cpu));
-        let mut elsewhere = locality(0, absent.unwrap());
-        elsewhere.move_thread();
+        let elsewhere = locality(0, absent.unwrap());
+        elsewhere.with_thread_bound(|| ());
         assert!(sched_getaffinity(None).unwrap() == before);
-        let moved_at = elsewhere.moved_at;
-        assert!(moved_at.is_some());
+    }
+
+    /// As the threads that populate a ring.
+    #[test]
+    fn threads_that_are_started_meanwhile_are_on_the_node() {
+        let before = sched_getaffinity(None).unwrap();
+        let mut allowed = (0..CpuSet::MAX_CPU).filter(|&cpu| before.is_set(cpu));
+        let here = locality(1, allowed.next_back().unwrap());
+        let affinity = || sched_getaffinity(None).unwrap();
+        let inside = here.with_thread_bound(|| thread::spawn(affinity).join().unwrap());
+        assert!(inside == here.cpus);
+        assert!(affinity() == before);
+    }
+
+    #[test]
+    fn channels_are_counted_by_node() {
+        let count = |locality: &Locality| locality.occupied.count();
+        let first = locality(900, 0);
+        let second = locality(900, 0);
+        let other = locality(901, 0);
+        assert_eq!([&first, &second, &other].map(count), [2, 2, 1]);
+        drop(second);
+        assert_eq!(count(&first), 1);
+    }
+
+    #[test]
+    fn a_thread_is_not_moved_to_a_crowded_node() {
+        let first = locality(902, 3);
+        assert!(first.draws_from(0));
+        assert!(!first.draws_from(3), "it is there");
+        let _second = locality(902, 3);
+        assert!(!first.draws_from(0), "two channels for one processor");
     }
 
     #[test]

@@ -66,14 +66,6 @@ impl Streams {
         }
     }
 
-    /// Moves the calling thread to the node of the adapter.
-    pub(crate) fn move_thread(&mut self) {
-        self.opened
-            .locality
-            .iter_mut()
-            .for_each(Locality::move_thread);
-    }
-
     pub(crate) fn send_memory(
         &mut self,
         mut bytes: &[u8],

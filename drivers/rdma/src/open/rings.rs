@@ -72,7 +72,7 @@ const LEAST_ROUND_TRIP: Duration = Duration::from_micros(500);
 /// there.
 pub(super) fn locality(method: Method, capabilities: &Capabilities) -> Option<Locality> {
     let place = capabilities.place.as_ref();
-    let mut locality = place.filter(|_| method != Method::Soft)?.locality()?;
+    let locality = place.filter(|_| method != Method::Soft)?.locality()?;
     locality.move_thread();
     Some(locality)
 }
@@ -174,7 +174,13 @@ impl Opening<'_> {
             .then(|| Sections::for_ring(lengths.outgoing.get()))
             .flatten();
         let pinned_bytes = sections.as_ref().map_or(0, Sections::allowance);
-        let [outgoing, incoming] = share.map(pinned_bytes).map_err(local)?;
+        let map = || share.map(pinned_bytes);
+        let mapped = match &locality {
+            // The threads that populate long rings would place parts of them on the other nodes.
+            Some(locality) => locality.with_thread_bound(map),
+            None => map(),
+        };
+        let [outgoing, incoming] = mapped.map_err(local)?;
         // A ring of an earlier channel may be elsewhere. Registered memory cannot be moved any more.
         if let Some(locality) = &locality {
             locality.place(&outgoing);
