@@ -25,12 +25,18 @@ impl Opening<'_> {
         let port_rate = place.and_then(Place::port_rate);
         self.settings.queue_pairs.unwrap_or_else(|| {
             let round_trip = round_trip(&self.socket);
-            usual(port_rate, round_trip, ring_bytes, self.settings.message)
+            usual(
+                port_rate,
+                round_trip,
+                ring_bytes,
+                self.settings.message,
+                self.options.channels,
+            )
         })
     }
 }
 
-/// The number of queue pairs for a port of this rate, in bytes of payload per second. It is `None` where one
+/// The number of queue pairs of each of so many channels for a port of this rate, in bytes of payload per second. It is `None` where one
 /// is enough: over TCP, for software devices, and for providers of other crates.
 ///
 /// An adapter processes the packets of one queue pair in sequence, in one of its engines, which may not
@@ -41,6 +47,7 @@ pub(crate) fn usual(
     round_trip: Duration,
     ring_bytes: NonZeroU64,
     message: u64,
+    channels: usize,
 ) -> u16 {
     const GIGABYTE: u64 = 1_000_000_000;
     let Some(rate) = port_rate else {
@@ -54,7 +61,8 @@ pub(crate) fn usual(
         _ => 4,
     };
     let in_flight = u128::from(rate) * round_trip.as_nanos() / u128::from(GIGABYTE);
-    let in_flight = u64::try_from(in_flight).unwrap_or(u64::MAX);
+    // The channels of a transfer share the path.
+    let in_flight = u64::try_from(in_flight).unwrap_or(u64::MAX) / channels.max(1) as u64;
     // A quarter of the requests may be announcements.
     let of_each = DEPTH as u64 * 3 / 4 * message.max(1);
     let for_distance = in_flight.min(ring_bytes.get()).div_ceil(of_each);
@@ -73,6 +81,7 @@ mod tests {
             round_trip,
             NonZeroU64::new(ring_bytes).unwrap(),
             256 << 10,
+            1,
         )
     }
 
@@ -84,6 +93,9 @@ mod tests {
         assert_eq!(far, [2, 2, 4, 7, 8]);
         assert_eq!(usual_over(100, 100, 16 << 20), 2, "the ring is no longer");
         assert_eq!(usual_over(10, 100, 1 << 30), 1);
-        assert_eq!(usual(None, Duration::MAX, NonZeroU64::MAX, 1), 1);
+        assert_eq!(usual(None, Duration::MAX, NonZeroU64::MAX, 1, 1), 1);
+        let far = Duration::from_millis(200);
+        let of_four = usual(Some(12_500_000_000), far, NonZeroU64::MAX, 256 << 10, 4);
+        assert_eq!(of_four, 4, "channels share the path");
     }
 }

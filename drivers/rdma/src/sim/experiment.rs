@@ -99,7 +99,8 @@ impl Experiment {
         };
         let ring_bytes = ring_length::of_path(path, channels);
         let rate = Some(link.rate);
-        let queue_pairs = queue_pairs::usual(rate, path.round_trip, ring_bytes, MESSAGE_BYTES);
+        let queue_pairs =
+            queue_pairs::usual(rate, path.round_trip, ring_bytes, MESSAGE_BYTES, channels);
         let queue_pairs = usize::from(queue_pairs);
         let requests = requests(pieces(ring_bytes).div_ceil(queue_pairs));
         let message_bytes = message_for(MESSAGE_BYTES, ring_bytes, queue_pairs * requests);

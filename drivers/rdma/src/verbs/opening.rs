@@ -30,6 +30,13 @@ use crate::provider::{
 /// Outstanding requests of one queue pair for a short ring, if the device supports so many.
 pub(crate) const DEPTH: usize = 1024;
 
+/// Requests of one queue pair that every device takes. Not all take as many as `max_qp_wr` together with their
+/// segments (ibv_create_qp(3)).
+const LEAST_DEPTH: usize = 128;
+
+/// The object that was not created, in an error.
+const QUEUE_PAIR: &str = "a queue pair";
+
 /// The largest WRITE or READ in bytes: devices allow 2 GiB and count in 32 bits.
 const MAX_TRANSFER_BYTES: u32 = 1 << 30;
 
@@ -41,7 +48,17 @@ impl VerbsEndpoint {
     /// When the device cannot be used.
     pub(crate) fn new(place: &Place, wanted: Wanted) -> Result<Self, VerbsError> {
         let device = place.open()?;
-        Self::prepare(place, device, wanted).map_err(|(what, error)| place.failed(what, error))
+        let mut wanted = wanted;
+        loop {
+            match Self::prepare(place, Arc::clone(&device), wanted) {
+                Err((QUEUE_PAIR, error))
+                    if is_too_deep(&error) && wanted.requests > LEAST_DEPTH =>
+                {
+                    wanted.requests = (wanted.requests / 2).max(LEAST_DEPTH);
+                }
+                outcome => return outcome.map_err(|(what, error)| place.failed(what, error)),
+            }
+        }
     }
 
     fn prepare(
@@ -141,9 +158,7 @@ impl VerbsEndpoint {
             absence: None,
         };
         for number in 0..queue_pairs {
-            endpoint
-                .add_queue_pair(number)
-                .map_err(at("a queue pair"))?;
+            endpoint.add_queue_pair(number).map_err(at(QUEUE_PAIR))?;
         }
         Ok(endpoint)
     }
@@ -248,6 +263,11 @@ impl Fabric for VerbsEndpoint {
     fn shorten_packets(&mut self) -> io::Result<bool> {
         self.shorten()
     }
+}
+
+/// Errors of devices that cannot create a queue pair with so many requests.
+fn is_too_deep(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EINVAL))
 }
 
 /// Watches the queues and the device.

@@ -22,6 +22,28 @@ fn a_fast_port_has_several_queue_pairs() {
     });
 }
 
+/// It promises more requests than it has memory for.
+#[test]
+fn an_adapter_with_short_queues_is_used() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("created_qp_wr", 200);
+    with_adapters(&[adapter], || {
+        let stack = "rdma:provider=verbs;message=4K";
+        let [sender, receiver] = transfer(stack, stack, BYTES);
+        assert_eq!(detail(&sender, "depth"), "128");
+        assert_eq!(detail(&receiver, "depth"), "128");
+    });
+}
+
+#[test]
+fn an_adapter_with_too_short_queues_is_refused() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("created_qp_wr", 100);
+    with_adapters(&[adapter], || {
+        let [sender, _] = transfer("rdma:provider=verbs", "rdma:provider=verbs", BYTES);
+        let words = sender.expect_err("too few for any channel");
+        assert!(words.contains("queue pair"), "{words}");
+    });
+}
+
 #[test]
 fn every_interrupt_of_an_adapter_can_be_used() {
     let adapter = Adapter::roce("mlx5_0", 1).with("comp_vectors", 2);

@@ -120,7 +120,7 @@ fn the_usual_number_of_queue_pairs_fills_the_port() {
         let ring_bytes = ring_bytes(port, round_trip);
         let queue_pairs = match is_one {
             true => 1,
-            false => usual(Some(port), round_trip, ring_bytes, MESSAGE_BYTES),
+            false => usual(Some(port), round_trip, ring_bytes, MESSAGE_BYTES, 1),
         };
         let queue_pairs = usize::from(queue_pairs);
         let mut fabric = FabricSettings::new(Link::new(port, round_trip / 2));

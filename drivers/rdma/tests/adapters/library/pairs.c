@@ -22,6 +22,10 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *domain, struct ibv_qp_init_attr *ini
 		errno = EINVAL;
 		return NULL;
 	}
+	if (init->cap.max_send_wr > device->set.created_qp_wr) {
+		errno = ENOMEM;
+		return NULL;
+	}
 	struct pair *pair = calloc(1, sizeof(*pair));
 	pair->ibv = (struct ibv_qp){
 		.context = domain->context, .qp_context = init->qp_context, .pd = domain, .send_cq = init->send_cq,
