@@ -22,12 +22,12 @@ impl Request {
         let Some(value) = &self.data_credential else {
             return Ok(None);
         };
-        let failed = |reason: String| GucError::DataCredential(value.clone(), reason);
-        let is_temporary = value == AUTO;
+        let failed = |reason: String| GucError::DataCredential(value.display().to_string(), reason);
+        let is_temporary = value.as_os_str() == AUTO;
         let credential = match is_temporary {
             true => Credential::self_signed("gridhaul data channels", SystemTime::now(), LIFE)
                 .map_err(|error| error.to_string()),
-            false => read(Path::new(value)),
+            false => read(value),
         };
         let given = DataCredential::new(credential.map_err(failed)?, is_temporary);
         let given = given.map_err(|error| failed(error.to_string()))?;

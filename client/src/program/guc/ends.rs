@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use gridhaul_protocol::stack::StackSpec;
 
 use super::site::{self, Ends};
+use super::urls::text;
+use super::values::Values;
 use super::{GucError, Request};
 use crate::location::Location;
 use crate::program::arguments::EndOptions;
@@ -22,7 +24,7 @@ impl Request {
     pub(super) fn end_option(
         &mut self,
         name: &str,
-        value: &mut dyn FnMut() -> Result<String, GucError>,
+        value: &mut Values<'_>,
     ) -> Result<bool, GucError> {
         let ends: &[usize] = match name {
             "s" | "subject" | "cred" => &[0, 1],
@@ -36,13 +38,14 @@ impl Request {
         for end in ends {
             let end = &mut self.ends[*end];
             if name.ends_with("stack") {
+                let value = text(&value);
                 let stack = StackSpec::parse(&value)
                     .map_err(|_| GucError::Stack(format!("-{name}"), value.clone()))?;
                 end.stack = Some(stack);
             } else if name.ends_with("cred") || matches!(name, "sc" | "dc") {
                 end.credential = Some(PathBuf::from(&value));
             } else {
-                end.subject = Some(value.clone());
+                end.subject = Some(text(&value));
             }
         }
         Ok(true)
@@ -52,7 +55,7 @@ impl Request {
     pub(super) fn site_option(
         &mut self,
         name: &str,
-        value: &mut dyn FnMut() -> Result<String, GucError>,
+        value: &mut Values<'_>,
     ) -> Result<bool, GucError> {
         let names: &[&str] = match name {
             // Observed from globus-url-copy 10.12: both, with the same command line.

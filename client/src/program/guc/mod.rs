@@ -9,6 +9,7 @@ mod error;
 mod list;
 mod site;
 mod urls;
+mod values;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -25,6 +26,7 @@ use self::ends::OneEnd;
 use self::error::GucError;
 use self::site::AfterLogin;
 use self::urls::{relative, without_password};
+use self::values::{Values, next_text};
 use super::Ending;
 use super::arguments::{Arguments, Command, CopyArguments};
 use super::copy::{self, Errand};
@@ -56,7 +58,7 @@ struct Request {
     passwords: Vec<(Server, Password)>,
     after_login: Vec<AfterLogin>,
     /// A file, or `auto`.
-    data_credential: Option<String>,
+    data_credential: Option<PathBuf>,
     wants_udt: bool,
     is_unprotected: bool,
     are_paths_relative: bool,
@@ -130,13 +132,17 @@ async fn copied(request: &Request, errands: Vec<Errand>, arguments: &CopyArgumen
 impl Request {
     fn parse(words: &[OsString]) -> Result<Self, GucError> {
         let mut request = Self::default();
-        let mut words = words.iter().map(|word| urls::text(word));
+        let mut words = words.iter();
         while let Some(word) = words.next() {
+            let word = urls::text(word);
             match word.strip_prefix('-').filter(|name| !name.is_empty()) {
                 None => request.urls.push(word),
                 Some(name) => {
                     let name = name.strip_prefix('-').unwrap_or(name).to_owned();
-                    let mut value = || words.next().ok_or_else(|| GucError::Value(word.clone()));
+                    let mut value = || {
+                        let value = words.next().cloned();
+                        value.ok_or_else(|| GucError::Value(word.clone()))
+                    };
                     if !request.flag(&name) && !request.option(&name, &mut value)? {
                         return Err(GucError::Option(word));
                     }
@@ -210,17 +216,13 @@ impl Request {
     }
 
     /// Reads an option with a value; whether it is one.
-    fn option(
-        &mut self,
-        name: &str,
-        value: &mut dyn FnMut() -> Result<String, GucError>,
-    ) -> Result<bool, GucError> {
+    fn option(&mut self, name: &str, value: &mut Values<'_>) -> Result<bool, GucError> {
         match name {
             "f" | "filename" => self.list_file = Some(value()?.into()),
             "df" | "dumpfile" => self.dump_file = Some(value()?.into()),
-            "list" => self.listed = Some(value()?),
-            "p" | "parallel" => self.add(&["--mode", "extended", "--parallel", &value()?]),
-            "cc" | "concurrency" => self.add(&["--concurrency", &value()?]),
+            "list" => self.listed = Some(next_text(value)?),
+            "p" | "parallel" => self.add(&["--mode", "extended", "--parallel", &next_text(value)?]),
+            "cc" | "concurrency" => self.add(&["--concurrency", &next_text(value)?]),
             // The kernel and the drivers choose buffers and blocks.
             "bs" | "block-size" | "tcp-bs" | "tcp-buffer-size" | "sbs" | "striped-block-size"
             | "rst-interval" | "restart-interval" | "rst-timeout" | "restart-timeout" => {
@@ -228,20 +230,20 @@ impl Request {
             }
             "rst-retries" | "restart-retries" => {
                 self.restarts = true;
-                self.retries = Some(value()?);
+                self.retries = Some(next_text(value)?);
             }
-            "st" | "stall-timeout" => self.add(&["--stall-timeout", &value()?]),
-            "t" => self.add(&["--timeout", &value()?]),
+            "st" | "stall-timeout" => self.add(&["--stall-timeout", &next_text(value)?]),
+            "t" => self.add(&["--timeout", &next_text(value)?]),
             "do" | "dump-only" => self.plan = Some(value()?.into()),
-            "off" | "partial-offset" => self.add(&["--offset", &value()?]),
-            "len" | "partial-length" => self.add(&["--length", &value()?]),
-            "dcstack" | "data-channel-stack" => self.add(&["--stack", &value()?]),
+            "off" | "partial-offset" => self.add(&["--offset", &next_text(value)?]),
+            "len" | "partial-length" => self.add(&["--length", &next_text(value)?]),
+            "dcstack" | "data-channel-stack" => self.add(&["--stack", &next_text(value)?]),
             "sync-level" => {
                 self.syncs = true;
-                self.sync_level = Some(value()?);
+                self.sync_level = Some(next_text(value)?);
             }
-            "checksum-alg" => self.checksum = Some(value()?),
-            "data-cred" => self.data_credential = Some(value()?),
+            "checksum-alg" => self.checksum = Some(next_text(value)?),
+            "data-cred" => self.data_credential = Some(value()?.into()),
             _ => {
                 return Ok(self.end_option(name, value)? || self.site_option(name, value)?);
             }

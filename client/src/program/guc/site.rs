@@ -1,10 +1,13 @@
 //! Options of globus-url-copy that send a `SITE` command after the login: `-fsstack`, `-pipe` and `-aa`, and for one end `-src-fsstack` and
 //! `-dst-fsstack`, `-src-pipe` and `-dst-pipe`, `-saa` and `-daa`.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 
 use gridhaul_protocol::command::{Assertion, SiteCommand, StackRequest, Text};
+
+use super::urls;
 
 /// The ends that a command is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +47,7 @@ pub(super) enum SiteError {
 pub(super) fn read(
     name: &str,
     option: &str,
-    value: &mut dyn FnMut() -> Option<String>,
+    value: &mut dyn FnMut() -> Option<OsString>,
 ) -> Option<Result<AfterLogin, SiteError>> {
     let ends = match name {
         "fsstack" | "file-system-stack" | "aa" | "authz-assert" => Ends::Both,
@@ -66,7 +69,7 @@ pub(super) fn read(
     Some(command(name, option, &value).map(|command| AfterLogin { ends, command }))
 }
 
-fn command(name: &str, option: &str, value: &str) -> Result<SiteCommand, SiteError> {
+fn command(name: &str, option: &str, value: &OsStr) -> Result<SiteCommand, SiteError> {
     let unsendable = || SiteError::Unsendable(option.to_owned());
     let text = |value: &str| Text::new(value.to_owned()).ok_or_else(unsendable);
     let stack = |drivers: &str| {
@@ -74,13 +77,13 @@ fn command(name: &str, option: &str, value: &str) -> Result<SiteCommand, SiteErr
         Ok(SiteCommand::SetDiskStack(StackRequest::Drivers(drivers)))
     };
     match name {
-        name if name.ends_with("stack") => stack(value),
-        "src-pipe" | "SP" => stack(&popen(option, value)?),
-        "dst-pipe" | "DP" => stack(&format!("{},ordering", popen(option, value)?)),
+        name if name.ends_with("stack") => stack(&urls::text(value)),
+        "src-pipe" | "SP" => stack(&popen(option, &urls::text(value))?),
+        "dst-pipe" | "DP" => stack(&format!("{},ordering", popen(option, &urls::text(value))?)),
         _ => {
             let read = fs::read_to_string(value).map_err(|error| SiteError::File {
                 option: option.to_owned(),
-                file: value.to_owned(),
+                file: value.display().to_string(),
                 error,
             })?;
             Ok(SiteCommand::AuthzAssert(Assertion(text(read.trim_end())?)))
@@ -119,7 +122,7 @@ mod tests {
     use super::*;
 
     fn sent(name: &str, value: &str) -> Result<[Vec<String>; 2], SiteError> {
-        let read = read(name, "-option", &mut || Some(value.to_owned())).expect("an option")?;
+        let read = read(name, "-option", &mut || Some(value.into())).expect("an option")?;
         Ok(commands(&[read]).map(|commands| {
             let lines = commands.into_iter().map(Command::Site);
             lines.map(|line| line.to_string()).collect()
