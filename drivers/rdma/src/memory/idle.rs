@@ -14,6 +14,8 @@ pub(super) const KEPT_IDLE: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct IdleMappings {
     mappings: Vec<Idle>,
+    /// Those that nothing uses any more.
+    evicted: Vec<Used>,
 }
 
 #[derive(Debug)]
@@ -44,22 +46,23 @@ impl IdleMappings {
         Some(self.mappings.remove(found).pages)
     }
 
-    /// Unmaps the oldest until the others fit into `room`.
+    /// Gives up the oldest until the others fit into `room`.
     pub(super) fn evict(&mut self, room: u64) {
         while self.bytes() > room {
-            self.mappings.remove(0);
+            self.evicted.push(self.mappings.remove(0).pages);
         }
     }
 
-    /// Unmaps those that have been idle for long. Returns when the next one is due, if there is one.
+    /// Gives up those that have been idle for long. Returns when the next one is due, if there is one.
     pub(super) fn expire(&mut self, now: Instant) -> Option<Duration> {
         let age = |idle: &Idle| now.saturating_duration_since(idle.since);
-        self.mappings.retain(|idle| age(idle) < KEPT_IDLE);
+        let old = self.mappings.extract_if(.., |idle| age(idle) >= KEPT_IDLE);
+        self.evicted.extend(old.map(|idle| idle.pages));
         self.mappings.first().map(|oldest| KEPT_IDLE - age(oldest))
     }
 
-    /// Unmaps all.
-    pub(super) fn clear(&mut self) {
-        self.mappings.clear();
+    /// The mappings that were given up, for the caller to unmap: that takes long for gigabytes.
+    pub(super) fn take_evicted(&mut self) -> Vec<Used> {
+        std::mem::take(&mut self.evicted)
     }
 }

@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::num::NonZeroUsize;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -228,7 +229,7 @@ impl Pool {
             match background.spawn(move || pool.expire_idle()) {
                 Ok(_) => state.has_thread = true,
                 // Without the thread they would never be unmapped.
-                Err(_) => state.idle.clear(),
+                Err(_) => state.idle.evict(0),
             }
         }
     }
@@ -246,9 +247,40 @@ impl Pool {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is valid after every statement.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<'_> {
+        Locked {
+            // The state is valid after every statement.
+            state: self.state.lock().unwrap_or_else(PoisonError::into_inner),
+            evicted: Vec::new(),
+        }
+    }
+}
+
+/// The locked state. Evicted mappings are unmapped after it is unlocked, so that other channels do not wait.
+#[derive(Debug)]
+struct Locked<'a> {
+    /// Fields are dropped in this order.
+    state: MutexGuard<'a, State>,
+    evicted: Vec<Used>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.evicted = self.state.idle.take_evicted();
     }
 }
 
@@ -293,7 +325,7 @@ impl State {
         }
     }
 
-    /// Unmaps idle mappings until the bound holds.
+    /// Gives up idle mappings until the bound holds.
     fn evict(&mut self) {
         let memory = self.bounds.memory();
         let room = memory.limit().saturating_sub(memory.taken());

@@ -81,6 +81,19 @@ fn idle_mappings_make_room() {
 }
 
 #[test]
+fn mappings_are_unmapped_after_the_lock() {
+    let pool = Pool::new(64 * MIB, u64::MAX);
+    drop(take(&pool, ACCEPTOR, MIB).unwrap().map(0).unwrap());
+    let mut state = pool.lock();
+    state.idle.evict(0);
+    assert_eq!(state.idle.bytes(), 0);
+    let evicted = state.idle.take_evicted();
+    assert_eq!(evicted.len(), 2, "they are still mapped");
+    drop(state);
+    assert!(pool.lock().idle.take_evicted().is_empty());
+}
+
+#[test]
 fn memory_in_addition_to_rings_counts() {
     let pool = Pool::new(64 * MIB, u64::MAX);
     let mut share = take(&pool, ACCEPTOR, MIB).unwrap();
