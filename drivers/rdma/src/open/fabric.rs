@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::opening::{OpenError, Opening, local_error};
+use gridhaul_stack::ChannelError;
+
+use super::opening::{OpenError, Opening, check_reads, local_error};
 use crate::handshake::{self, Arrival, Method, Mode, Record};
 use crate::memory::Span;
 use crate::provider::{Fabric, FabricRecord, Remote, Work};
@@ -89,7 +91,7 @@ impl Opening<'_> {
     ) -> Result<(), OpenError> {
         let mut tests = Tests::default();
         loop {
-            self.connect_once(endpoint, method)?;
+            self.connect_once(endpoint, method, rings.mode)?;
             let ours = self.test(endpoint, rings)?;
             handshake::write(&self.socket, &Record::Path(ours), self.operation)?;
             let Record::Path(theirs) = handshake::read(&self.socket, self.operation)? else {
@@ -117,14 +119,25 @@ impl Opening<'_> {
             (SHORT_BYTES, Arrival::Nothing),
             (LONG_BYTES, Arrival::Short),
         ] {
-            if !endpoint.test_path(rings.work(bytes), self.operation)? {
+            let arrived = endpoint.test_path(rings.work(bytes), self.operation);
+            let arrived = arrived.map_err(|error| match error {
+                // The device does not take the work.
+                ChannelError::Protocol { reason, .. } => OpenError::Local(reason),
+                other => other.into(),
+            });
+            if !self.or_refuse(arrived)? {
                 return Ok(otherwise);
             }
         }
         Ok(Arrival::All)
     }
 
-    fn connect_once(&self, endpoint: &mut dyn Fabric, method: Method) -> Result<(), OpenError> {
+    fn connect_once(
+        &self,
+        endpoint: &mut dyn Fabric,
+        method: Method,
+        mode: Mode,
+    ) -> Result<(), OpenError> {
         let record = Record::Fabric(endpoint.record());
         handshake::write(&self.socket, &record, self.operation)?;
         let Record::Fabric(peer) = handshake::read(&self.socket, self.operation)? else {
@@ -134,6 +147,8 @@ impl Opening<'_> {
         let socket = self.socket.try_clone().map_err(local_error)?;
         let connected = endpoint.connect(&peer, socket).map_err(local_error);
         self.or_refuse(connected)?;
+        // A device without READs would look like a path that loses all packets.
+        self.or_refuse(check_reads(endpoint.limits(), mode))?;
         // The receiving end must be ready first: a packet that arrives too early is retransmitted
         // only after a timeout.
         handshake::write(&self.socket, &Record::Ready, self.operation)?;
