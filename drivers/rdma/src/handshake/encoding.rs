@@ -12,7 +12,7 @@ use crate::provider::{FabricRecord, PortRecord, QueuePairRecord};
 const KIND_OFFER: u8 = 1;
 const KIND_ANSWER: u8 = 2;
 const KIND_RING: u8 = 3;
-const KIND_REFUSAL: u8 = 4;
+pub(super) const KIND_REFUSAL: u8 = 4;
 const KIND_FABRIC: u8 = 5;
 const KIND_READY: u8 = 6;
 const KIND_PATH: u8 = 7;

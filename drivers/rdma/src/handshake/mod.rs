@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use gridhaul_stack::exact::{ReadError, read_exact, write_all};
 use gridhaul_stack::{ChannelError, Operation};
 
+use self::encoding::KIND_REFUSAL;
 pub(crate) use self::inline::{MAX_INLINE_BYTES, USUAL_INLINE_BYTES, messages, pieces};
 pub(crate) use self::method::{Method, Methods};
 pub(crate) use self::record::{
@@ -61,7 +62,8 @@ pub(crate) fn write(
     write_all(socket, &record.encode(), operation)
 }
 
-/// Receives exactly one record. A refusal of the peer is an error.
+/// Receives exactly one record. A refusal of the peer is an error. A peer of another version gets a refusal, whose header shows it
+/// the version of this end.
 ///
 /// # Errors
 ///
@@ -74,7 +76,12 @@ pub(crate) fn read(socket: &OwnedFd, operation: &Operation<'_>) -> Result<Record
         return Err(RecordError::Name);
     }
     if version != VERSION {
-        return Err(RecordError::Version(version));
+        let error = RecordError::Version(version);
+        if kind != KIND_REFUSAL {
+            // It is sent if possible; the reason of this end is what counts.
+            let _ = write(socket, &Record::Refusal(error.to_string()), operation);
+        }
+        return Err(error);
     }
     let length = usize::from(u16::from_be_bytes([high, low]));
     if length > MAX_RECORD_BYTES {
@@ -90,6 +97,8 @@ pub(crate) fn read(socket: &OwnedFd, operation: &Operation<'_>) -> Result<Record
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use gridhaul_stack::Cancel;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
@@ -102,7 +111,7 @@ mod tests {
             socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
         let cancel = Cancel::new();
         let operation = Operation {
-            deadline: None,
+            deadline: Some(Instant::now() + Duration::from_secs(10)),
             cancel: &cancel,
         };
         let mut bytes = Record::Ready.encode();
@@ -113,5 +122,9 @@ mod tests {
             error.to_string(),
             "the other end speaks version 3 of the protocol, this one version 5"
         );
+        // The header is the same in all versions.
+        let mut answer = [0; HEAD_BYTES];
+        read_exact(&theirs, &mut answer, &operation).unwrap();
+        assert_eq!(answer[..HEAD_BYTES - 2], *b"GHRDMA\r\n\x05\x04");
     }
 }

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::opening::{OpenError, Opening, local_error};
+use gridhaul_stack::ChannelError;
+
+use super::opening::{OpenError, Opening, check_reads, local_error};
 use crate::handshake::{self, Arrival, Method, Mode, Record};
 use crate::memory::Span;
 use crate::provider::{Fabric, FabricRecord, Remote, Work};
@@ -22,15 +24,24 @@ pub(super) struct TestRings {
 }
 
 impl TestRings {
-    /// Moves so many bytes. All rings contain zeros until data is sent, so that nothing changes.
+    /// Moves so many bytes, WRITEs to the end of the peer's ring. All rings contain zeros until data is sent, so that nothing changes.
+    ///
+    /// With relaxed ordering, an acknowledged WRITE may reach the peer's memory late. Data begins at the start of the ring, and
+    /// gets to its end only after messages, before which the device writes everything.
     fn work(&self, bytes: usize) -> Work {
         let ring = usize::try_from(self.ring_bytes).unwrap_or(usize::MAX);
-        let span = Span::new(0, bytes.min(ring));
+        let bytes = bytes.min(ring);
+        // The ring of a sender that pins files is shorter.
+        let span = Span::new(0, bytes);
+        let end = Remote {
+            address: self.remote.address.wrapping_add((ring - bytes) as u64),
+            ..self.remote
+        };
         match self.mode {
             Mode::Put => Work::Write {
                 region: self.source,
                 span,
-                to: self.remote,
+                to: end,
                 immediate: None,
             },
             Mode::Get => Work::Read {
@@ -89,7 +100,7 @@ impl Opening<'_> {
     ) -> Result<(), OpenError> {
         let mut tests = Tests::default();
         loop {
-            self.connect_once(endpoint, method)?;
+            self.connect_once(endpoint, method, rings.mode)?;
             let ours = self.test(endpoint, rings)?;
             handshake::write(&self.socket, &Record::Path(ours), self.operation)?;
             let Record::Path(theirs) = handshake::read(&self.socket, self.operation)? else {
@@ -117,14 +128,25 @@ impl Opening<'_> {
             (SHORT_BYTES, Arrival::Nothing),
             (LONG_BYTES, Arrival::Short),
         ] {
-            if !endpoint.test_path(rings.work(bytes), self.operation)? {
+            let arrived = endpoint.test_path(rings.work(bytes), self.operation);
+            let arrived = arrived.map_err(|error| match error {
+                // The device does not take the work.
+                ChannelError::Protocol { reason, .. } => OpenError::Local(reason),
+                other => other.into(),
+            });
+            if !self.or_refuse(arrived)? {
                 return Ok(otherwise);
             }
         }
         Ok(Arrival::All)
     }
 
-    fn connect_once(&self, endpoint: &mut dyn Fabric, method: Method) -> Result<(), OpenError> {
+    fn connect_once(
+        &self,
+        endpoint: &mut dyn Fabric,
+        method: Method,
+        mode: Mode,
+    ) -> Result<(), OpenError> {
         let record = Record::Fabric(endpoint.record());
         handshake::write(&self.socket, &record, self.operation)?;
         let Record::Fabric(peer) = handshake::read(&self.socket, self.operation)? else {
@@ -134,6 +156,8 @@ impl Opening<'_> {
         let socket = self.socket.try_clone().map_err(local_error)?;
         let connected = endpoint.connect(&peer, socket).map_err(local_error);
         self.or_refuse(connected)?;
+        // A device without READs would look like a path that loses all packets.
+        self.or_refuse(check_reads(endpoint.limits(), mode))?;
         // The receiving end must be ready first: a packet that arrives too early is retransmitted
         // only after a timeout.
         handshake::write(&self.socket, &Record::Ready, self.operation)?;
@@ -187,6 +211,39 @@ impl Opening<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_use_the_part_of_the_ring_that_data_reaches_last() {
+        let remote = |address| Remote { address, key: 3 };
+        let rings = |mode, ring_bytes| TestRings {
+            mode,
+            ring_bytes,
+            source: 1,
+            sink: 2,
+            remote: remote(10_000),
+        };
+        let span = Span::new(0, 256);
+        let (to, from) = (remote(10_000 + 65_280), remote(10_000));
+        let write = Work::Write {
+            region: 1,
+            span,
+            to,
+            immediate: None,
+        };
+        assert_eq!(rings(Mode::Put, 65_536).work(256), write);
+        let read = Work::Read {
+            region: 2,
+            span,
+            from,
+        };
+        assert_eq!(rings(Mode::Get, 65_536).work(256), read);
+        let whole = Work::Read {
+            region: 2,
+            span: Span::new(0, 100),
+            from: remote(10_000),
+        };
+        assert_eq!(rings(Mode::Get, 100).work(4096), whole);
+    }
 
     #[test]
     fn one_failed_test_changes_nothing() {

@@ -7,7 +7,8 @@ use gridhaul_iwarp::HandshakeError;
 use gridhaul_stack::{ChannelError, Operation, SocketOptions};
 use gridhaul_tcp::TcpListener;
 
-use crate::handshake::{self, Record, RecordError, Token};
+use crate::handshake::{self, Mode, Record, RecordError, Token};
+use crate::provider::Limits;
 use crate::settings::Settings;
 use crate::verbs::Listener;
 
@@ -92,4 +93,16 @@ pub(crate) fn private_data(token: Token, number: u16) -> Vec<u8> {
 
 pub(super) fn local_error(error: std::io::Error) -> OpenError {
     OpenError::Local(error.to_string())
+}
+
+/// Whether the two adapters can do what the mode needs.
+pub(super) fn check_reads(limits: Limits, mode: Mode) -> Result<(), OpenError> {
+    if mode == Mode::Put || limits.reads > 0 {
+        return Ok(());
+    }
+    Err(OpenError::Local(
+        "mode=get needs READs, of which the adapter of this end requests none or that of the other end answers none \
+         (max_qp_init_rd_atom and max_qp_rd_atom of ibv_devinfo -v): use mode=put"
+            .to_owned(),
+    ))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::opening::{OpenError, Opening};
+use super::opening::{OpenError, Opening, check_reads};
 use super::pace;
 use super::ring_length::{self, message_for};
 use super::rings::Rings;
@@ -128,12 +128,7 @@ impl Opening<'_> {
         let exchange = Exchange::new(sender, receiver, limits.queue_pairs);
         let mut exchange = exchange.carry(Arc::clone(&rings.incoming));
         if chosen.mode == Mode::Get {
-            if limits.reads == 0 {
-                return Err(OpenError::Local(
-                    "mode=get needs READs, which one of the two adapters does not support (max_qp_rd_atom is 0)"
-                        .to_owned(),
-                ));
-            }
+            check_reads(limits, chosen.mode)?;
             let settings = ReaderSettings {
                 ring: incoming,
                 region: rings.sink,

@@ -28,6 +28,32 @@ fn a_refused_post_costs_one_queue_pair(errno: libc::c_int) {
 }
 
 #[test]
+fn a_test_of_the_path_that_an_adapter_refuses_is_named_at_both_ends() {
+    let adapter = Adapter::roce("mlx5_0", 1)
+        .with("refuse_after", 0)
+        .with("refuse_errno", libc::EINVAL);
+    with_adapters(&[adapter], || {
+        for outcome in transfer(STACK, STACK, BYTES) {
+            let words = outcome.expect_err("no test, no channel");
+            assert!(words.contains("mlx5_0: Invalid argument"), "{words}");
+        }
+    });
+}
+
+#[test]
+fn an_adapter_without_reads_can_only_put() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("max_reads", 0);
+    with_adapters(&[adapter], || {
+        for outcome in transfer("rdma:mode=get", "rdma", BYTES) {
+            let words = outcome.expect_err("no reads");
+            assert!(words.contains("mode=get needs READs"), "{words}");
+        }
+        let [sender, _] = transfer("rdma:mode=put", "rdma", BYTES);
+        assert_eq!(detail(&sender, "provider"), "verbs");
+    });
+}
+
+#[test]
 fn an_adapter_that_breaks_down_ends_the_channel() {
     let adapter = Adapter::roce("mlx5_0", 1)
         .with("event_after", 100)

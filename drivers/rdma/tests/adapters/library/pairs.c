@@ -163,6 +163,7 @@ static void set_attributes(struct pair *pair, const struct ibv_qp_attr *new, int
 	SET(IBV_QP_RETRY_CNT, retry_cnt);
 	SET(IBV_QP_RNR_RETRY, rnr_retry);
 	SET(IBV_QP_MIN_RNR_TIMER, min_rnr_timer);
+	SET(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
 #undef SET
 }
 

@@ -213,6 +213,9 @@ static void carry_out(struct pair *pair)
 	bool needs_buffer = opcode == IBV_WR_SEND || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 	if (!reads && !needs_buffer && opcode != IBV_WR_RDMA_WRITE)
 		return finish(pair, IBV_WC_LOC_QP_OP_ERR, length);
+	/* No READ may be outstanding. */
+	if (reads && !pair->attributes.max_rd_atomic)
+		return finish(pair, IBV_WC_LOC_QP_OP_ERR, length);
 	if (!may_use(pair, request->segments, request->send.num_sge, reads ? IBV_ACCESS_LOCAL_WRITE : 0))
 		return finish(pair, IBV_WC_LOC_PROT_ERR, length);
 	struct pair *to = destination(pair, length);
