@@ -33,6 +33,18 @@ use crate::control::{Control, ControlError};
 use crate::location::Server;
 use crate::login::Login;
 
+/// What the markers of a server tell about the files that it has stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum StoredMarkers {
+    /// Nothing that was compared with `SIZE`.
+    #[default]
+    Unknown,
+    /// The sizes of the files, so that these need not be asked.
+    Sizes,
+    /// At least once another size than that of the file, so that sizes are asked.
+    Unreliable,
+}
+
 /// A session of a user who has logged in.
 #[derive(Debug)]
 pub struct Session {
@@ -48,8 +60,7 @@ pub struct Session {
     data_credential: Option<Arc<DataCredential>>,
     /// The data channels that are open.
     kept: Option<Kept>,
-    /// The markers of the server tell the sizes of the files that it has stored.
-    tells_stored: bool,
+    markers: StoredMarkers,
     /// Differs for each session of the process.
     id: u64,
 }
@@ -128,13 +139,13 @@ impl Session {
         Ok(reply.text().trim().parse().ok())
     }
 
-    /// Whether markers of the server have told the size of a file that it has stored.
-    pub(crate) fn tells_stored(&self) -> bool {
-        self.tells_stored
+    /// What the markers of the server have told.
+    pub(crate) fn markers(&self) -> StoredMarkers {
+        self.markers
     }
 
-    pub(crate) fn note_tells_stored(&mut self, tells: bool) {
-        self.tells_stored = tells;
+    pub(crate) fn note_markers(&mut self, markers: StoredMarkers) {
+        self.markers = markers;
     }
 
     /// Whether the server has facts of files (RFC 3659 7.8).

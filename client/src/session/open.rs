@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use gridhaul_protocol::command::{Command, Representation};
 use gridhaul_protocol::feature;
 
-use super::Session;
 use super::settings::Told;
+use super::{Session, StoredMarkers};
 use crate::control::{AddressFamily, Control, ControlError};
 use crate::location::Server;
 use crate::login::{self, Login};
@@ -105,7 +105,7 @@ impl Session {
             own_stack: None,
             data_credential: None,
             kept: None,
-            tells_stored: false,
+            markers: StoredMarkers::Unknown,
             id: IDS.fetch_add(1, Ordering::Relaxed),
         })
     }

@@ -35,3 +35,4 @@ mod streams;
 mod terminal;
 mod tree;
 mod trees;
+mod vanished;

@@ -1,22 +1,20 @@
 //! The directories of the copy: makes them, knows what they have already, and removes what the source has not.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use gridhaul_storage::{FileKind, Metadata, Storage, StorageErrorKind};
+use gridhaul_storage::{FileKind, Storage, StorageErrorKind};
 use gridhaul_transfer::Admission;
 use tokio::task::block_in_place;
 
 use super::super::arguments::SyncArgument;
 use super::error::CopyError;
 use super::job::Place;
+use super::looked::{Had, Looked, is_refused, look_local};
 use super::shared::Shared;
 use super::version::Version;
-use crate::control::ControlError;
-use crate::listing::{Lister, ListingError, remove_tree};
+use crate::listing::{Lister, remove_tree};
 use crate::location::Url;
 use crate::session::Session;
 
@@ -48,15 +46,6 @@ struct Level {
     is_complete: bool,
 }
 
-/// An entry that was there before.
-struct Had {
-    /// A directory itself, and no link to one.
-    is_directory: bool,
-    version: Version,
-    /// The source has it, too.
-    stays: bool,
-}
-
 impl<'a> Destination<'a> {
     pub(super) fn new(shared: &'a Shared) -> Self {
         Self {
@@ -70,14 +59,15 @@ impl<'a> Destination<'a> {
     /// Makes a directory, if there is none, and looks at what it has.
     pub(super) async fn enter(&mut self, place: &Place) -> Result<(), CopyError> {
         let arguments = &self.shared.arguments;
+        let was_there = self.had_directory(place);
         match (arguments.dry_run, self.levels.is_empty()) {
             (true, _) => {}
             (false, true) => self.make_all(place).await?,
-            (false, false) if self.had_directory(place) => {}
+            (false, false) if was_there => {}
             (false, false) => self.make(place).await?,
         }
         let had = match arguments.sync.is_some() || arguments.delete {
-            true => self.look(place).await?,
+            true => self.entries(place, was_there).await?,
             false => None,
         };
         self.levels.push(Level {
@@ -205,8 +195,25 @@ impl<'a> Destination<'a> {
         }
     }
 
-    /// The entries of a directory, if they are not too many.
-    async fn look(&mut self, place: &Place) -> Result<Option<HashMap<Vec<u8>, Had>>, CopyError> {
+    /// The entries of a directory, if they are not too many. Makes it if it `was_there`, by the listing of the one above, and is not any
+    /// more.
+    async fn entries(
+        &mut self,
+        place: &Place,
+        was_there: bool,
+    ) -> Result<Option<HashMap<Vec<u8>, Had>>, CopyError> {
+        match self.look(place).await? {
+            // Nothing was made.
+            Looked::Missing(_) if self.shared.arguments.dry_run => Ok(Some(HashMap::new())),
+            Looked::Missing(_) if was_there => {
+                self.make(place).await?;
+                self.look(place).await?.entries()
+            }
+            looked => looked.entries(),
+        }
+    }
+
+    async fn look(&mut self, place: &Place) -> Result<Looked, CopyError> {
         let open: usize = self
             .levels
             .iter()
@@ -223,25 +230,20 @@ impl<'a> Destination<'a> {
         }
     }
 
-    async fn look_remote(
-        &mut self,
-        url: &Url,
-        room: usize,
-    ) -> Result<Option<HashMap<Vec<u8>, Had>>, CopyError> {
+    async fn look_remote(&mut self, url: &Url, room: usize) -> Result<Looked, CopyError> {
         let failed = |error| CopyError::DestinationListing(Box::new(error));
         let (arguments, path) = (&self.shared.arguments, url.argument()?);
         let Remote { session, lister } = self.remote(url).await?;
         let how = arguments.data.channels.listings(session);
         let mut had = HashMap::new();
         let listing = match lister.list(session, &path, &how).await {
-            // Nothing was made.
-            Err(error) if arguments.dry_run && is_refused(&error) => return Ok(Some(had)),
+            Err(error) if is_refused(&error) => return Ok(Looked::Missing(failed(error))),
             listing => listing.map_err(failed)?,
         };
         for entry in listing {
             let entry = entry.map_err(failed)?;
             if had.len() >= room {
-                return Ok(None);
+                return Ok(Looked::TooMany);
             }
             let found = Had {
                 is_directory: entry.facts.is_real_directory(),
@@ -250,7 +252,7 @@ impl<'a> Destination<'a> {
             };
             had.insert(entry.name, found);
         }
-        Ok(Some(had))
+        Ok(Looked::Entries(had))
     }
 
     /// Leaves the innermost directory, and removes what the source has not.
@@ -329,10 +331,6 @@ impl<'a> Destination<'a> {
     }
 }
 
-fn is_refused(error: &ListingError) -> bool {
-    matches!(error, ListingError::Server(error) if matches!(**error, ControlError::Refused { .. }))
-}
-
 fn make_local(storage: &dyn Storage, path: &Path) -> Result<(), CopyError> {
     if path.as_os_str().is_empty() {
         // The root, which is open.
@@ -348,48 +346,4 @@ fn make_local(storage: &dyn Storage, path: &Path) -> Result<(), CopyError> {
         }
         made => Ok(made?),
     }
-}
-
-fn look_local(
-    storage: &dyn Storage,
-    path: &Path,
-    room: usize,
-) -> Result<Option<HashMap<Vec<u8>, Had>>, CopyError> {
-    /// Entries that are read at a time.
-    const RUN: usize = 4096;
-
-    let mut had = HashMap::new();
-    let path = match path.as_os_str().is_empty() {
-        true => Path::new("/"),
-        false => path,
-    };
-    let mut stream = match storage.list(path) {
-        // In a dry run nothing was made.
-        Err(error) if error.kind() == StorageErrorKind::NotFound => return Ok(Some(had)),
-        stream => stream?,
-    };
-    while let Some(mut run) = stream.next_run(RUN)? {
-        let mut note = |name: &OsStr, found: &Metadata| {
-            // A link is removed, and not what it leads to.
-            let is_directory = found.kind == FileKind::Directory && found.link_target.is_none();
-            let version = Version {
-                size: Some(found.size),
-                modified: Some(found.modified),
-                mode: None,
-            };
-            let entry = Had {
-                is_directory,
-                version,
-                stays: false,
-            };
-            had.insert(name.as_bytes().to_vec(), entry);
-        };
-        run.entries(&mut note)?;
-        if had.len() > room {
-            return Ok(None);
-        }
-    }
-    had.remove(b".".as_slice());
-    had.remove(b"..".as_slice());
-    Ok(Some(had))
 }

@@ -208,3 +208,43 @@ impl Place {
 fn above(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Places whose names are so few that some are the directories of others.
+    fn place() -> impl Strategy<Value = Place> {
+        let part = prop::sample::select(vec!["a", "b", "/", "/", ".", ".."]);
+        let path = || prop::collection::vec(part.clone(), 0..4).prop_map(|parts| parts.concat());
+        let local = (path(), path(), prop::bool::ANY).prop_map(|(path, beneath, is_root)| {
+            let root = if is_root { "/" } else { "/r" };
+            Place::Local {
+                path: path.into(),
+                root: Arc::from(Path::new(root)),
+                beneath: beneath.into(),
+            }
+        });
+        let remote = (path(), prop::bool::ANY).prop_map(|(path, is_one)| {
+            let host = if is_one { "ftp://one/" } else { "ftp://two/" };
+            let mut url = Url::parse(host).expect("a URL");
+            url.path.extend(path.bytes());
+            Place::Remote(url)
+        });
+        prop_oneof![local, remote]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2048, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_place_is_in_its_parent_and_in_nothing_else(one in place(), other in place()) {
+            let parent = one.parent();
+            prop_assert_eq!(one.is_in(&other), parent == other);
+            prop_assert!(one.is_in(&parent));
+            prop_assert_eq!(one.is_in(&one), parent == one);
+        }
+    }
+}

@@ -10,6 +10,7 @@ mod find;
 mod job;
 mod journal;
 mod list;
+mod looked;
 mod loops;
 mod pattern;
 mod present;

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! With a checksum, `CKSM` follows each `RETR` and each `SIZE`. A destination whose `111` at the end of a file has told what `SIZE` said is
-//! not asked for `SIZE` any more: its markers have to tell the size of each further file, unless that is empty.
+//! not asked for `SIZE` any more: its markers have to tell the size of each further file, unless that is empty. Once they do not, the
+//! session asks for `SIZE` again.
 //!
 //! A file is complete when the replies of both servers show that its own transfer has begun and ended, and size and checksum agree. When
 //! one server refuses a file, the other one goes on with it: the data of a file can get the name of the one before or behind it. So a
@@ -40,8 +41,10 @@ pub async fn pipeline_between(
 ) -> Result<(), TransferFailure> {
     let channels = prepare(source, destination, &first).await?;
     let mut pipeline = Pipeline::new(first, supply);
-    pipeline.tells_stored = destination.tells_stored();
-    if let Err(failure) = pipeline.run(source, destination).await {
+    pipeline.markers = destination.markers();
+    let ran = pipeline.run(source, destination).await;
+    destination.note_markers(pipeline.markers);
+    if let Err(failure) = ran {
         // Its data connections end, and so do the transfers of the destination.
         source.control().hang_up().await;
         let is_settled = settle(destination, &mut pipeline, &failure).await;
@@ -51,7 +54,6 @@ pub async fn pipeline_between(
             false => TransferFailure::Unsettled(Box::new(failure)),
         });
     }
-    destination.note_tells_stored(pipeline.tells_stored);
     for session in [&mut *source, &mut *destination] {
         if session.control().has_unread() {
             session.control().note_out_of_step();

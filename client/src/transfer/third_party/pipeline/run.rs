@@ -13,7 +13,7 @@ use super::super::super::said::ReplyLimit;
 use super::super::super::{TransferFailure, Transferred, verify};
 use super::super::ThirdPartyCopy;
 use crate::control::ControlError;
-use crate::session::Session;
+use crate::session::{Session, StoredMarkers};
 
 /// A file whose commands were sent.
 struct Flight {
@@ -80,6 +80,11 @@ impl Flight {
         size.is_some_and(|size| destination.has_stored(size))
     }
 
+    /// Whether `SIZE` was not asked.
+    fn trusts_markers(&self) -> bool {
+        self.ends[DESTINATION].size.is_none()
+    }
+
     /// Compares the copy with the source; returns the checksum of both.
     fn compared(&self) -> Result<Option<String>, TransferFailure> {
         let [source, destination] = &self.ends;
@@ -102,8 +107,8 @@ pub(super) struct Pipeline<'a> {
     first: Option<ThirdPartyCopy>,
     supply: &'a mut dyn Supply<ThirdPartyCopy>,
     flights: VecDeque<Flight>,
-    /// The markers of the destination tell the size of each file, so that it need not be asked.
-    pub(super) tells_stored: bool,
+    /// Those of the destination.
+    pub(super) markers: StoredMarkers,
     /// What a server has said when it refused a file. Files before that one may become complete.
     refusal: Option<TransferFailure>,
     stall: Duration,
@@ -120,7 +125,7 @@ impl<'a> Pipeline<'a> {
             first: Some(first),
             supply,
             flights: VecDeque::new(),
-            tells_stored: false,
+            markers: StoredMarkers::Unknown,
             refusal: None,
         }
     }
@@ -169,7 +174,7 @@ impl<'a> Pipeline<'a> {
                 break;
             };
             // There is no marker of an empty file.
-            let asks_size = !self.tells_stored || copy.size == Some(0);
+            let asks_size = self.markers != StoredMarkers::Sizes || copy.size == Some(0);
             let flight = Flight::prepare(source, destination, (copy, asks_size))?;
             budget.add(flight.cost());
             verbs = Some((flight.copy.store().verb(), flight.copy.retrieve().verb()));
@@ -193,8 +198,14 @@ impl<'a> Pipeline<'a> {
         let Some(flight) = self.flights.front().filter(|flight| is_complete(flight)) else {
             return Ok(false);
         };
-        let checksum = flight.compared()?;
-        self.tells_stored |= flight.has_markers_of_size();
+        let compared = flight.compared();
+        if matches!(compared, Err(TransferFailure::Length { .. })) && flight.trusts_markers() {
+            self.markers = StoredMarkers::Unreliable;
+        }
+        let checksum = compared?;
+        if self.markers == StoredMarkers::Unknown && flight.has_markers_of_size() {
+            self.markers = StoredMarkers::Sizes;
+        }
         let done = Transferred {
             bytes: flight.copy.size.unwrap_or(0),
             channels: usize::from(flight.copy.settings.parallelism),
