@@ -15,7 +15,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tempfile::TempDir;
 
 use crate::processes::child;
-use crate::program::{Running, has_root, public_directory, sample};
+use crate::program::{Running, has_root, public_directory, sample, wait_for};
 
 /// What takes longer never happens.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -60,6 +60,11 @@ impl Site {
 
     fn log(&self) -> String {
         fs::read_to_string(self.0.path().join("log")).expect("read")
+    }
+
+    /// Waits until the log has these words: a thread of its own writes it.
+    fn wait_for_log(&self, words: &str) {
+        wait_for(words, || self.log(), |log| log.contains(words));
     }
 
     fn renew(&self) {
@@ -128,7 +133,7 @@ fn a_key_that_only_root_may_read_is_used_without_a_restart() {
         assert_eq!(rights_of_the_monitor(&server), format!("{reads:016x}"));
         site.renew();
         assert_eq!(shown_after_renewal(&server), certificate("renewed.pem"));
-        assert!(site.log().contains("read again"), "{}", site.log());
+        site.wait_for_log("read again");
     }
 }
 
