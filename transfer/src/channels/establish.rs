@@ -15,8 +15,23 @@ use crate::error::{SequenceError, TransferError};
 use crate::sync::lock;
 use crate::workers::{WorkerLimit, WorkerPermit};
 
-/// Sets up the one channel of a stream mode transfer, with the permit to serve it.
-pub(crate) fn stream_channel(
+/// Sets up the one channel over which a stream mode transfer sends, with the permit to serve it.
+pub(crate) fn sending_channel(
+    context: &Context,
+    port: &mut DataPort,
+) -> Result<(WorkerPermit, Box<dyn Channel>), TransferError> {
+    stream_channel(context, port, &context.resources.senders, Flow::Out)
+}
+
+/// Sets up the one channel over which a stream mode transfer receives, with the permit to serve it.
+pub(crate) fn receiving_channel(
+    context: &Context,
+    port: &mut DataPort,
+) -> Result<(WorkerPermit, Box<dyn Channel>), TransferError> {
+    stream_channel(context, port, &context.resources.receivers, Flow::In)
+}
+
+fn stream_channel(
     context: &Context,
     port: &mut DataPort,
     limit: &WorkerLimit,

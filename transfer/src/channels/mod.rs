@@ -9,7 +9,7 @@ mod semaphore;
 
 pub(crate) use block_reader::{NextHeader, READ_AHEAD_BYTES};
 pub(crate) use data_channels::{DataChannel, DataChannels, DataPort, Role};
-pub(crate) use establish::{accept, stream_channel};
+pub(crate) use establish::{accept, receiving_channel, sending_channel};
 pub(crate) use handshakes::Handshakes;
 pub(crate) use open_ports::OpenPorts;
 pub(crate) use semaphore::Permit;

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use gridhaul_protocol::command::TransferMode;
-use gridhaul_stack::{Flow, Received};
+use gridhaul_stack::Received;
 
 use super::limit::Limit;
 use super::stream::{answer_end, receive};
-use crate::channels::{DataChannels, stream_channel};
+use crate::channels::{DataChannels, receiving_channel};
 use crate::context::Context;
 use crate::error::TransferError;
 use crate::node::{ByteSink, Plan};
@@ -24,12 +24,7 @@ pub(crate) fn bytes(
         return Err(TransferError::Local(words.to_owned()));
     }
     let running = &context.running;
-    let (_permit, mut channel) = stream_channel(
-        context,
-        &mut channels.port,
-        &context.resources.receivers,
-        Flow::In,
-    )?;
+    let (_permit, mut channel) = receiving_channel(context, &mut channels.port)?;
     let used = running.count_channel(0, &*channel);
     let mut buffer = context.buffer()?;
     let limit = Limit::of(&plan.handling);

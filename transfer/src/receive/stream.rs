@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use gridhaul_stack::{Channel, Flow, Received};
+use gridhaul_stack::{Channel, Received};
 
 use super::part::Part;
-use crate::channels::{DataChannels, stream_channel};
+use crate::channels::{DataChannels, receiving_channel};
 use crate::context::Context;
 use crate::error::TransferError;
 
@@ -20,12 +20,7 @@ pub(super) fn receive_file(
     channels: &mut DataChannels,
 ) -> Result<u64, TransferError> {
     let running = &context.running;
-    let (_permit, mut channel) = stream_channel(
-        context,
-        &mut channels.port,
-        &context.resources.receivers,
-        Flow::In,
-    )?;
+    let (_permit, mut channel) = receiving_channel(context, &mut channels.port)?;
     let used = running.count_channel(0, &*channel);
     let moved = &used.moved;
     let mut buffer = context.buffer()?;
@@ -73,12 +68,7 @@ pub(super) fn receive_text(
     channels: &mut DataChannels,
 ) -> Result<u64, TransferError> {
     let running = &context.running;
-    let (_permit, mut channel) = stream_channel(
-        context,
-        &mut channels.port,
-        &context.resources.receivers,
-        Flow::In,
-    )?;
+    let (_permit, mut channel) = receiving_channel(context, &mut channels.port)?;
     let used = running.count_channel(0, &*channel);
     let moved = &used.moved;
     let mut buffer = context.buffer()?;

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use gridhaul_stack::{Body, Channel, ChannelError, Flow, Operation};
+use gridhaul_stack::{Body, Channel, ChannelError, Operation};
 
 use super::file_part::FilePart;
 use super::text::Text;
-use crate::channels::{DataChannels, stream_channel};
+use crate::channels::{DataChannels, sending_channel};
 use crate::context::Context;
 use crate::error::TransferError;
 
@@ -16,12 +16,7 @@ pub(super) fn send_file(
     channels: &mut DataChannels,
 ) -> Result<(), TransferError> {
     let running = &context.running;
-    let (_permit, mut channel) = stream_channel(
-        context,
-        &mut channels.port,
-        &context.resources.senders,
-        Flow::Out,
-    )?;
+    let (_permit, mut channel) = sending_channel(context, &mut channels.port)?;
     let used = running.count_channel(0, &*channel);
     let operation = running.operation();
     let mut buffer = context.buffer()?;
@@ -60,12 +55,7 @@ pub(super) fn send_text(
     channels: &mut DataChannels,
 ) -> Result<(), TransferError> {
     let running = &context.running;
-    let (_permit, mut channel) = stream_channel(
-        context,
-        &mut channels.port,
-        &context.resources.senders,
-        Flow::Out,
-    )?;
+    let (_permit, mut channel) = sending_channel(context, &mut channels.port)?;
     let used = running.count_channel(0, &*channel);
     let operation = running.operation();
     let mut piece = Vec::new();
