@@ -3,7 +3,7 @@
 //! The directory has an empty file for each account of a pool (`atlas001`). The lease of an identity is a hard link to the file
 //! of its account, whose name is the identity in lower case with every byte except letters and digits as `%xx`. A file with one
 //! link is free. Other programs may lease accounts in the same directory at the same time, so only link(2) and the number of
-//! links decide: the program that makes the second link has the account, and a third link is taken back.
+//! links decide: the program that makes the second link has the account, and further links are taken back.
 
 mod budget;
 mod listing;
@@ -32,6 +32,14 @@ use crate::refusal::os_error;
 
 /// Attempts while other programs lease accounts.
 const ATTEMPTS: u32 = 50;
+
+/// The pauses before a pool without a free account is read again.
+const EXHAUSTED_PAUSES: [Duration; 4] = [
+    Duration::from_millis(1),
+    Duration::from_millis(5),
+    Duration::from_millis(20),
+    Duration::from_millis(50),
+];
 
 /// Why there is no account for an identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -120,12 +128,14 @@ pub(crate) fn lease(
         is_paid
     };
     let directory = open(directory)?;
+    let mut pauses = EXHAUSTED_PAUSES.iter();
     for attempt in 0..ATTEMPTS {
         match attempt_lease(&directory, &name, pool, &mut pay) {
             // Others may be about to take links back.
-            Err(LeaseError::Exhausted) if attempt < 3 => {
-                std::thread::sleep(pause(&name, attempt));
-            }
+            Err(LeaseError::Exhausted) => match pauses.next() {
+                Some(pause) => std::thread::sleep(*pause),
+                None => return Err(LeaseError::Exhausted),
+            },
             Err(error) => return Err(error),
             Ok(Attempt::Leased(account)) => {
                 // As LCMAPS does: programs that end unused leases go by this time.
@@ -175,8 +185,8 @@ fn attempt_lease(
                     account,
                     lease: name.to_owned(),
                 }),
-                // Another program has tried to lease it, and takes its link back.
-                (Some(_), 3) if has_settled(directory, name)? => Ok(Attempt::Collided),
+                // Other programs have tried to lease it, and take their links back.
+                (Some(_), 3..) if has_settled(directory, name)? => Ok(Attempt::Collided),
                 _ => Err(inconsistent()),
             }
         }
@@ -210,10 +220,11 @@ fn attempt_lease(
     }
 }
 
-/// Waits a moment for a third link to go away.
+/// Waits up to a second for further links to go away: on a busy machine or file system, the program that takes its link back
+/// can be late.
 fn has_settled(directory: &OwnedFd, name: &str) -> Result<bool, Errno> {
-    for _ in 0..20 {
-        std::thread::sleep(Duration::from_millis(5));
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_millis(10));
         match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(lease) if lease.st_nlink > 2 => {}
             Ok(_) | Err(Errno::NOENT) => return Ok(true),
