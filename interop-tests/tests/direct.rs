@@ -1,9 +1,10 @@
-//! globus-url-copy puts and gets files that our server reads and writes with direct I/O.
+//! globus-url-copy, and gridhaul over `rdma`, put and get files that our server reads and writes with direct I/O.
 
 use std::env::temp_dir;
 use std::fs;
 use std::path::Path;
 
+use gridhaul_interop::support::gridhaul_client;
 use gridhaul_interop::support::scratch::Scratch;
 use gridhaul_interop::{Client, Kind, Launch, Server, chown_to_nobody, content};
 
@@ -28,6 +29,44 @@ fn with_io_uring_if_the_kernel_has_it() {
 #[test]
 fn by_threads() {
     files_arrive("splice:direct=threads", "direct (threads)");
+}
+
+/// Between the rings of `rdma` and the disk.
+#[test]
+fn over_rdma() {
+    let scratch = Scratch::beneath(&temp_dir()).unwrap();
+    let (root, ours) = (scratch.path().join("root"), scratch.path().join("ours"));
+    fs::create_dir(&root).unwrap();
+    fs::create_dir(&ours).unwrap();
+    chown_to_nobody(&root).unwrap();
+    let launch = Launch::new(Kind::Gridhaul, &root);
+    let launch = launch.arg("--anonymous-drivers").arg("rdma");
+    let stack = "rdma:provider=soft;direct=threads";
+    let server = launch.arg("--stack").arg(stack).start().unwrap();
+    let program = gridhaul_client().unwrap();
+    let copy = |channels: &str, from: &str, to: &str| {
+        let client = Client::new(&program).args(["copy", "--quiet", "--retry", "0"]);
+        let client = client.args(["--stack", "rdma:provider=soft", "--parallel", channels]);
+        let finished = client.args([from, to]).run().unwrap();
+        assert!(finished.status.success(), "{from} to {to}: {finished}");
+    };
+    let sent = ours.join("sent");
+    for bytes in SIZES {
+        content::write(&sent, bytes).unwrap();
+        for channels in ["1", "4"] {
+            let name = format!("{bytes}-{channels}");
+            let returned = ours.join(&name);
+            copy(channels, &sent.display().to_string(), &server.url(&name));
+            content::same(&sent, &root.join(&name)).unwrap();
+            copy(
+                channels,
+                &server.url(&name),
+                &returned.display().to_string(),
+            );
+            content::same(&sent, &returned).unwrap();
+        }
+    }
+    expect_method(&server, &sent, "direct (threads)");
 }
 
 fn files_arrive(stack: &str, method: &str) {

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The directories of crates whose short name in the threat model differs from the directory.
-const DIRECTORIES: [(&str, &str); 4] = [
+const DIRECTORIES: [(&str, &str); 5] = [
+    ("direct", "drivers/direct"),
     ("interop", "interop-tests"),
     ("iwarp", "drivers/iwarp"),
     ("rdma", "drivers/rdma"),

@@ -100,7 +100,7 @@ const NETLINK: u64 = 16;
 /// linux/netlink.h.
 const NETLINK_RDMA: u64 = 20;
 
-/// The driver `splice` with `direct=1`.
+/// The drivers `splice` and `rdma` with `direct=1`.
 const IO_URING: Group = &[
     Any(libc::SYS_io_uring_setup),
     Any(libc::SYS_io_uring_enter),

@@ -11,6 +11,7 @@
 //!   channel ── open ── handshake   blocking calls; opening a channel on a data connection
 //!    │           │
 //!    │        outgoing             the ring to send from, or pinned sections of files
+//!    │        files                requests to a disk, from and to the rings
 //!    │
 //!   engine ── pacing               the protocol, without I/O and clock; the rate of messages
 //!    │
@@ -46,9 +47,10 @@
 //! | `pkey=0x8001` | the partition of InfiniBand, where it is not that of the data connection's interface, or the first |
 //! | `mtu=1024` | the longest packet of an adapter; unless given, the longest that gets through |
 //! | `register=dynamic` | sends files from where they are, by pinning their pages, instead of reading them into the ring |
+//! | `direct=1` | reads and writes files past the page cache (`O_DIRECT`), with many requests in flight, over io_uring if available; `threads` uses helper threads, `0` is the default |
 //! | `crc=on` | adds a checksum to every segment of `soft` |
 //!
-//! An administrator sets `device`, `gid`, `tc`, `sl` and `pkey`; clients may set the others, sizes up to a
+//! An administrator sets `device`, `gid`, `tc`, `sl`, `pkey` and `direct`; clients may set the others, sizes up to a
 //! bound.
 //!
 //! The other options are those of the driver `tcp`. Options choose devices of this end only. With
@@ -104,6 +106,7 @@
 mod channel;
 mod clock;
 mod engine;
+mod files;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gauges;
@@ -241,6 +244,10 @@ impl Transport for RdmaTransport {
         let settings = Arc::clone(&self.settings);
         let channel = RdmaChannel::new(connection, Side::Connector, settings, *options);
         Ok(Box::new(channel))
+    }
+
+    fn wants_direct(&self) -> bool {
+        self.settings.direct.is_some()
     }
 
     /// All rings of the process are in one pool.

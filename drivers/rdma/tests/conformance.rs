@@ -46,6 +46,15 @@ conformance_tests!(
     pinning_nothing,
     subject("rdma:register=dynamic;crc=on;slab=128K;message=1K")
 );
+conformance_tests!(direct, subject("rdma:provider=soft;direct=1;slab=256K"));
+conformance_tests!(
+    direct_by_threads,
+    subject("rdma:provider=soft;direct=threads;slab=1M;qps=2;inline=0")
+);
+conformance_tests!(
+    direct_and_fetched,
+    subject("rdma:mode=get;direct=1;slab=256K")
+);
 conformance_tests!(under_trace, subject("rdma:slab=1M,trace"));
 conformance_tests!(under_fault, subject("rdma:slab=1M,fault:short=61;seed=7"));
 

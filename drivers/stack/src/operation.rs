@@ -53,7 +53,20 @@ impl Operation<'_> {
     ///
     /// When the operation is cancelled or its deadline passes first.
     pub fn wait_readable(&self, descriptor: BorrowedFd<'_>) -> Result<(), ChannelError> {
-        self.wait(descriptor, PollFlags::IN)
+        self.wait(&[PollFd::from_borrowed_fd(descriptor, PollFlags::IN)])
+    }
+
+    /// As [`Operation::wait_readable`], for either of two descriptors.
+    ///
+    /// # Errors
+    ///
+    /// When the operation is cancelled or its deadline passes first.
+    pub fn wait_either_readable(
+        &self,
+        one: BorrowedFd<'_>,
+        other: BorrowedFd<'_>,
+    ) -> Result<(), ChannelError> {
+        self.wait(&[one, other].map(|either| PollFd::from_borrowed_fd(either, PollFlags::IN)))
     }
 
     /// Sleeps until `descriptor` is writable or has an error.
@@ -62,7 +75,7 @@ impl Operation<'_> {
     ///
     /// When the operation is cancelled or its deadline passes first.
     pub fn wait_writable(&self, descriptor: BorrowedFd<'_>) -> Result<(), ChannelError> {
-        self.wait(descriptor, PollFlags::OUT)
+        self.wait(&[PollFd::from_borrowed_fd(descriptor, PollFlags::OUT)])
     }
 
     /// Sleeps until `descriptor` has an error, or a message in its error queue.
@@ -71,7 +84,7 @@ impl Operation<'_> {
     ///
     /// When the operation is cancelled or its deadline passes first.
     pub fn wait_error(&self, descriptor: BorrowedFd<'_>) -> Result<(), ChannelError> {
-        self.wait(descriptor, PollFlags::empty())
+        self.wait(&[PollFd::from_borrowed_fd(descriptor, PollFlags::empty())])
     }
 
     /// Sleeps for `duration`.
@@ -118,24 +131,23 @@ impl Operation<'_> {
         }
     }
 
-    /// Polls `descriptor` together with the cancellation. A short wait uses no event descriptor: creating and closing it costs
-    /// more than moving a small file.
-    fn wait(&self, descriptor: BorrowedFd<'_>, interest: PollFlags) -> Result<(), ChannelError> {
+    /// Polls one or two descriptors together with the cancellation. A short wait uses no event descriptor: creating and closing it
+    /// costs more than moving a small file.
+    fn wait(&self, subjects: &[PollFd<'_>]) -> Result<(), ChannelError> {
         let left = self.time_left()?;
         let switch = match left {
             Some(left) if left <= CANCEL_TICK => None,
             _ => self.cancel.descriptor().ok(),
         };
-        self.wait_beside(switch, descriptor, interest, left)
+        self.wait_beside(switch, subjects, left)
     }
 
-    /// Polls `descriptor` together with the event descriptor `switch`. Without one (a process may have no free descriptor, which
+    /// Polls one or two descriptors together with the event descriptor `switch`. Without one (a process may have no free descriptor, which
     /// must not fail running transfers) it checks the flag periodically.
     fn wait_beside(
         &self,
         switch: Option<BorrowedFd<'_>>,
-        descriptor: BorrowedFd<'_>,
-        interest: PollFlags,
+        subjects: &[PollFd<'_>],
         mut left: Option<Duration>,
     ) -> Result<(), ChannelError> {
         let longest = match switch {
@@ -144,17 +156,17 @@ impl Operation<'_> {
         };
         loop {
             let sleep = left.unwrap_or(longest).min(longest);
-            let subject = PollFd::from_borrowed_fd(descriptor, interest);
-            let is_ready = match switch {
-                Some(switch) => {
-                    let switch = PollFd::from_borrowed_fd(switch, PollFlags::IN);
-                    let mut both = [subject, switch];
-                    poll_for(&mut both, sleep)?;
-                    !both[0].revents().is_empty()
-                }
-                None => poll_for(&mut [subject], sleep)? > 0,
-            };
-            if is_ready {
+            // At most two, and the switch.
+            let mut polled: [_; 3] =
+                std::array::from_fn(|at| subjects[at.min(subjects.len() - 1)].clone());
+            let mut count = subjects.len();
+            if let Some(switch) = switch {
+                polled[count] = PollFd::from_borrowed_fd(switch, PollFlags::IN);
+                count += 1;
+            }
+            poll_for(&mut polled[..count], sleep)?;
+            let mut ready = polled[..subjects.len()].iter();
+            if ready.any(|subject| !subject.revents().is_empty()) {
                 return Ok(());
             }
             left = self.time_left()?;
@@ -263,8 +275,8 @@ mod tests {
             };
             let switch = with_descriptor.then(|| cancel.descriptor().unwrap());
             let outcome = thread::scope(|scope| {
-                let waiter = scope
-                    .spawn(|| operation.wait_beside(switch, reader.as_fd(), PollFlags::IN, None));
+                let subjects = [PollFd::new(&reader, PollFlags::IN)];
+                let waiter = scope.spawn(move || operation.wait_beside(switch, &subjects, None));
                 cancel.cancel();
                 waiter.join().unwrap()
             });
@@ -300,6 +312,29 @@ mod tests {
         );
         let outcome = operation.sleep(Duration::from_secs(60));
         assert!(matches!(outcome, Err(ChannelError::DeadlineExceeded)));
+    }
+
+    #[test]
+    fn a_wait_for_two_ends_with_either() {
+        let pipes = [pipe().unwrap(), pipe().unwrap()];
+        let [one, other] = [&pipes[0].0, &pipes[1].0].map(AsFd::as_fd);
+        let cancel = Cancel::new();
+        for (reader, writer) in &pipes {
+            for milliseconds in [1, 1000] {
+                let operation = Operation {
+                    deadline: Some(Instant::now() + Duration::from_millis(milliseconds)),
+                    cancel: &cancel,
+                };
+                if milliseconds == 1 {
+                    let outcome = operation.wait_either_readable(one, other);
+                    assert!(matches!(outcome, Err(ChannelError::DeadlineExceeded)));
+                } else {
+                    rustix::io::write(writer, &[0]).unwrap();
+                    operation.wait_either_readable(one, other).unwrap();
+                    rustix::io::read(reader, &mut [0; 1]).unwrap();
+                }
+            }
+        }
     }
 
     #[test]

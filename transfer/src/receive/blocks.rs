@@ -18,6 +18,9 @@ use crate::error::{PeerError, TransferError};
 /// Payloads are moved in ranges of this size, so that restart markers make progress within large blocks.
 const RANGE_BYTES: u64 = 1024 * 1024;
 
+/// The same past the page cache, where the end of each range waits for its last requests to the disk.
+const DIRECT_RANGE_BYTES: u64 = 16 * RANGE_BYTES;
+
 /// Receives the blocks of one channel.
 pub(super) struct Blocks<'a> {
     context: &'a Context,
@@ -186,9 +189,14 @@ impl<'a> Blocks<'a> {
         mut buffer: Buffer,
     ) -> Result<Buffer, TransferError> {
         let running = &self.context.running;
+        let longest = if self.part.is_direct() {
+            DIRECT_RANGE_BYTES
+        } else {
+            RANGE_BYTES
+        };
         let mut done = 0;
         while block.start + done < block.end {
-            let most = RANGE_BYTES.min(block.end - block.start - done);
+            let most = longest.min(block.end - block.start - done);
             let length = self.context.piece_bytes(most);
             let before = self.moved.load(Ordering::Acquire);
             let watcher = self.watcher.as_ref();

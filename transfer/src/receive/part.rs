@@ -1,7 +1,7 @@
 //! The file that a transfer writes to: offsets, reservation, write-back, and closing.
 
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridhaul_protocol::ranges::RangeSet;
@@ -108,11 +108,20 @@ impl Part {
     ) -> FileRange<'a> {
         FileRange {
             tap: watcher.map(|watcher| watcher as &dyn Tap),
-            // Direct I/O writes whole blocks, and would fill the holes.
-            direct: self.file.direct().filter(|_| self.sparse.is_none()),
+            direct: self.direct(),
             sparse: self.sparse,
             ..FileRange::new(self.file.as_fd(), offset, length, scratch, moved)
         }
+    }
+
+    /// Whether ranges may go past the page cache.
+    pub(super) fn is_direct(&self) -> bool {
+        self.direct().is_some()
+    }
+
+    /// The descriptor past the page cache. Direct I/O writes whole blocks, and would fill the holes.
+    fn direct(&self) -> Option<BorrowedFd<'_>> {
+        self.file.direct().filter(|_| self.sparse.is_none())
     }
 
     /// A writer to the file from `offset` on.

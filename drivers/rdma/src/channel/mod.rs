@@ -129,7 +129,10 @@ impl Channel for RdmaChannel {
             streams.send_memory(head, operation)?;
             match body {
                 Body::Memory(bytes) => streams.send_memory(bytes, operation)?,
-                Body::File(range) => streams.send_file(&range, operation)?,
+                Body::File(range) => {
+                    streams.align(&range, operation)?;
+                    streams.send_file(&range, operation)?
+                }
             }
             streams.flush(operation)
         })

@@ -5,11 +5,14 @@
 //! was sent.
 
 mod pinned;
+mod reading;
 mod receiving;
 #[cfg(test)]
 mod tests;
 mod waiting;
+mod writing;
 
+use std::num::NonZeroU64;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,6 +23,7 @@ use rustix::io::Errno;
 
 use crate::channel::closing::close;
 use crate::clock;
+use crate::files::{Alignment, DiskFiles, Plan};
 use crate::memory::{Buffer, Span};
 use crate::numa::Locality;
 use crate::open::Opened;
@@ -48,6 +52,8 @@ pub(crate) struct Streams {
     has_moved: bool,
     /// The device's counter when the channel was opened.
     repeats_before: Option<u64>,
+    /// Moves files with several requests in flight.
+    files: DiskFiles,
     /// A call failed: the stream must not look complete to the peer.
     failed: bool,
     /// A failure between two calls; the next call reports it.
@@ -58,6 +64,7 @@ impl Streams {
     pub(crate) fn new(opened: Opened) -> Self {
         Self {
             repeats_before: opened.endpoint.repeats(),
+            files: DiskFiles::new(opened.direct),
             opened,
             now: clock::now(),
             has_moved: false,
@@ -89,8 +96,13 @@ impl Streams {
     ) -> Result<(), ChannelError> {
         let least = (LEAST_PINNED_PAGES * rustix::param::page_size()) as u64;
         let mut done = 0;
-        if self.opened.outgoing.sections().is_some() && range.length >= least {
-            done = self.send_pinned(range, operation)?;
+        if self.opened.outgoing.sections().is_some() {
+            // Its memory for other bytes is no ring.
+            if range.length >= least {
+                done = self.send_pinned(range, operation)?;
+            }
+        } else if let Some(plan) = self.plan(range, self.opened.rings.outgoing) {
+            done = self.send_queued(range, plan, operation)?;
         }
         while done < range.length {
             // With a quick peer the calls below never wait, so the deadline is checked here.
@@ -115,6 +127,16 @@ impl Streams {
             range.moved.fetch_add(count as u64, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// How a range is moved between its file and a ring with several requests in flight, if it is.
+    fn plan<'a>(&mut self, range: &FileRange<'a>, ring_bytes: NonZeroU64) -> Option<Plan<'a>> {
+        let alignment = if self.opened.aligned {
+            Alignment::Blocks
+        } else {
+            Alignment::None
+        };
+        self.files.plan(range, ring_bytes.get(), alignment)
     }
 
     /// How much of a file is read at a time: for a device at most half of the ring, so that the
@@ -206,6 +228,7 @@ impl Streams {
         ]);
         let node = self.opened.locality.as_ref().map(Locality::node);
         details.extend(node.map(|node| Detail::setting("numa-node", node)));
+        details.extend(self.files.detail());
         details.extend(self.opened.exchange.meter().counts());
         let pages = ring.page_kind().to_string();
         details.push(Detail::text("pages", pages));

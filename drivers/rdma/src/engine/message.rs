@@ -7,6 +7,7 @@ const CREDIT: u8 = 2;
 const END: u8 = 3;
 const ABANDON: u8 = 4;
 const CARRIED: u8 = 5;
+const PADDED: u8 = 6;
 
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +16,12 @@ pub(crate) enum Message {
     Arrived { start: u64, length: u32 },
     /// A piece of the stream of this many bytes follows in the same message.
     Carried { start: u64, length: usize },
+    /// The same, and after that piece so many positions of the stream hold no bytes.
+    Padded {
+        start: u64,
+        padding: u32,
+        length: usize,
+    },
     /// Everything before this position was consumed.
     Credit { consumed: u64 },
     /// The stream ends at this position.
@@ -52,6 +59,11 @@ impl Message {
                 bytes.push(CARRIED);
                 bytes.extend(start.to_be_bytes());
             }
+            Self::Padded { start, padding, .. } => {
+                bytes.push(PADDED);
+                bytes.extend(start.to_be_bytes());
+                bytes.extend(padding.to_be_bytes());
+            }
             Self::Credit { consumed } => {
                 bytes.push(CREDIT);
                 bytes.extend(consumed.to_be_bytes());
@@ -72,12 +84,24 @@ impl Message {
         provider::Message::new(&bytes).expect("each kind of message is short enough")
     }
 
+    /// The length of the piece that follows in the same message.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn payload_bytes(&self) -> usize {
+        match *self {
+            Self::Carried { length, .. } | Self::Padded { length, .. } => length,
+            Self::Arrived { .. }
+            | Self::Credit { .. }
+            | Self::End { .. }
+            | Self::Abandon { .. } => 0,
+        }
+    }
+
     /// # Errors
     ///
     /// When the bytes are not a valid message.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let (&kind, rest) = bytes.split_first().ok_or(MessageError::Empty)?;
-        if !(ARRIVED..=CARRIED).contains(&kind) {
+        if !(ARRIVED..=PADDED).contains(&kind) {
             return Err(MessageError::Kind(kind));
         }
         let wrong = MessageError::Length {
@@ -93,6 +117,11 @@ impl Message {
             },
             (CARRIED, payload) => Self::Carried {
                 start: place,
+                length: payload.len(),
+            },
+            (PADDED, [a, b, c, d, payload @ ..]) => Self::Padded {
+                start: place,
+                padding: u32::from_be_bytes([*a, *b, *c, *d]),
                 length: payload.len(),
             },
             (CREDIT, []) => Self::Credit { consumed: place },
@@ -118,6 +147,13 @@ mod tests {
                 .prop_map(|(start, length)| Message::Arrived { start, length }),
             (any::<u64>(), 0..20_000_usize)
                 .prop_map(|(start, length)| Message::Carried { start, length }),
+            (any::<u64>(), any::<u32>(), 0..20_000_usize).prop_map(|(start, padding, length)| {
+                Message::Padded {
+                    start,
+                    padding,
+                    length,
+                }
+            }),
             any::<u64>().prop_map(|consumed| Message::Credit { consumed }),
             any::<u64>().prop_map(|at| Message::End { at }),
             (any::<usize>(), any::<u32>()).prop_map(|(queue_pair, generation)| Message::Abandon {
@@ -131,9 +167,7 @@ mod tests {
         #[test]
         fn messages_survive_the_wire(message in messages()) {
             let mut encoded = message.encode().as_bytes().to_vec();
-            if let Message::Carried { length, .. } = message {
-                encoded.resize(encoded.len() + length, 7);
-            }
+            encoded.resize(encoded.len() + message.payload_bytes(), 7);
             prop_assert_eq!(Message::decode(&encoded), Ok(message));
         }
 
@@ -143,9 +177,7 @@ mod tests {
         ) {
             if let Ok(message) = Message::decode(&bytes) {
                 let mut encoded = message.encode().as_bytes().to_vec();
-                if let Message::Carried { length, .. } = message {
-                    encoded.extend(&bytes[bytes.len() - length..]);
-                }
+                encoded.extend(&bytes[bytes.len() - message.payload_bytes()..]);
                 prop_assert_eq!(encoded, bytes);
             }
         }
@@ -158,5 +190,6 @@ mod tests {
         let length = |kind, length| Err(MessageError::Length { kind, length });
         assert_eq!(Message::decode(b"\x03\0\0\0\0\0\0\0"), length(3, 8));
         assert_eq!(Message::decode(b"\x01\0\0\0\0\0\0\0\0"), length(1, 9));
+        assert_eq!(Message::decode(b"\x06\0\0\0\0\0\0\0\0\0"), length(6, 10));
     }
 }

@@ -10,6 +10,9 @@
 //! where devices support that. A small piece travels inside the SEND. Pieces on different queue
 //! pairs arrive in any order and are delivered in the order of the stream.
 //!
+//! Positions of the stream may be *padding* that holds no bytes. It puts the content of a file at the
+//! offset in the ring that direct I/O needs: congruent to its offset in the file.
+//!
 //! The receiver returns *credit*: the position up to which it has consumed the stream. The sender
 //! writes at most one ring beyond that, so it still has everything that is not consumed. A piece
 //! that was lost with its queue pair is written again to the same place.

@@ -1,5 +1,7 @@
 //! The receiving end of a stream.
 
+mod padding;
+
 use std::collections::BTreeMap;
 
 use super::message::Message;
@@ -14,6 +16,8 @@ pub(crate) struct Receiver {
     max_pieces: usize,
     /// Arrived pieces beyond `ready`: start and end.
     early: BTreeMap<u64, u64>,
+    /// Positions without bytes that have arrived and were not passed: start and end.
+    padding: BTreeMap<u64, u64>,
     /// Everything before this position has arrived.
     ready: u64,
     /// Everything before this position was taken out of the ring.
@@ -67,6 +71,7 @@ impl Receiver {
             ring,
             max_pieces,
             early: BTreeMap::new(),
+            padding: BTreeMap::new(),
             ready: 0,
             consumed: 0,
             credited: 0,
@@ -212,6 +217,8 @@ impl Receiver {
             self.ready = end;
             self.pieces += 1;
         }
+        // Bytes before it may have been missing.
+        self.pass_padding();
         self.check_end()
     }
 
@@ -230,14 +237,14 @@ impl Receiver {
 
     /// The contiguous bytes that can be taken out of the ring next.
     pub(crate) fn ready(&self) -> Span {
-        let length = (self.ready - self.consumed).min(self.ring.contiguous(self.consumed));
-        self.ring.place(self.consumed, length)
+        self.ready_from(self.consumed).span
     }
 
     /// The first `count` bytes of [`Receiver::ready`] were taken out.
     pub(crate) fn consume(&mut self, count: usize) {
         self.consumed += count as u64;
         debug_assert!(self.consumed <= self.ready, "only what is there is taken");
+        self.pass_padding();
     }
 
     /// How many bytes arrived in order and were not taken out.
@@ -248,6 +255,11 @@ impl Receiver {
     /// How many bytes of the stream were taken out.
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed
+    }
+
+    /// Whether the whole stream has arrived.
+    pub(crate) fn has_all(&self) -> bool {
+        self.end == Some(self.ready)
     }
 
     /// Whether the whole stream was taken out.
@@ -261,7 +273,7 @@ impl Receiver {
     pub(crate) fn owes_credit(&self) -> bool {
         let uncredited = self.consumed - self.credited;
         let is_due = uncredited >= self.ring.bytes().div_ceil(4)
-            || self.pieces >= self.max_pieces.div_ceil(4) && self.consumed == self.ready;
+            || self.is_crowded() && self.consumed == self.ready;
         match self.end {
             None => self.repeats || is_due && uncredited > 0,
             Some(end) => {
@@ -269,6 +281,11 @@ impl Receiver {
                 is_last && (self.repeats || uncredited > 0)
             }
         }
+    }
+
+    /// Whether so many pieces have arrived that the sender may wait for credit, which it gets when all of them were taken out.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.pieces >= self.max_pieces.div_ceil(4)
     }
 
     /// The credit message to send now.

@@ -3,6 +3,7 @@
 mod load;
 mod posting;
 mod recovery;
+mod room;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -12,7 +13,6 @@ use self::load::QueuePair;
 use super::message::Message;
 use super::ring::Ring;
 use super::sources::{Source, Sources};
-use crate::memory::Span;
 use crate::pacing::Pacer;
 use crate::provider::{Endpoint, Remote, Request, Work};
 
@@ -58,8 +58,12 @@ pub(crate) struct Sender {
     pacer: Pacer,
     /// Everything before this position is in our ring.
     filled: u64,
+    /// Places for so many bytes after the filled part were given away, and are being filled.
+    promised: u64,
     /// Everything before this position was cut into pieces.
     cut: u64,
+    /// Positions that hold no bytes and were not cut: start and end, in order.
+    padding: VecDeque<(u64, u64)>,
     /// The peer has consumed everything before this position.
     credited: u64,
     /// Up to this position, pieces may be shorter than the maximum.
@@ -100,6 +104,8 @@ enum End {
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     start: u64,
+    /// The positions from here to the end hold no bytes; none unless the piece is padded.
+    bytes_end: u64,
     end: u64,
     /// `None` until a queue pair has room, and again after that queue pair is lost.
     queue_pair: Option<usize>,
@@ -130,6 +136,11 @@ struct Repeat {
 }
 
 impl Piece {
+    /// Whether positions without bytes belong to it. Then its bytes, if it has some, travel inside the message that announces it.
+    fn is_padded(&self) -> bool {
+        self.bytes_end < self.end
+    }
+
     /// The request that announces this piece to the peer.
     fn announce(&mut self) -> Request {
         (self.announced, self.announced_once) = (true, true);
@@ -166,7 +177,9 @@ impl Sender {
             settings,
             pacer,
             filled: 0,
+            promised: 0,
             cut: 0,
+            padding: VecDeque::new(),
             credited: 0,
             flush: 0,
             end: End::Open,
@@ -183,16 +196,10 @@ impl Sender {
         }
     }
 
-    /// Where the next bytes of the stream go in our ring; empty while the ring is full.
-    pub(crate) fn room(&self) -> Span {
-        let ring = self.settings.ring;
-        let free = self.needed_from() + ring.bytes() - self.filled;
-        ring.place(self.filled, free.min(ring.contiguous(self.filled)))
-    }
-
     /// The first `count` bytes of [`Sender::room`] are filled.
     pub(crate) fn fill(&mut self, count: usize) {
         self.filled += count as u64;
+        self.promised = self.promised.saturating_sub(count as u64);
     }
 
     /// The next `count` bytes, at most the room, are in other memory and stay there until they are

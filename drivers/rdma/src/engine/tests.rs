@@ -219,6 +219,16 @@ impl Fabric {
                             self.received[place.offset..][..length].copy_from_slice(&payload);
                         }
                     }
+                    Message::Padded {
+                        start,
+                        padding,
+                        length,
+                    } => {
+                        let place = self.receiver.padded(start, length as u64, padding.into());
+                        if let Some(place) = place.unwrap() {
+                            self.received[place.offset..][..length].copy_from_slice(&payload);
+                        }
+                    }
                     Message::End { at } => self.receiver.ended(at).unwrap(),
                     Message::Abandon {
                         queue_pair,
@@ -281,6 +291,8 @@ impl Fabric {
 enum Event {
     Fill(usize),
     FillFrom(usize),
+    /// Positions without bytes.
+    Pad(usize),
     Flush,
     Step(usize),
     Take(usize),
@@ -292,6 +304,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0..300_usize).prop_map(Event::Fill),
         2 => (0..300_usize).prop_map(Event::FillFrom),
+        2 => (0..60_usize).prop_map(Event::Pad),
         1 => Just(Event::Flush),
         8 => (0..3_usize).prop_map(Event::Step),
         3 => (0..200_usize).prop_map(Event::Take),
@@ -326,6 +339,10 @@ proptest! {
                 Event::FillFrom(count) => {
                     filled += fabric.fill_from(&stream[filled..filled + count]);
                 }
+                Event::Pad(count) => {
+                    let room = fabric.sender.room().first(count);
+                    fabric.sender.pad(room.length);
+                }
                 Event::Flush => fabric.sender.flush(),
                 Event::Step(queue_pair) => fabric.step(queue_pair),
                 Event::Take(count) => fabric.take(count),
@@ -356,7 +373,7 @@ proptest! {
     /// Any message of a peer is either applied or refused, without another effect.
     #[test]
     fn a_receiver_validates_every_message(
-        messages in proptest::collection::vec((0_u64..200, 0_u64..120, 0..4_u8), 0..40),
+        messages in proptest::collection::vec((0_u64..200, 0_u64..120, 0..5_u8), 0..40),
     ) {
         let ring = Ring::new(NonZeroU64::new(100).unwrap());
         let mut receiver = Receiver::new(ring, 8);
@@ -366,6 +383,7 @@ proptest! {
             let _ = match kind {
                 0 => receiver.ended(start),
                 2 => receiver.carried(start, length).map(|_| ()),
+                3 => receiver.padded(start, length / 2, length / 3).map(|_| ()),
                 1 => receiver.written(immediate(start.wrapping_sub(50)), length),
                 _ => receiver.arrived(start, length),
             };
@@ -405,6 +423,60 @@ fn violations_are_named() {
         most: 0,
     };
     assert_eq!(receiver.carried(10, 10), Err(inline));
+}
+
+/// The head of a block travels with the announcement of the padding, and the block begins at a multiple.
+#[test]
+fn the_bytes_after_padding_begin_where_the_sender_wants_them() {
+    let nature = Nature {
+        inline_bytes: 20,
+        ..Nature::default()
+    };
+    let mut fabric = Fabric::with(1024, 256, 256, 1, 8, nature);
+    let stream: Vec<u8> = (0..217).collect();
+    fabric.fill(&stream[..17]);
+    fabric.sender.pad(64 - 17);
+    fabric.fill(&stream[17..]);
+    fabric.sender.flush();
+    fabric.post();
+    let requests = fabric.queue_pairs[0].iter().map(|one| one.request.work);
+    let requests: Vec<Work> = requests.collect();
+    assert!(matches!(requests[0], Work::Carry { span, .. } if span == Span::new(0, 17)));
+    assert!(matches!(requests[1], Work::Write { span, .. } if span == Span::new(64, 192)));
+    fabric.step(0);
+    let stretch = fabric.receiver.ready_from(0);
+    assert_eq!((stretch.span, stretch.is_whole), (Span::new(0, 17), true));
+    fabric.step(0);
+    fabric.step(0);
+    // The bytes after the padding are seen before those before it were taken out.
+    let stretch = fabric.receiver.ready_from(17);
+    assert_eq!((stretch.position, stretch.span), (64, Span::new(64, 192)));
+    fabric.take(17);
+    assert_eq!(fabric.receiver.consumed(), 64);
+    fabric.take(usize::MAX);
+    assert_eq!(fabric.delivered, stream[..17 + 192]);
+}
+
+#[test]
+fn a_peer_cannot_make_a_receiver_remember_more_padding_than_pieces() {
+    let ring = Ring::new(NonZeroU64::new(1000).unwrap());
+    let mut receiver = Receiver::new(ring, 3);
+    assert_eq!(receiver.padded(0, 0, 0), Err(ReceiverError::Empty));
+    let inline = ReceiverError::Inline { length: 1, most: 0 };
+    assert_eq!(receiver.padded(0, 1, 5), Err(inline));
+    // The first byte is not taken out, so nothing is passed.
+    receiver.arrived(0, 1).unwrap();
+    for start in [1, 2, 3] {
+        receiver.padded(start, 0, 1).unwrap();
+    }
+    let refused = receiver.padded(4, 0, 1);
+    assert_eq!(refused, Err(ReceiverError::TooManyPieces(3)));
+    assert_eq!(receiver.ready(), Span::new(0, 1));
+    receiver.consume(1);
+    assert_eq!(receiver.consumed(), 4);
+    // A repeated piece has no effect.
+    assert_eq!(receiver.padded(2, 0, 1), Ok(None));
+    assert_eq!(receiver.ready().length, 0);
 }
 
 #[test]

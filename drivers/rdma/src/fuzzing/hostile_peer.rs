@@ -102,8 +102,13 @@ fn step(input: &mut Input<'_>, session: &Session) -> Step {
             start: near,
             length: u32::try_from(count).unwrap_or_default(),
         }),
-        208..=223 => Step::Message(Message::Carried {
+        208..=215 => Step::Message(Message::Carried {
             start: near,
+            length: count / 8,
+        }),
+        216..=223 => Step::Message(Message::Padded {
+            start: near,
+            padding: u32::try_from(place).unwrap_or_default(),
             length: count / 8,
         }),
         224..=239 => Step::Message(Message::Credit { consumed: near }),
@@ -278,11 +283,13 @@ impl Session {
     fn send_message(&mut self, message: Message) {
         let (_, region) = self.source;
         self.post(match message {
-            Message::Carried { length, .. } => Work::Carry {
-                message: message.encode(),
-                region,
-                span: Span::new(0, length.min(PEER_BYTES)),
-            },
+            Message::Carried { length, .. } | Message::Padded { length, .. } if length > 0 => {
+                Work::Carry {
+                    message: message.encode(),
+                    region,
+                    span: Span::new(0, length.min(PEER_BYTES)),
+                }
+            }
             other => Work::Send(other.encode()),
         });
     }
@@ -321,6 +328,7 @@ fn greet(
         mode,
         immediate: false,
         inline_bytes: INLINE_BYTES,
+        aligned: true,
     };
     let methods = Methods::default().with(Method::Soft);
     handshake::write(

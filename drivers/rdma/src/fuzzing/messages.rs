@@ -84,7 +84,13 @@ pub fn messages(input: &[u8]) {
         match input.byte() {
             0..=15 => peer.lose(usize::from(input.byte()) % QUEUE_PAIRS),
             16..=47 => peer.complete(usize::from(input.byte()) % QUEUE_PAIRS),
-            48..=95 => {
+            48..=55 => {
+                let room = exchange.sender.room();
+                exchange
+                    .sender
+                    .pad(usize::from(input.byte()).min(room.length));
+            }
+            56..=95 => {
                 let room = exchange.sender.room();
                 exchange
                     .sender
@@ -110,9 +116,7 @@ pub fn messages(input: &[u8]) {
             kind => {
                 let message = message(kind, &mut input, consumed);
                 let mut encoded = message.encode().as_bytes().to_vec();
-                if let Message::Carried { length, .. } = message {
-                    encoded.resize(encoded.len() + length, 0);
-                }
+                encoded.resize(encoded.len() + message.payload_bytes(), 0);
                 peer.say(&encoded);
             }
         }
@@ -127,11 +131,16 @@ pub fn messages(input: &[u8]) {
 fn message(kind: u8, input: &mut Input<'_>, consumed: u64) -> Message {
     let near = consumed.wrapping_add(u64::from(input.byte()) * 4);
     match kind {
-        176..=189 => Message::Carried {
+        176..=184 => Message::Carried {
             start: near,
             length: usize::from(input.byte()) * 2,
         },
-        190..=219 => Message::Arrived {
+        185..=193 => Message::Padded {
+            start: near,
+            padding: input.byte().into(),
+            length: usize::from(input.byte()) * 2,
+        },
+        194..=219 => Message::Arrived {
             start: near,
             length: u32::from(input.byte()),
         },

@@ -117,6 +117,7 @@ impl Offer {
         bytes.extend(self.pieces.to_be_bytes());
         bytes.extend([self.mode as u8, u8::from(self.immediate)]);
         bytes.extend(self.inline_bytes.to_be_bytes());
+        bytes.push(self.aligned.into());
     }
 
     /// Zero is invalid for the length of a ring and the number of queue pairs or pieces.
@@ -135,6 +136,7 @@ impl Offer {
             },
             immediate: fields.flag()?,
             inline_bytes: fields.u16()?,
+            aligned: fields.flag()?,
         };
         (offer.queue_pairs > 0 && offer.pieces > 0).then_some(offer)
     }
@@ -242,6 +244,7 @@ mod tests {
             mode: Mode::Get,
             immediate: true,
             inline_bytes: 183,
+            aligned: true,
         };
         for record in [
             Record::Offer(
@@ -299,6 +302,7 @@ mod tests {
             mode: Mode::Put,
             immediate: false,
             inline_bytes: 0,
+            aligned: false,
         };
         let path = PathRecord::default();
         let bytes = Record::Offer(offer, Methods::default(), path).encode();

@@ -100,6 +100,7 @@ mod tests {
             mode: Mode::Put,
             immediate: true,
             inline_bytes,
+            aligned: false,
         }
     }
 

@@ -48,10 +48,12 @@ pub(crate) struct Offer {
     pub(crate) immediate: bool,
     /// The longest inline payload in bytes.
     pub(crate) inline_bytes: u16,
+    /// The content of files begins in the ring where direct I/O needs it, at one of the ends at least.
+    pub(crate) aligned: bool,
 }
 
 impl Offer {
-    /// The smaller of each number, the common features, and this mode.
+    /// The smaller of each number, the common features, what either end needs, and this mode.
     pub(crate) fn within(self, other: Self) -> Self {
         Self {
             rings: self.rings.within(other.rings),
@@ -60,6 +62,7 @@ impl Offer {
             mode: self.mode,
             immediate: self.immediate && other.immediate,
             inline_bytes: self.inline_bytes.min(other.inline_bytes),
+            aligned: self.aligned || other.aligned,
         }
     }
 }

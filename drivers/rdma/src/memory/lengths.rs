@@ -56,6 +56,18 @@ impl Lengths {
         self.within(Self::both(most))
     }
 
+    /// Shortened to multiples of `unit` bytes, as far as they are not shorter than one.
+    pub(crate) fn in_units(self, unit: u64) -> Self {
+        let whole = |length: NonZeroU64| {
+            let rest = length.get() % unit;
+            NonZeroU64::new(length.get() - rest).unwrap_or(length)
+        };
+        Self {
+            outgoing: whole(self.outgoing),
+            incoming: whole(self.incoming),
+        }
+    }
+
     /// Shortened to this many bytes together. The longer one is cut first, and both where half is not
     /// enough for the shorter one.
     pub(crate) fn together(self, most: u64) -> Self {

@@ -20,6 +20,7 @@ mod pages;
 mod pool;
 mod recycled;
 mod region;
+mod target;
 
 pub(crate) use bounds::Holder;
 pub(crate) use gridhaul_iwarp::{Buffer, Span};
@@ -28,3 +29,4 @@ pub(crate) use limits::pinned_bytes;
 pub use pool::MemoryLoad;
 pub(crate) use pool::{Pool, PoolError, Share};
 pub use region::Memory;
+pub(crate) use target::RingMemory;

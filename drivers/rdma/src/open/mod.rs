@@ -24,6 +24,7 @@ pub(crate) use self::opening::private_data;
 use self::opening::{OpenError, Opening, QueuePairListener};
 use self::rings::{NewEndpoint, Rings, locality};
 pub(crate) use self::tuning::Opened;
+use crate::files::ALIGNMENT;
 use crate::handshake::{
     self, Answer, Method, Methods, Mode, Offer, PathRecord, Record, RecordError, RingRecord,
 };
@@ -203,6 +204,9 @@ impl Opening<'_> {
             ..wanted
         };
         let mut share = self.share(Side::Acceptor, pins, wanted.rings.reversed())?;
+        if wanted.aligned {
+            share.shrink(share.rings().in_units(ALIGNMENT));
+        }
         let mut chosen = Offer {
             rings: share.rings().reversed(),
             ..wanted

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gridhaul_direct::EngineChoice;
+
 use super::opening::{OpenError, Opening, check_reads};
 use super::pace;
 use super::ring_length::{self, message_for};
@@ -39,6 +41,10 @@ pub(crate) struct Opened {
     /// The lengths of both rings.
     pub(crate) rings: Lengths,
     pub(crate) tuning: Tuning,
+    /// The content of files is aligned in the rings.
+    pub(crate) aligned: bool,
+    /// Files are moved past the page cache.
+    pub(crate) direct: Option<EngineChoice>,
     /// The chosen provider, and why it was chosen.
     pub(crate) choice: String,
     /// The NUMA node of the adapter.
@@ -151,6 +157,8 @@ impl Opening<'_> {
                 depth,
                 round_trip,
             },
+            aligned: chosen.aligned,
+            direct: self.settings.direct,
             choice,
             locality: rings.locality,
         })

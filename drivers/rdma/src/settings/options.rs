@@ -12,7 +12,7 @@ const PRIORITY: Audience =
     Audience::Administrator("it puts packets into classes of the network that others pay for");
 
 /// The options of this driver only.
-const OWN: [OptionDoc; 20] = [
+const OWN: [OptionDoc; 21] = [
     OptionDoc {
         name: "slab",
         meaning: "The size of a slab in bytes. Unless slab or slabs is given, the ring is as long as the path needs.",
@@ -173,6 +173,7 @@ const OWN: [OptionDoc; 20] = [
         // pinned memory.
         audience: Audience::Client,
     },
+    gridhaul_direct::OPTION,
     OptionDoc {
         name: "crc",
         meaning: "Adds a checksum to every segment of the provider soft; off unless given.",

@@ -3,7 +3,7 @@
 //! ```text
 //!   send:     file -> reading -> network   (zerocopy, fresh_pages)
 //!   receive:  file <- writing <- network
-//!               engine: ring (io_uring) or threads, both an io_queue
+//!               gridhaul_direct: asynchronous requests over io_uring or threads
 //! ```
 //!
 //! The caller's memory is divided into pieces. Some pieces are read or written asynchronously while the network uses the
@@ -12,13 +12,10 @@
 //!
 //! No request is in flight when a call returns: parallel channels do the read-ahead from one range to the next.
 
-mod engine;
 mod fresh_pages;
-mod io_queue;
 mod network;
+mod pieces;
 mod reading;
-mod ring;
-mod threads;
 mod writing;
 mod zerocopy;
 
@@ -28,18 +25,18 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
+use gridhaul_direct::{Engine, block_bytes};
 use gridhaul_stack::{Body, Channel as _, ChannelError, Detail, FileRange, Movement, Operation};
 use gridhaul_tcp::TcpChannel;
 use rustix::io::Errno;
 
-use self::engine::Engine;
-use self::io_queue::{block_bytes, has_pieces, pieces_of};
 use self::network::{Network, receive_until};
+use self::pieces::{has_pieces, pieces_of};
 use self::writing::{BlockWriter, Written};
 use self::zerocopy::ZeroCopy;
 use crate::progress::{Progress, rest};
 
-pub(crate) use self::engine::{EngineChoice, OPTION};
+pub(crate) use gridhaul_direct::{EngineChoice, OPTION};
 
 /// Moves the files of one channel past the page cache.
 #[derive(Debug)]
@@ -114,9 +111,9 @@ impl Direct {
         let span = range.offset..range.offset.saturating_add(range.length);
         let pieces = pieces_of(range.scratch, block_bytes);
         let mut zerocopy = std::mem::take(&mut self.zerocopy);
-        let read = self.engine().with_queue(file, pieces, |queue| {
+        let read = self.engine().with_pieces(file, pieces, |queue| {
             let mut network = Network {
-                max_held: queue.pieces() / 2,
+                max_held: queue.slots() / 2,
                 channel: &mut *channel,
                 zerocopy: &mut zerocopy,
                 sent: 0,
@@ -194,7 +191,7 @@ impl Direct {
         let (through_cache, origin) = (range.writer(), range.offset);
         let (moved, tap) = (range.moved, range.tap);
         let pieces = pieces_of(range.scratch, block_bytes);
-        let written = self.engine().with_queue(file, pieces, |queue| {
+        let written = self.engine().with_pieces(file, pieces, |queue| {
             let mut writer = BlockWriter {
                 queue,
                 through_cache,
@@ -241,18 +238,11 @@ impl Direct {
     pub(crate) fn movement(&self, cached: Option<Movement>) -> Option<Movement> {
         match &self.last {
             Last::None => cached,
-            Last::Direct => Some(match &self.engine {
-                Some(Engine::Threads(Some(error))) => Movement {
-                    way: "direct (threads)",
-                    reason: format!("io_uring: {error}").into(),
-                },
-                Some(Engine::Threads(None)) => Movement {
-                    way: "direct (threads)",
-                    reason: REQUESTED.into(),
-                },
-                _ => Movement {
-                    way: "direct (io_uring)",
-                    reason: REQUESTED.into(),
+            Last::Direct => self.engine.as_ref().map(|engine| Movement {
+                way: engine.way(),
+                reason: match engine.without_ring() {
+                    Some(error) => format!("io_uring: {error}").into(),
+                    None => REQUESTED.into(),
                 },
             }),
             Last::Cached(reason) => Some(Movement {

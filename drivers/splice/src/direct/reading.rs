@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use gridhaul_direct::{Call, PieceQueue, Request, Way};
 use gridhaul_stack::ChannelError;
 
-use super::io_queue::{Call, IoQueue, Request};
 use crate::progress::Progress;
 
 /// The receiver of pieces that were read.
@@ -25,7 +25,7 @@ pub(crate) trait Sink {
 ///
 /// Those of `sink`.
 pub(crate) fn read(
-    queue: &mut dyn IoQueue,
+    queue: &mut dyn PieceQueue,
     range: Range<u64>,
     block_bytes: usize,
     sink: &mut impl Sink,
@@ -34,18 +34,19 @@ pub(crate) fn read(
     let start = range.start - range.start % block_bytes as u64;
     let pieces = (range.end - start).div_ceil(piece_bytes as u64);
     // The last piece ends with the last block of the range.
-    let submit = |queue: &mut dyn IoQueue, index: u64| {
+    let submit = |queue: &mut dyn PieceQueue, index: u64| {
         let offset = start + index * piece_bytes as u64;
         let left = usize::try_from(range.end - offset).unwrap_or(usize::MAX);
         let request = Request {
             call: Call::Read,
+            way: Way::Direct,
             offset,
             start: 0,
             length: left.min(piece_bytes).next_multiple_of(block_bytes),
         };
         queue.submit(place(queue, index), request);
     };
-    let ahead = queue.pieces() as u64;
+    let ahead = queue.slots() as u64;
     let mut asked = 0;
     for index in 0..pieces {
         while asked < pieces.min(index + ahead) {
@@ -88,16 +89,16 @@ pub(crate) fn read(
 }
 
 /// Piece `index` of the range uses the pieces of memory in rotation.
-fn place(queue: &dyn IoQueue, index: u64) -> usize {
-    usize::try_from(index % queue.pieces() as u64).expect("less than the number of pieces")
+fn place(queue: &dyn PieceQueue, index: u64) -> usize {
+    usize::try_from(index % queue.slots() as u64).expect("less than the number of pieces")
 }
 
 #[cfg(test)]
 mod tests {
+    use gridhaul_direct::scripted::ScriptedQueue;
     use proptest::prelude::*;
     use rustix::io::Errno;
 
-    use super::super::io_queue::scripted::ScriptedQueue;
     use super::*;
 
     const BLOCK: usize = 16;

@@ -8,10 +8,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use gridhaul_direct::{Call, PieceQueue, Request, Way};
 use gridhaul_stack::{ChannelError, RangeWriter, Received, Tap};
 use rustix::io::Errno;
-
-use super::io_queue::{Call, IoQueue, Request};
 
 /// Received bytes are written at least this often, even if they do not fill a piece, so that the bytes of a slow peer are
 /// visible and safe.
@@ -19,7 +18,7 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Writes whole blocks of a file.
 pub(crate) struct BlockWriter<'a> {
-    pub(crate) queue: &'a mut dyn IoQueue,
+    pub(crate) queue: &'a mut dyn PieceQueue,
     /// For partial blocks, and for file systems that refuse direct I/O.
     pub(crate) through_cache: RangeWriter<'a>,
     /// The offset of the range of `through_cache` in the file.
@@ -67,8 +66,8 @@ impl BlockWriter<'_> {
         mut receive: impl FnMut(&mut [u8], Option<Instant>) -> Result<Option<Received>, ChannelError>,
     ) -> Result<Written, ChannelError> {
         let mut at = blocks.start;
-        for piece in (0..self.queue.pieces()).cycle() {
-            if self.in_flight.len() == self.queue.pieces() {
+        for piece in (0..self.queue.slots()).cycle() {
+            if self.in_flight.len() == self.queue.slots() {
                 self.complete_oldest()?;
             }
             let piece_bytes = self.queue.memory(piece).len();
@@ -137,6 +136,7 @@ impl BlockWriter<'_> {
         if length > 0 {
             let request = Request {
                 call: Call::Write,
+                way: Way::Direct,
                 offset,
                 start: 0,
                 length,
@@ -187,9 +187,7 @@ impl BlockWriter<'_> {
             let bytes = &self.queue.memory(piece)[request.start..][..count];
             tap.written(request.offset, bytes);
         }
-        request.offset += count as u64;
-        request.start += count;
-        request.length -= count;
+        *request = request.rest(count);
     }
 }
 
@@ -209,9 +207,9 @@ mod tests {
     use std::os::unix::fs::FileExt as _;
     use std::sync::Mutex;
 
+    use gridhaul_direct::scripted::ScriptedQueue;
     use gridhaul_stack::FileRange;
 
-    use super::super::io_queue::scripted::ScriptedQueue;
     use super::*;
 
     const BLOCK: usize = 16;

@@ -3,11 +3,13 @@
 //! ```text
 //!   sizes      by the size of messages
 //!   clients    by the number of clients at a time
+//!   disk       from disk to disk
 //!   network    over the devices of guests
 //!     all use: site (servers and files, one run), rounds (alternating runs, medians and quartiles)
 //! ```
 
 mod clients;
+mod disk;
 pub mod network;
 mod rounds;
 mod site;
@@ -70,6 +72,9 @@ pub fn measure(plan: Plan, mut report: impl FnMut(&Section)) -> Result<Vec<Secti
         sections.iter().for_each(&mut report);
         all.extend(sections);
     }
+    let section = disk::measure(plan)?;
+    report(&section);
+    all.push(section);
     Ok(all)
 }
 

@@ -28,7 +28,7 @@ const STACKS: [&str; 5] = [
 /// When the servers or the files cannot be made.
 pub fn measure(device: &str) -> io::Result<Section> {
     let addresses = [LEFT, RIGHT].map(|address| address.parse().expect("an address of ours"));
-    let site = Site::new(&std::env::temp_dir(), addresses, BYTES).map_err(io::Error::other)?;
+    let site = Site::new(&std::env::temp_dir(), addresses, &[], BYTES).map_err(io::Error::other)?;
     let candidates: Vec<(Way, &str)> = STACKS
         .into_iter()
         .flat_map(|stack| Way::ALL.map(|way| (way, stack)))

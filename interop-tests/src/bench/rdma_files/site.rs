@@ -1,11 +1,14 @@
 //! Two servers, the files of both and of the clients, and one run of clients.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::fs::{Advice, fadvise};
 
 use crate::bench::files::empty;
 use crate::bench::sample::gigabytes;
@@ -81,10 +84,30 @@ impl Site {
     /// When they cannot be made.
     pub(super) fn on_loopback(bytes: u64) -> Result<Self, RunError> {
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        Self::new(Path::new("/dev/shm"), [loopback; 2], bytes)
+        Self::new(Path::new("/dev/shm"), [loopback; 2], &[], bytes)
     }
 
-    /// Servers at these addresses, with files beneath a directory.
+    /// The same with files on the disk of temporary files: copies are complete when they are on it, and clients choose whether
+    /// they go past the page cache.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be made.
+    pub(super) fn on_disk(bytes: u64) -> Result<Self, RunError> {
+        // io_uring is allowed only where the server's own stack asks for it.
+        const OPTIONS: [&str; 6] = [
+            "--sync-files",
+            "data",
+            "--stack",
+            "splice:direct=1",
+            "--client-options",
+            "splice:direct,rdma:direct;provider",
+        ];
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Self::new(&std::env::temp_dir(), [loopback; 2], &OPTIONS, bytes)
+    }
+
+    /// Servers at these addresses with these options, with files beneath a directory.
     ///
     /// # Errors
     ///
@@ -92,6 +115,7 @@ impl Site {
     pub(super) fn new(
         beneath: &Path,
         addresses: [IpAddr; 2],
+        options: &[&str],
         bytes: u64,
     ) -> Result<Self, RunError> {
         let program = gridhaul_client().map_err(|error| RunError::Failed(error.to_string()))?;
@@ -107,7 +131,11 @@ impl Site {
         let root = scratch.path().join("served");
         let start = |address| {
             let launch = Launch::new(Kind::Gridhaul, &root).address(address);
-            launch.arg("--anonymous-drivers").arg(DRIVERS).start()
+            let launch = launch.arg("--anonymous-drivers").arg(DRIVERS);
+            options
+                .iter()
+                .fold(launch, |launch, option| launch.arg(option))
+                .start()
         };
         let [first, second] = addresses;
         Ok(Self {
@@ -135,6 +163,20 @@ impl Site {
             true => Ok(run),
             false => Err(format!("{files} files of {bytes} bytes arrived")),
         }
+    }
+
+    /// Drops the file of so many clients from the page cache, and writes what is in it to the disk.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be made, in one line.
+    pub(super) fn cool(&self, clients: usize) -> Result<(), String> {
+        let dropped = self.source(clients).and_then(|name| {
+            rustix::fs::sync();
+            let file = File::open(self.scratch.path().join("served").join(name))?;
+            Ok(fadvise(file, 0, None, Advice::DontNeed).map_err(io::Error::from)?)
+        });
+        dropped.map_err(|error| one_line(&error))
     }
 
     fn try_run(&self, way: Way, stack: &str, clients: usize) -> Result<Run, RunError> {

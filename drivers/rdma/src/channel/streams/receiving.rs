@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use gridhaul_stack::{ChannelError, FileRange, Operation};
+use gridhaul_stack::{ChannelError, FileRange, Operation, WriteLock};
 use rustix::io::Errno;
 
 use super::Streams;
@@ -45,7 +45,7 @@ impl Streams {
         Ok(ready.length)
     }
 
-    fn consume(&mut self, count: usize) -> Result<(), ChannelError> {
+    pub(super) fn consume(&mut self, count: usize) -> Result<(), ChannelError> {
         let receiver = &mut self.opened.exchange.receiver;
         receiver.consume(count);
         if receiver.owes_credit() {
@@ -61,6 +61,11 @@ impl Streams {
         range: &FileRange<'_>,
         operation: &Operation<'_>,
     ) -> Result<u64, ChannelError> {
+        if let Some(plan) = self.plan(range, self.opened.rings.incoming)
+            && let Some(done) = self.receive_queued(range, plan, operation)?
+        {
+            return Ok(done);
+        }
         let mut done = 0;
         while done < range.length {
             let left = usize::try_from(range.length - done).unwrap_or(usize::MAX);
@@ -68,10 +73,11 @@ impl Streams {
             if ready.length == 0 {
                 break;
             }
-            let written = self
-                .opened
-                .incoming
-                .write_to(range.file, range.offset + done, ready);
+            let written = {
+                let _turn = WriteLock::acquire(range.file);
+                let offset = range.offset + done;
+                self.opened.incoming.write_to(range.file, offset, ready)
+            };
             let count = match written {
                 Ok(0) => return Err(ChannelError::File(std::io::ErrorKind::WriteZero.into())),
                 Ok(count) => count,

@@ -1,5 +1,7 @@
 //! Waits for an event, or until the pacer allows the next message.
 
+use std::os::fd::BorrowedFd;
+
 use gridhaul_stack::{ChannelError, Operation};
 
 use super::Streams;
@@ -10,6 +12,15 @@ impl Streams {
     /// Sleeps until an event, or until the pacer allows the next message. Before a message that a sleep
     /// would miss it polls.
     pub(super) fn wait(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        self.wait_beside(operation, None)
+    }
+
+    /// The same, or until a further descriptor is readable, that of a disk.
+    pub(super) fn wait_beside(
+        &mut self,
+        operation: &Operation<'_>,
+        other: Option<BorrowedFd<'_>>,
+    ) -> Result<(), ChannelError> {
         let exchange = &self.opened.exchange;
         // What is sent in user space over TCP leaves when TCP wants it.
         let polls = self.opened.endpoint.limits().needs_polling;
@@ -27,7 +38,7 @@ impl Streams {
         }
         self.watch()?;
         let Some(paced_until) = self.opened.exchange.next_at(self.now) else {
-            return operation.wait_readable(self.descriptor());
+            return self.sleep(operation, other);
         };
         wake_in_time();
         let paced_until = clock::instant(paced_until.saturating_sub(spin_time.unwrap_or_default()));
@@ -39,9 +50,20 @@ impl Streams {
             ),
             cancel: operation.cancel,
         };
-        match until.wait_readable(self.descriptor()) {
+        match self.sleep(&until, other) {
             Err(ChannelError::DeadlineExceeded) => operation.check(),
             outcome => outcome,
+        }
+    }
+
+    fn sleep(
+        &self,
+        operation: &Operation<'_>,
+        other: Option<BorrowedFd<'_>>,
+    ) -> Result<(), ChannelError> {
+        match other {
+            Some(other) => operation.wait_either_readable(self.descriptor(), other),
+            None => operation.wait_readable(self.descriptor()),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Exchange, Fault, State};
 use crate::engine::message::Message;
 use crate::engine::reader::Reader;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Span};
 use crate::provider::{Completion, Endpoint, Loss};
 
 impl Exchange {
@@ -79,6 +79,13 @@ impl Exchange {
         self.loss = Some(loss);
     }
 
+    /// Copies a piece that travelled inside a message to its place, if it has one.
+    fn copy_in(&self, place: Option<Span>, payload: &[u8]) {
+        if let (Some(place), Some(incoming)) = (place, &self.incoming) {
+            incoming.copy_in(place.offset, payload);
+        }
+    }
+
     /// Validates and applies a message of the peer.
     fn handle_message(&mut self, endpoint: &mut dyn Endpoint, bytes: &[u8]) -> Result<(), Fault> {
         match Message::decode(bytes)? {
@@ -98,9 +105,15 @@ impl Exchange {
             }
             Message::Carried { start, length } => {
                 let place = self.receiver.carried(start, length as u64)?;
-                if let (Some(place), Some(incoming)) = (place, &self.incoming) {
-                    incoming.copy_in(place.offset, &bytes[bytes.len() - length..]);
-                }
+                self.copy_in(place, &bytes[bytes.len() - length..]);
+            }
+            Message::Padded {
+                start,
+                padding,
+                length,
+            } => {
+                let place = self.receiver.padded(start, length as u64, padding.into())?;
+                self.copy_in(place, &bytes[bytes.len() - length..]);
             }
             Message::Credit { consumed } => self.sender.credited(consumed)?,
             Message::End { at } => self.receiver.ended(at)?,

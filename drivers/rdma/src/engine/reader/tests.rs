@@ -107,6 +107,7 @@ impl Ends {
                     }
                 }
             }
+            Message::Padded { .. } => panic!("nothing is padded"),
             Message::End { at } => self.receiver.ended(at).unwrap(),
             Message::Abandon { .. } => {}
             Message::Credit { .. } => panic!("a sender gives no credit"),

@@ -35,7 +35,7 @@ impl Sender {
             self.next = queue_pair + 1;
         }
         let is_short = piece.end - piece.start <= settings.inline_bytes;
-        if is_short && !self.sources.any_within(piece.start, piece.end) {
+        if piece.is_padded() || is_short && !self.sources.any_within(piece.start, piece.end) {
             return self.next_inline(number, queue_pair, now);
         }
         if piece.posted == piece.end {
@@ -81,23 +81,37 @@ impl Sender {
     /// Sends a piece inside its announcement. The pacer holds it back like a WRITE. In `mode=get`
     /// the receiver paces its READs, and these pieces are too short to matter.
     fn next_inline(&mut self, number: usize, queue_pair: usize, now: Duration) -> Option<Post> {
-        let Piece { start, end, .. } = self.pieces[number];
-        let is_paced = !self.settings.is_fetched;
-        if is_paced && !self.pacer.pass(queue_pair, end - start, now) {
+        let Piece {
+            start,
+            bytes_end,
+            end,
+            ..
+        } = self.pieces[number];
+        let is_paced = !self.settings.is_fetched && bytes_end > start;
+        if is_paced && !self.pacer.pass(queue_pair, bytes_end - start, now) {
             return None;
         }
         let piece = &mut self.pieces[number];
         (piece.posted, piece.announced, piece.announced_once) = (end, true, true);
         self.count_announced();
-        let span = self.settings.ring.place(start, end - start);
-        let message = Message::Carried {
-            start,
-            length: span.length,
+        let span = self.settings.ring.place(start, bytes_end - start);
+        let length = span.length;
+        let message = match u32::try_from(end - bytes_end) {
+            Ok(0) => Message::Carried { start, length },
+            padding => Message::Padded {
+                start,
+                padding: padding.expect("padding is shorter than the block of a file"),
+                length,
+            },
         };
-        let work = Work::Carry {
-            message: message.encode(),
-            region: self.settings.region,
-            span,
+        let message = message.encode();
+        let work = match length {
+            0 => Work::Send(message),
+            _ => Work::Carry {
+                message,
+                region: self.settings.region,
+                span,
+            },
         };
         let id = end | if is_paced { WRITE } else { 0 };
         Some(self.post(queue_pair, id, work, now))
@@ -108,27 +122,38 @@ impl Sender {
         let (number, _) = self.next_piece()?;
         let piece = &self.pieces[number];
         let most = self.pacer.message_bytes(self.settings.message_bytes);
-        let length = (piece.end - piece.posted).min(most);
+        let length = piece.bytes_end.saturating_sub(piece.posted).min(most);
         let (_, length) = self.sources.find(piece.posted, length);
         (length > 0).then(|| self.pacer.ready_at(length, now))
     }
 
     /// Cuts the filled part into pieces. A piece ends at a multiple of the piece size in the ring,
-    /// so that all pieces are equal while data flows; only a flush ends one earlier.
+    /// so that all pieces are equal while data flows; only a flush ends one earlier, or padding. A few
+    /// bytes before padding travel inside the message that announces it.
     fn cut_pieces(&mut self) {
         let piece_bytes = self.settings.piece_bytes;
         while self.cut < self.filled && self.pieces.len() < self.settings.max_pieces {
             let whole = (piece_bytes - self.cut % self.settings.ring.bytes() % piece_bytes)
                 .min(self.settings.ring.contiguous(self.cut));
-            let there = self.filled - self.cut;
-            if there < whole && self.flush < self.filled {
+            let padding = self.padding.front().copied();
+            let there = padding.map_or(self.filled, |(start, _)| start) - self.cut;
+            if there < whole && padding.is_none() && self.flush < self.filled {
                 return;
             }
-            let end = self.cut + whole.min(there);
-            let held = self.sources.any_within(self.cut, end);
+            let bytes_end = self.cut + whole.min(there);
+            let held = self.sources.any_within(self.cut, bytes_end);
+            let is_short = there <= self.settings.inline_bytes.min(whole) && !held;
+            // No piece crosses the end of the ring.
+            let is_joined = is_short && there < self.settings.ring.contiguous(self.cut);
+            let padding = padding.filter(|_| there == 0 || is_joined);
+            let end = padding.map_or(bytes_end, |(_, end)| end);
+            if padding.is_some() {
+                self.padding.pop_front();
+            }
             self.held += usize::from(held);
             self.pieces.push_back(Piece {
                 start: self.cut,
+                bytes_end,
                 end,
                 queue_pair: None,
                 posted: if self.settings.is_fetched {
@@ -157,7 +182,7 @@ impl Sender {
                 Some(own) => Some(own).filter(|&own| self.has_room(own)),
                 // Later pieces wait for the same queue pair.
                 None => {
-                    let bytes = piece.end - piece.start;
+                    let bytes = piece.bytes_end - piece.start;
                     Some(self.quickest(self.next, bytes, |number| self.has_room(number))?)
                 }
             };

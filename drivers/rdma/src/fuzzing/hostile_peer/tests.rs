@@ -120,6 +120,7 @@ fn extreme_claims_get_usual_rings_and_pieces() {
         mode: Mode::Put,
         immediate: true,
         inline_bytes: u16::MAX,
+        aligned: false,
     };
     let path = PathRecord {
         rate: Some(NonZeroU64::MAX),

@@ -41,6 +41,10 @@ conformance_tests!(
     fetching_with_losses,
     subject(lossy_path(), "rdma:mode=get;slab=64K;message=16K")
 );
+conformance_tests!(
+    direct,
+    subject(lossy_path(), "rdma:direct=1;slab=256K;qps=2;message=64K")
+);
 conformance_tests!(pinning, subject(short_path(), "rdma:register=dynamic"));
 conformance_tests!(under_trace, subject(short_path(), "rdma:slab=1M,trace"));
 conformance_tests!(

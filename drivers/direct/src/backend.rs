@@ -1,0 +1,40 @@
+//! What an engine does: it carries out requests whose memory it is given by address.
+
+use std::os::fd::{BorrowedFd, RawFd};
+
+use rustix::io::Errno;
+
+use crate::request::Call;
+
+/// The most requests of a queue.
+pub const MAX_REQUESTS: usize = 32;
+
+/// A request with the address of its bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawRequest {
+    pub(crate) slot: usize,
+    pub(crate) call: Call,
+    pub(crate) file: RawFd,
+    pub(crate) offset: u64,
+    pub(crate) start: *mut u8,
+    pub(crate) length: usize,
+    /// It writes through the page cache: see [`gridhaul_stack::WriteLock`].
+    pub(crate) takes_turn: bool,
+}
+
+/// Carries out requests.
+pub(crate) trait Backend {
+    /// Begins a request.
+    ///
+    /// # Safety
+    ///
+    /// Until [`Backend::reap`] has returned its completion, the file stays open, the memory stays allocated, and no reference to
+    /// it is used.
+    unsafe fn submit(&mut self, request: RawRequest);
+
+    /// Passes the slots and results of completed requests to `ended`. Waits for one if `waits`.
+    fn reap(&mut self, waits: bool, ended: &mut dyn FnMut(usize, Result<usize, Errno>));
+
+    /// Readable when `reap` would return something.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+}

@@ -1,0 +1,141 @@
+//! The two engines, and the option that chooses one.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use gridhaul_stack::StackError;
+use gridhaul_stack::options::{Audience, OptionDoc, OptionKind, Options};
+
+use crate::backend::{Backend, MAX_REQUESTS};
+use crate::queue::{IoQueue, PieceQueue, Queue};
+use crate::request::Files;
+use crate::ring::Ring;
+use crate::target::{Pieces, Target};
+use crate::threads;
+
+/// The option of the drivers.
+pub const OPTION: OptionDoc = OptionDoc {
+    name: "direct",
+    meaning: "moves files past the page cache: 1 over io_uring where the kernel has it, threads without",
+    example: "1",
+    kind: OptionKind::Word,
+    // Each channel has its own buffers and its own ring or threads, and popular files are read from the disk each time.
+    audience: Audience::Administrator("it takes memory, threads and the disk from other users"),
+};
+
+/// Which engine the stack asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// io_uring if it is available, helper threads otherwise.
+    Best,
+    /// Helper threads.
+    Threads,
+}
+
+impl EngineChoice {
+    /// Reads the option; `None` means the page cache.
+    ///
+    /// # Errors
+    ///
+    /// When the value is none of the option's.
+    pub fn parse(options: &Options<'_>) -> Result<Option<Self>, StackError> {
+        let choice = options.value(OPTION.name, |text| match text {
+            "0" => Ok(None),
+            "1" => Ok(Some(Self::Best)),
+            "threads" => Ok(Some(Self::Threads)),
+            _ => Err("it is none of 0, 1 and threads".to_owned()),
+        })?;
+        Ok(choice.flatten())
+    }
+}
+
+/// Carries out requests.
+#[derive(Debug)]
+pub struct Engine(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Ring(Box<Ring>),
+    /// With the error that opening a ring returned, if it was tried.
+    Threads(Option<io::Error>),
+}
+
+impl Engine {
+    /// Opens the best engine that the choice allows.
+    pub fn open(choice: EngineChoice) -> Self {
+        Self(match choice {
+            EngineChoice::Threads => Kind::Threads(None),
+            EngineChoice::Best => match Ring::open() {
+                Ok(ring) => Kind::Ring(Box::new(ring)),
+                Err(error) => Kind::Threads(Some(error)),
+            },
+        })
+    }
+
+    /// What moves files past the page cache, for the log.
+    pub fn way(&self) -> &'static str {
+        match self.0 {
+            Kind::Ring(_) => "direct (io_uring)",
+            Kind::Threads(_) => "direct (threads)",
+        }
+    }
+
+    /// Why it is not io_uring, although the choice allowed that.
+    pub fn without_ring(&self) -> Option<&io::Error> {
+        match &self.0 {
+            Kind::Threads(error) => error.as_ref(),
+            Kind::Ring(_) => None,
+        }
+    }
+
+    /// Calls `work` with a queue whose slots have these pieces of memory, at most [`MAX_REQUESTS`]. All requests use `file`.
+    ///
+    /// # Errors
+    ///
+    /// When no helper thread can be started; `work` was not called.
+    pub fn with_pieces<R>(
+        &mut self,
+        file: BorrowedFd<'_>,
+        pieces: Vec<&mut [u8]>,
+        work: impl FnOnce(&mut dyn PieceQueue) -> R,
+    ) -> io::Result<R> {
+        let files = Files {
+            direct: file,
+            cached: file,
+        };
+        let pieces = Pieces::new(pieces);
+        let slots = pieces.count();
+        self.with_backend(slots, |backend| {
+            work(&mut Queue::new(backend, files, pieces, slots))
+        })
+    }
+
+    /// Calls `work` with a queue of this many slots over shared memory, at most [`MAX_REQUESTS`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::with_pieces`].
+    pub fn with_memory<R>(
+        &mut self,
+        files: Files<'_>,
+        memory: impl Target,
+        slots: usize,
+        work: impl FnOnce(&mut dyn IoQueue) -> R,
+    ) -> io::Result<R> {
+        self.with_backend(slots, |backend| {
+            work(&mut Queue::new(backend, files, memory, slots))
+        })
+    }
+
+    fn with_backend<R>(
+        &mut self,
+        slots: usize,
+        work: impl FnOnce(&mut dyn Backend) -> R,
+    ) -> io::Result<R> {
+        assert!(slots <= MAX_REQUESTS, "a queue has few slots");
+        match &mut self.0 {
+            Kind::Ring(ring) => Ok(work(ring.as_mut())),
+            Kind::Threads(_) => threads::with_threads(slots, |threads| work(threads)),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Requests over io_uring.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use io_uring::{IoUring, Probe, opcode, types};
+use rustix::io::Errno;
+
+use crate::backend::{Backend, MAX_REQUESTS, RawRequest};
+use crate::request::Call;
+
+/// The submission and completion queues that are shared with the kernel.
+pub(crate) struct Ring {
+    queues: IoUring,
+}
+
+impl Ring {
+    /// Opens the queues, which take a descriptor and two pages.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel has no io_uring (before Linux 5.1), lacks the requests used here (before 5.6), or forbids it to this
+    /// process (seccomp filters, `kernel.io_uring_disabled`).
+    pub(crate) fn open() -> io::Result<Self> {
+        static READS_AND_WRITES: OnceLock<bool> = OnceLock::new();
+        let entries = u32::try_from(MAX_REQUESTS).expect("a small number");
+        let queues = IoUring::new(entries)?;
+        if !READS_AND_WRITES.get_or_init(|| reads_and_writes(&queues)) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        Ok(Self { queues })
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring").finish_non_exhaustive()
+    }
+}
+
+/// Whether the kernel has `IORING_OP_READ` and `IORING_OP_WRITE` (Linux 5.6).
+fn reads_and_writes(queues: &IoUring) -> bool {
+    let mut probe = Probe::new();
+    queues.submitter().register_probe(&mut probe).is_ok()
+        && probe.is_supported(opcode::Read::CODE)
+        && probe.is_supported(opcode::Write::CODE)
+}
+
+impl Backend for Ring {
+    unsafe fn submit(&mut self, request: RawRequest) {
+        let file = types::Fd(request.file);
+        let length = u32::try_from(request.length).expect("a request is shorter than 4 GiB");
+        let (start, offset) = (request.start, request.offset);
+        let entry = match request.call {
+            Call::Read => opcode::Read::new(file, start, length)
+                .offset(offset)
+                .build(),
+            Call::Write => opcode::Write::new(file, start, length)
+                .offset(offset)
+                .build(),
+        };
+        let entry = entry.user_data(request.slot as u64);
+        // SAFETY: the caller keeps the file and the memory until the completion.
+        let pushed = unsafe { self.queues.submission().push(&entry) };
+        pushed.expect("the submission queue has an entry for each slot");
+        // A request that the kernel does not accept now is submitted again by the next `reap`.
+        let _ = self.queues.submit();
+    }
+
+    fn reap(&mut self, waits: bool, ended: &mut dyn FnMut(usize, Result<usize, Errno>)) {
+        /// The pause after the kernel could not accept a request, for lack of memory for example.
+        const RETRY_DELAY: Duration = Duration::from_millis(1);
+
+        let has_unsubmitted = !self.queues.submission().is_empty();
+        let entered = match (waits, has_unsubmitted) {
+            (true, _) => self.queues.submit_and_wait(1),
+            (false, true) => self.queues.submit(),
+            (false, false) => Ok(0),
+        };
+        for completion in self.queues.completion() {
+            // The user data of every request is its slot.
+            let slot = usize::try_from(completion.user_data()).unwrap_or(usize::MAX);
+            let result = completion.result();
+            ended(
+                slot,
+                usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result)),
+            );
+        }
+        if waits && entered.is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
+            std::thread::sleep(RETRY_DELAY);
+        }
+    }
+
+    /// io_uring(7): it is readable while there are completions.
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: it stays open while `self` is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.queues.as_raw_fd()) }
+    }
+}

@@ -1,0 +1,31 @@
+//! A ring as the memory of requests of a disk.
+
+use std::sync::Arc;
+
+use gridhaul_direct::{Call, Request, Target};
+use gridhaul_iwarp::Span;
+
+use super::region::Memory;
+
+/// A ring that a disk reads from or writes to. It lives as long as requests are in flight.
+#[derive(Debug)]
+pub(crate) struct RingMemory(Arc<Memory>);
+
+impl RingMemory {
+    pub(crate) fn of(memory: &Arc<Memory>) -> Self {
+        Self(Arc::clone(memory))
+    }
+}
+
+// SAFETY: the pages stay mapped while this holds the memory, which checks every span, and no reference to them exists at any
+// time.
+unsafe impl Target for RingMemory {
+    fn pointer(&self, _: usize, request: &Request) -> *mut u8 {
+        let span = Span::new(request.start, request.length);
+        match request.call {
+            Call::Read => self.0.pointer(span),
+            // Writing to a file reads the memory.
+            Call::Write => self.0.pointer_to_read(span).cast_mut(),
+        }
+    }
+}

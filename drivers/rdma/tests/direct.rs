@@ -1,0 +1,466 @@
+//! Files that are moved past the page cache, with requests in flight, on the file system of temporary files and on tmpfs.
+
+use std::fs::{self, File, OpenOptions};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_rdma::Rdma;
+use gridhaul_stack::{
+    Body, Cancel, Channel, ChannelError, FileRange, Operation, Received, Registry, SocketOptions,
+    Stack,
+};
+use proptest::prelude::*;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use tempfile::TempDir;
+
+/// The options of the sender and of the receiver. Rings are short, so that ranges go around them.
+const STACKS: [[&str; 2]; 6] = [
+    ["slab=256K;direct=1", "direct=1"],
+    ["slab=256K;direct=threads", "direct=threads"],
+    ["slab=100001;message=30000;direct=1", "direct=threads"],
+    ["slab=256K;qps=3;inline=0", "direct=1"],
+    ["slab=256K;direct=1", "qps=1"],
+    ["slab=256K;mode=get;direct=1", "direct=1"],
+];
+
+fn stack(options: &str) -> Stack {
+    let mut registry = Registry::new();
+    registry.register(Rdma);
+    let stack = format!("rdma:provider=soft;{options}");
+    registry.build(&StackSpec::parse(&stack).unwrap()).unwrap()
+}
+
+/// The connecting end, which sends, and the accepting end.
+fn pair([theirs, ours]: [&str; 2]) -> (Box<dyn Channel>, Box<dyn Channel>) {
+    let [theirs, ours] = [theirs, ours].map(stack);
+    let sockets = SocketOptions::default();
+    let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let mut listener = ours.listen(localhost, &sockets).unwrap();
+    let address = listener.address();
+    thread::scope(|scope| {
+        let connecting = scope.spawn(|| {
+            with_operation(&Cancel::new(), |operation| {
+                theirs.connect(address, &sockets, operation).unwrap()
+            })
+        });
+        let accepted = with_operation(&Cancel::new(), |operation| {
+            let incoming = listener.accept(operation).unwrap();
+            incoming.establish(operation).unwrap()
+        });
+        (connecting.join().unwrap(), accepted)
+    })
+}
+
+fn with_operation<T>(cancel: &Cancel, run: impl FnOnce(&Operation<'_>) -> T) -> T {
+    run(&Operation {
+        deadline: Some(Instant::now() + Duration::from_secs(60)),
+        cancel,
+    })
+}
+
+/// Directories on a disk and on tmpfs.
+fn directories() -> Vec<TempDir> {
+    let mut directories = vec![tempfile::tempdir().unwrap()];
+    match tempfile::tempdir_in("/dev/shm") {
+        Ok(directory) => directories.push(directory),
+        Err(error) => eprintln!("not tested in memory: /dev/shm: {error}"),
+    }
+    directories
+}
+
+/// A file that is also open with `O_DIRECT`.
+struct Opened {
+    file: File,
+    /// `None` if the file system has no direct I/O.
+    direct: Option<File>,
+}
+
+impl Opened {
+    fn new(path: &Path, content: &[u8]) -> Self {
+        fs::write(path, content).unwrap();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let file = options.open(path).unwrap();
+        let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap();
+        let direct = options.custom_flags(flags).open(path);
+        if let Err(error) = &direct {
+            eprintln!("{}: no direct I/O: {error}", path.display());
+        }
+        Self {
+            file,
+            direct: direct.ok(),
+        }
+    }
+
+    fn range<'a>(
+        &'a self,
+        offset: u64,
+        length: u64,
+        scratch: &'a mut [u8],
+        moved: &'a AtomicU64,
+    ) -> FileRange<'a> {
+        FileRange {
+            direct: self.direct.as_ref().map(AsFd::as_fd),
+            ..FileRange::new(self.file.as_fd(), offset, length, scratch, moved)
+        }
+    }
+
+    fn content(&self) -> Vec<u8> {
+        let size = self.file.metadata().unwrap().len();
+        let mut content = vec![0; usize::try_from(size).unwrap()];
+        self.file.read_exact_at(&mut content, 0).unwrap();
+        content
+    }
+
+    /// Sends a head and a range, as a block of MODE E.
+    fn send(
+        &self,
+        channel: &mut dyn Channel,
+        offset: usize,
+        length: usize,
+    ) -> (Result<(), ChannelError>, u64) {
+        let (mut scratch, moved) = (vec![0; 4096], AtomicU64::new(0));
+        let range = self.range(offset as u64, length as u64, &mut scratch, &moved);
+        let sent = with_operation(&Cancel::new(), |operation| {
+            channel.send(HEAD, Body::File(range), operation)
+        });
+        (sent, moved.into_inner())
+    }
+
+    fn receive(
+        &self,
+        channel: &mut dyn Channel,
+        offset: usize,
+        length: usize,
+    ) -> (Result<u64, ChannelError>, u64) {
+        let (mut scratch, moved) = (vec![0; 4096], AtomicU64::new(0));
+        let range = self.range(offset as u64, length as u64, &mut scratch, &moved);
+        let received = with_operation(&Cancel::new(), |operation| {
+            channel.receive_into(range, operation)
+        });
+        (received, moved.into_inner())
+    }
+}
+
+/// As long as the header of a block.
+const HEAD: &[u8; 17] = b"seventeen bytes..";
+
+fn expect_head(channel: &mut dyn Channel) {
+    let (mut head, mut done) = ([0; HEAD.len()], 0);
+    with_operation(&Cancel::new(), |operation| {
+        while done < HEAD.len() {
+            match channel.receive(&mut head[done..], operation).unwrap() {
+                Received::Bytes(count) => done += count.get(),
+                Received::EndOfStream => panic!("{done} bytes of the head"),
+            }
+        }
+    });
+    assert_eq!(&head, HEAD);
+}
+
+fn send_memory(channel: &mut dyn Channel, bytes: &[u8]) {
+    with_operation(&Cancel::new(), |operation| {
+        channel.send(&[], Body::Memory(bytes), operation).unwrap();
+    });
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0_u32..)
+        .map(|index| index.wrapping_mul(0x9e37_79b9).to_be_bytes()[0])
+        .take(length)
+        .collect()
+}
+
+fn detail(channel: &dyn Channel) -> String {
+    let details = channel.info().details;
+    let files = details.iter().find(|detail| detail.name == "files");
+    files.map(ToString::to_string).unwrap_or_default()
+}
+
+/// Lengths and offsets within a block, of whole blocks, and of many.
+fn bytes() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        0..10_000_usize,
+        (0..500_usize).prop_map(|blocks| blocks * 4096),
+        0..2_500_000_usize,
+    ]
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(12)
+    }
+}
+
+#[test]
+fn ranges_arrive_unchanged_at_any_offset() {
+    for stacks in STACKS {
+        for directory in directories() {
+            let [from, to] = ["from", "to"].map(|name| directory.path().join(name));
+            proptest!(config(), |(
+                before in bytes(),
+                length in 1..2_500_000_usize,
+                size in bytes(),
+                other_offset in bytes(),
+                is_same: bool,
+            )| {
+                let (mut sender, mut receiver) = pair(stacks);
+                let content = pattern(before + length + 1);
+                let source = Opened::new(&from, &content);
+                let mut expected = vec![0xee; size];
+                let sink = Opened::new(&to, &expected);
+                let offset = if is_same { before } else { other_offset };
+                // Two blocks, as a sender cuts them.
+                let parts = [(0, length / 3), (length / 3, length - length / 3)];
+                let parts = parts.into_iter().filter(|(_, length)| *length > 0);
+                thread::scope(|scope| {
+                    let to_send = parts.clone();
+                    let (sender, source) = (&mut sender, &source);
+                    scope.spawn(move || {
+                        for (at, length) in to_send {
+                            let (sent, moved) = source.send(&mut **sender, before + at, length);
+                            sent.unwrap();
+                            assert_eq!(moved, length as u64);
+                        }
+                        with_operation(&Cancel::new(), |operation| sender.finish(operation)).unwrap();
+                    });
+                    for (at, length) in parts {
+                        expect_head(&mut *receiver);
+                        let (received, moved) = sink.receive(&mut *receiver, offset + at, length);
+                        assert_eq!((received.unwrap(), moved), (length as u64, length as u64));
+                    }
+                    let end = with_operation(&Cancel::new(), |operation| receiver.receive(&mut [0; 1], operation));
+                    assert_eq!(end.unwrap(), Received::EndOfStream);
+                });
+                expected.resize(size.max(offset + length), 0);
+                expected[offset..offset + length].copy_from_slice(&content[before..before + length]);
+                prop_assert!(sink.content() == expected);
+            });
+        }
+    }
+}
+
+#[test]
+fn the_way_of_a_file_is_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let content = pattern(1 << 20);
+    let mut source = Opened::new(&directory.path().join("from"), &content);
+    let sink = Opened::new(&directory.path().join("to"), &[]);
+    if source.direct.is_none() {
+        return;
+    }
+    let copy = |stacks, source: &Opened| {
+        let (mut sender, mut receiver) = pair(stacks);
+        thread::scope(|scope| {
+            scope.spawn(|| source.send(&mut *sender, 0, content.len()).0.unwrap());
+            expect_head(&mut *receiver);
+            sink.receive(&mut *receiver, 0, content.len()).0.unwrap();
+        });
+        [detail(&*sender), detail(&*receiver)]
+    };
+    let by_threads = ["slab=256K;direct=threads", "direct=threads"];
+    let both = copy(by_threads, &source);
+    assert_eq!(both, ["files=direct (threads)"; 2].map(str::to_owned));
+    for way in copy(["slab=256K;direct=1", "direct=1"], &source) {
+        assert!(way.starts_with("files=direct ("), "{way}");
+    }
+    assert_eq!(copy(["slab=256K", "qps=1"], &source), ["", ""]);
+    source.direct = None;
+    let [cached, direct] = copy(by_threads, &source);
+    let reason = "files=page cache: the file could not be opened past the page cache";
+    assert_eq!((&*cached, &*direct), (reason, "files=direct (threads)"));
+}
+
+/// Channels of a transfer write to one file, in blocks that may start and end within a page.
+#[test]
+fn channels_share_a_file_and_its_pages() {
+    const BLOCK_BYTES: usize = 150_001;
+    const BLOCKS: usize = 40;
+    const CHANNELS: usize = 4;
+    let content = pattern(BLOCK_BYTES * BLOCKS - 123);
+    for directory in directories() {
+        let source = Opened::new(&directory.path().join("from"), &content);
+        let sink = Opened::new(&directory.path().join("to"), &[]);
+        thread::scope(|scope| {
+            for channel in 0..CHANNELS {
+                let (mut sender, mut receiver) = pair(["slab=256K;direct=1", "direct=1"]);
+                let starts = (0..content.len()).step_by(BLOCK_BYTES);
+                let starts = starts.skip(channel).step_by(CHANNELS);
+                let blocks = starts.map(|start| (start, BLOCK_BYTES.min(content.len() - start)));
+                let blocks: Vec<_> = blocks.collect();
+                let (source, sink, to_send) = (&source, &sink, blocks.clone());
+                scope.spawn(move || {
+                    for (start, length) in to_send {
+                        source.send(&mut *sender, start, length).0.unwrap();
+                    }
+                });
+                scope.spawn(move || {
+                    for (start, length) in blocks {
+                        expect_head(&mut *receiver);
+                        let (received, _) = sink.receive(&mut *receiver, start, length);
+                        assert_eq!(received.unwrap(), length as u64);
+                    }
+                });
+            }
+        });
+        assert!(sink.content() == content);
+    }
+}
+
+#[test]
+fn a_file_that_is_too_short_is_named_with_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    for size in [0, 1, 65_536, 300_001] {
+        let source = Opened::new(&directory.path().join("short"), &pattern(size));
+        for stacks in STACKS {
+            let (mut sender, _receiver) = pair(stacks);
+            let (sent, moved) = source.send(&mut *sender, 0, 400_000);
+            let end = size as u64;
+            assert!(
+                matches!(sent, Err(ChannelError::FileTooShort { end: at }) if at == end),
+                "{stacks:?}, {size}: {sent:?}"
+            );
+            assert!(moved <= end);
+        }
+    }
+}
+
+/// The bytes of a slow peer are written to the file, also those of a part of a block, and a cancelled call has counted them.
+#[test]
+fn a_slow_peers_bytes_are_written_and_a_cancelled_call_counts_them() {
+    const LENGTH: usize = 300_005;
+    let content = pattern(LENGTH);
+    for stacks in STACKS {
+        let directory = tempfile::tempdir().unwrap();
+        let file = Opened::new(&directory.path().join("slow"), &[]);
+        let (mut sender, mut receiver) = pair(stacks);
+        let (cancel, moved) = (Cancel::new(), AtomicU64::new(0));
+        let received = thread::scope(|scope| {
+            let receiving = scope.spawn(|| {
+                let mut scratch = vec![0; 4096];
+                let range = file.range(4096, 1 << 40, &mut scratch, &moved);
+                with_operation(&cancel, |operation| receiver.receive_into(range, operation))
+            });
+            send_memory(&mut *sender, &content);
+            let start = Instant::now();
+            while moved.load(Ordering::Acquire) < LENGTH as u64 {
+                assert!(start.elapsed() < Duration::from_secs(60));
+                thread::yield_now();
+            }
+            cancel.cancel();
+            receiving.join().unwrap()
+        });
+        let is_cancelled = matches!(received, Err(ChannelError::Cancelled));
+        assert!(is_cancelled, "{received:?}");
+        assert_eq!(moved.into_inner(), LENGTH as u64);
+        assert!(file.content()[4096..] == content);
+    }
+}
+
+#[test]
+fn a_stream_that_ends_leaves_a_file_of_its_length() {
+    for stacks in STACKS {
+        for length in [0, 1, 4096, 300_000] {
+            let directory = tempfile::tempdir().unwrap();
+            let file = Opened::new(&directory.path().join("short"), &[]);
+            let (mut sender, mut receiver) = pair(stacks);
+            let content = pattern(length);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    send_memory(&mut *sender, &content);
+                    with_operation(&Cancel::new(), |operation| sender.finish(operation)).unwrap();
+                    drop(sender);
+                });
+                let (received, moved) = file.receive(&mut *receiver, 0, 1 << 40);
+                assert_eq!((received.unwrap(), moved), (length as u64, length as u64));
+            });
+            assert!(file.content() == content);
+        }
+    }
+}
+
+/// A read-only descriptor simulates a failing file system.
+#[test]
+fn failed_writes_are_errors_of_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("read-only");
+    let source = Opened::new(&directory.path().join("from"), &pattern(1 << 20));
+    let mut file = Opened::new(&path, &[]);
+    let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap();
+    let read_only = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    if file.direct.is_none() {
+        return;
+    }
+    file.direct = read_only.ok();
+    let (mut sender, mut receiver) = pair(["slab=256K;direct=1", "direct=1"]);
+    thread::scope(|scope| {
+        // It fails when the receiver does.
+        scope.spawn(|| source.send(&mut *sender, 0, 1 << 20));
+        expect_head(&mut *receiver);
+        let (received, moved) = file.receive(&mut *receiver, 0, 1 << 20);
+        let is_of_file = matches!(received, Err(ChannelError::File(_)));
+        assert!(is_of_file, "{received:?}");
+        assert_eq!(moved, 0);
+        receiver.abort();
+    });
+}
+
+/// A small file system, mounted until this is dropped.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(at: PathBuf) -> Option<Self> {
+        fs::create_dir(&at).unwrap();
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", "size=1M", "tmpfs"])
+            .arg(&at);
+        let mounted = mount.output().is_ok_and(|output| output.status.success());
+        mounted.then(|| Self(at))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        // A lazy unmount: files on it may still be open.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_reported_and_only_stored_bytes_count() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(small) = Small::mount(directory.path().join("small")) else {
+        eprintln!("skipped: no small file system can be mounted");
+        return;
+    };
+    let content = pattern(4 << 20);
+    let source = Opened::new(&directory.path().join("from"), &content);
+    for stacks in STACKS {
+        let file = Opened::new(&small.0.join("to"), &[]);
+        let (mut sender, mut receiver) = pair(stacks);
+        thread::scope(|scope| {
+            // It fails when the receiver does.
+            scope.spawn(|| source.send(&mut *sender, 0, content.len()));
+            expect_head(&mut *receiver);
+            let (received, moved) = file.receive(&mut *receiver, 0, content.len());
+            let Err(ChannelError::File(error)) = received else {
+                panic!("{received:?}");
+            };
+            assert_eq!(Errno::from_io_error(&error), Some(Errno::NOSPC));
+            let stored = usize::try_from(moved).unwrap();
+            assert!(stored <= 1 << 20, "{stored}");
+            assert!(file.content()[..stored] == content[..stored]);
+            receiver.abort();
+        });
+    }
+}
