@@ -116,13 +116,13 @@ impl Fabric for AsyncRdmaEndpoint {
             State::Connected(_) | State::Gone => (0, 0),
         };
         FabricRecord {
-            port: PortRecord {
+            ports: vec![PortRecord {
                 gid: self.port.gid,
                 lid,
                 mtu: self.mtu,
                 reads: READS,
                 partition: 0xffff,
-            },
+            }],
             // async-rdma sets the first packet sequence numbers before it knows the peer: both are zero.
             queue_pairs: vec![QueuePairRecord {
                 number,
@@ -132,13 +132,13 @@ impl Fabric for AsyncRdmaEndpoint {
     }
 
     fn connect(&mut self, peer: &FabricRecord, connection: OwnedFd) -> io::Result<()> {
-        let [queue_pair] = peer.queue_pairs[..] else {
+        let ([queue_pair], [port]) = (&peer.queue_pairs[..], &peer.ports[..]) else {
             return Err(io::Error::other(
-                "the other end has several queue pairs, and async-rdma one",
+                "the other end has several queue pairs or adapters, and async-rdma one",
             ));
         };
         // async-rdma sets it before it knows the peer.
-        if peer.port.mtu != self.mtu {
+        if port.mtu != self.mtu {
             return Err(io::Error::other(
                 "the two ends' links have different MTUs, which async-rdma cannot bridge",
             ));
@@ -148,8 +148,8 @@ impl Fabric for AsyncRdmaEndpoint {
         };
         let endpoint = QueuePairEndpointBuilder::default()
             .qp_num(queue_pair.number)
-            .lid(peer.port.lid)
-            .gid(Gid::from_raw(peer.port.gid))
+            .lid(port.lid)
+            .gid(Gid::from_raw(port.gid))
             .build()
             .map_err(io::Error::other)?;
         self.runtime.block_on(rdma.ibv_connect(endpoint))?;
@@ -163,6 +163,7 @@ impl Endpoint for AsyncRdmaEndpoint {
     fn limits(&self) -> Limits {
         Limits {
             queue_pairs: 1,
+            rails: 1,
             depth: DEPTH,
             reads: usize::from(READS),
             message_bytes: MAX_TRANSFER_BYTES,

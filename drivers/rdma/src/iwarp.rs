@@ -59,6 +59,7 @@ impl Endpoint for SoftEndpoint {
         let limits = self.endpoint.limits();
         Limits {
             queue_pairs: limits.queue_pairs,
+            rails: 1,
             depth: limits.requests,
             reads: limits.reads,
             message_bytes: limits.transfer_bytes,

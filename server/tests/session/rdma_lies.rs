@@ -55,10 +55,10 @@ impl Liar {
         let mut socket = TcpStream::connect(address).expect("connected");
         let time_limit = Some(Duration::from_secs(20));
         socket.set_read_timeout(time_limit).expect("set");
-        // An offer: both rings, queue pairs, pieces, the mode, no immediates, nothing inline, not aligned, the way `soft`,
-        // and no rate and round trip of the path.
+        // An offer: both rings, queue pairs, pieces, the mode, no immediates, nothing inline, not aligned, one adapter and rail,
+        // the way `soft`, and no rate and round trip of the path.
         let mut offer = [RING_BYTES.to_be_bytes(); 2].concat();
-        offer.extend([0, 1, 0, 64, mode, 0, 0, 0, 0, 1]);
+        offer.extend([0, 1, 0, 64, mode, 0, 0, 0, 0, 1, 1, 1]);
         offer.extend([0; 12]);
         write_record(&mut socket, 1, &offer);
         let answer = read_record(&mut socket, 2);

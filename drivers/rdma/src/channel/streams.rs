@@ -27,7 +27,7 @@ use crate::files::{Alignment, DiskFiles, Plan};
 use crate::memory::{Buffer, Span};
 use crate::numa::Locality;
 use crate::open::Opened;
-use crate::provider::Loss;
+use crate::provider::{Loss, all_repeats};
 
 /// How much of a file is read before it is posted, so that reading and sending overlap.
 const READ_BYTES: usize = 1 << 20;
@@ -63,7 +63,7 @@ pub(crate) struct Streams {
 impl Streams {
     pub(crate) fn new(opened: Opened) -> Self {
         Self {
-            repeats_before: opened.endpoint.repeats(),
+            repeats_before: all_repeats(opened.endpoint.as_ref()),
             files: DiskFiles::new(opened.direct),
             opened,
             now: clock::now(),
@@ -232,7 +232,7 @@ impl Streams {
         details.extend(self.opened.exchange.meter().counts());
         let pages = ring.page_kind().to_string();
         details.push(Detail::text("pages", pages));
-        let repeats = self.opened.endpoint.repeats().zip(self.repeats_before);
+        let repeats = all_repeats(self.opened.endpoint.as_ref()).zip(self.repeats_before);
         let retries = repeats.map(|(now, before)| now.saturating_sub(before));
         details.extend(retries.map(|retries| Detail::shared("retries", retries)));
         let wanted = rate.and_then(|rate| {

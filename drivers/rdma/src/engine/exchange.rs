@@ -15,7 +15,7 @@ use super::reader::Reader;
 use super::receiver::{Receiver, ReceiverError};
 use super::sender::{Sender, SenderError};
 use crate::memory::Memory;
-use crate::provider::{Completion, Endpoint, Loss, PostError, Request, Work};
+use crate::provider::{Completion, Endpoint, Loss, MAX_RAILS, PostError, Request, Work, rail_of};
 
 /// The most bytes that one call posts. Soft-RoCE carries out a request in the call that posts it, and
 /// the caller must be able to check its deadline in between.
@@ -31,9 +31,8 @@ pub(crate) struct Exchange {
     /// Our ring, to which pieces that travel inside messages are copied.
     incoming: Option<Arc<Memory>>,
     queue_pairs: Vec<State>,
-    /// `None` if crawls are not detected: without a stall timeout, or if the device does not count
-    /// retransmissions.
-    crawl: Option<Crawl>,
+    /// One for each rail; none without a stall timeout. `None` where the device does not count retransmissions.
+    crawls: Vec<Option<Crawl>>,
     /// Why a queue pair was lost most recently.
     loss: Option<Loss>,
     meter: Arc<Meter>,
@@ -71,7 +70,7 @@ impl Exchange {
     /// Starts with all `queue_pairs` connected.
     pub(crate) fn new(sender: Sender, receiver: Receiver, queue_pairs: usize) -> Self {
         Self {
-            crawl: sender.crawl(),
+            crawls: sender.crawls(),
             sender,
             receiver,
             reader: None,
@@ -157,8 +156,9 @@ impl Exchange {
         let reader = self.reader.as_ref();
         let read_at = reader.and_then(|reader| reader.next_at(&self.sender, now));
         // A queue pair can stall only while it has requests that did not complete.
-        let crawl = self.crawl.as_ref().filter(|_| stall_at.is_some());
-        let look_at = crawl.map(|crawl| crawl.due_at().max(now));
+        let crawls = self.crawls.iter().flatten();
+        let crawls = crawls.filter(|_| stall_at.is_some());
+        let look_at = crawls.map(|crawl| crawl.due_at().max(now)).min();
         let times = [self.sender.next_at(now), read_at, stall_at, look_at];
         times.into_iter().flatten().min()
     }
@@ -252,15 +252,20 @@ impl Exchange {
     /// Gives up queue pairs on which no request completes. A device may retransmit for ever messages
     /// that the path drops.
     fn give_up_stalled(&mut self, endpoint: &mut dyn Endpoint, now: Duration) {
-        let crawls_since = self.crawls_since(endpoint, now);
+        let mut crawls_since = [None; MAX_RAILS];
+        for (rail, since) in (0..self.crawls.len()).zip(&mut crawls_since) {
+            *since = self.crawls_since(rail, endpoint, now);
+        }
         for queue_pair in 0..self.queue_pairs.len() {
             let busy_since = self.sender.busy_since(queue_pair);
-            let crawls = busy_since.is_some_and(|busy| crawls_since.is_some_and(|at| busy <= at));
+            let rail = rail_of(queue_pair, self.crawls.len());
+            let since = crawls_since[rail];
+            let crawls = busy_since.is_some_and(|busy| since.is_some_and(|at| busy <= at));
             let stalls = crawls || self.sender.has_stalled(queue_pair, now);
             if stalls && endpoint.close(queue_pair) {
                 self.meter.stalls.add_one();
                 let what = if crawls {
-                    self.crawl.iter_mut().for_each(Crawl::forget);
+                    self.crawls[rail].iter_mut().for_each(Crawl::forget);
                     "the device repeated more than arrived"
                 } else {
                     "nothing completed for too long"
@@ -274,22 +279,28 @@ impl Exchange {
         }
     }
 
-    /// Samples the device's counters if that is due. Returns the time since which the channel
-    /// crawls, if it does.
-    fn crawls_since(&mut self, endpoint: &dyn Endpoint, now: Duration) -> Option<Duration> {
-        let crawl = self.crawl.as_mut()?;
+    /// Samples the counters of a rail's device if that is due and it counts. Returns the time since which the channel
+    /// crawls there, if it does.
+    fn crawls_since(
+        &mut self,
+        rail: usize,
+        endpoint: &dyn Endpoint,
+        now: Duration,
+    ) -> Option<Duration> {
+        let rails = self.crawls.len() as u64;
+        let crawl = self.crawls[rail].as_mut()?;
         if now < crawl.due_at() {
             return None;
         }
-        let Some(repeats) = endpoint.repeats() else {
-            self.crawl = None;
+        let Some(repeats) = endpoint.repeats(rail) else {
+            self.crawls[rail] = None;
             return None;
         };
-        let (under_way, arrived) = self.sender.delivery();
+        let (under_way, arrived) = self.sender.delivery(rail);
         let sample = Sample {
             at: now,
             repeats,
-            arrived: arrived + self.receiver.consumed(),
+            arrived: arrived + self.receiver.consumed() / rails,
         };
         crawl.look(sample, under_way, self.sender.message_bytes())
     }

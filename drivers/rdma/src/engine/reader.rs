@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::ring::Ring;
 use super::sender::Sender;
-use crate::pacing::Pacer;
-use crate::provider::{Remote, Request, Work};
+use crate::pacing::Pacers;
+use crate::provider::{RemoteRing, Request, Work};
 
 /// The parameters of a reader.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ pub(crate) struct ReaderSettings {
     /// Our ring, by the provider's number.
     pub(crate) region: usize,
     /// The sender's ring.
-    pub(crate) remote: Remote,
+    pub(crate) remote: RemoteRing,
     pub(crate) queue_pairs: usize,
     /// READs that may be outstanding on one queue pair.
     pub(crate) depth: usize,
@@ -32,7 +32,7 @@ pub(crate) struct ReaderSettings {
 #[derive(Debug)]
 pub(crate) struct Reader {
     settings: ReaderSettings,
-    pacer: Pacer,
+    pacers: Pacers,
     /// Announced pieces that have not fully arrived, by start.
     pieces: BTreeMap<u64, Piece>,
     /// Outstanding READs of each queue pair.
@@ -54,7 +54,7 @@ struct Piece {
 
 impl Piece {
     /// The next READ of this piece. Its request identifier is the end of the range that it fetches.
-    fn read(&mut self, settings: &ReaderSettings) -> Request {
+    fn read(&mut self, settings: &ReaderSettings, queue_pair: usize) -> Request {
         let length = self.next_bytes(settings);
         let span = settings.ring.place(self.requested, length);
         self.requested += length;
@@ -63,10 +63,7 @@ impl Piece {
             work: Work::Read {
                 region: settings.region,
                 span,
-                from: Remote {
-                    address: settings.remote.address + span.offset as u64,
-                    ..settings.remote
-                },
+                from: settings.remote.at(queue_pair, span.offset),
             },
         }
     }
@@ -81,10 +78,10 @@ impl Piece {
 const READ: u64 = 1 << 63;
 
 impl Reader {
-    pub(crate) fn new(settings: ReaderSettings, pacer: Pacer) -> Self {
+    pub(crate) fn new(settings: ReaderSettings, pacers: impl Into<Pacers>) -> Self {
         Self {
             settings,
-            pacer,
+            pacers: pacers.into(),
             pieces: BTreeMap::new(),
             waiting: vec![0; settings.queue_pairs],
             next: 0,
@@ -113,12 +110,12 @@ impl Reader {
     }
 
     /// The next READ and its queue pair, or `None` if all announced pieces were requested, no queue pair
-    /// has room, or the pacer holds READs back. The sender counts the READ, as it counts all requests.
+    /// has room, or the pacers hold READs back. The sender counts the READ, as it counts all requests.
     pub(crate) fn next(&mut self, sender: &mut Sender, now: Duration) -> Option<(usize, Request)> {
         let (start, queue_pair) = self.next_piece(sender)?;
         let piece = self.pieces.get_mut(&start)?;
         let bytes = piece.next_bytes(&self.settings);
-        if !self.pacer.pass(queue_pair, bytes, now) {
+        if !self.pacers.pass(queue_pair, bytes, now) {
             return None;
         }
         if piece.queue_pair.is_none() {
@@ -127,19 +124,19 @@ impl Reader {
         }
         self.waiting[queue_pair] += 1;
         sender.count(queue_pair, bytes, now);
-        Some((queue_pair, piece.read(&self.settings)))
+        Some((queue_pair, piece.read(&self.settings, queue_pair)))
     }
 
-    /// When to call [`Reader::next`] again if the pacer holds READs back: `now` or later.
+    /// When to call [`Reader::next`] again if the pacers hold READs back: `now` or later.
     pub(crate) fn next_at(&self, sender: &Sender, now: Duration) -> Option<Duration> {
-        let (start, _) = self.next_piece(sender)?;
+        let (start, queue_pair) = self.next_piece(sender)?;
         let bytes = self.pieces[&start].next_bytes(&self.settings);
-        Some(self.pacer.ready_at(bytes, now))
+        Some(self.pacers.ready_at(queue_pair, bytes, now))
     }
 
-    /// See [`Pacer::spin_time`].
+    /// See [`Pacers::spin_time`].
     pub(crate) fn spin_time(&self) -> Duration {
-        self.pacer.spin_time(self.settings.message_bytes)
+        self.pacers.spin_time(self.settings.message_bytes)
     }
 
     /// A READ has completed. Returns the start and length of its piece if all of that has arrived
@@ -175,7 +172,7 @@ impl Reader {
     fn next_piece(&self, sender: &Sender) -> Option<(u64, usize)> {
         let has_room =
             |number: usize| self.waiting[number] < self.settings.depth && sender.has_room(number);
-        let free = sender.quickest(self.next, self.settings.message_bytes, has_room)?;
+        let free = sender.quickest(self.next, self.settings.message_bytes, |_| true, has_room)?;
         let unrequested = self
             .pieces
             .iter()

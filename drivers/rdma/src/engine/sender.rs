@@ -13,8 +13,8 @@ use self::load::QueuePair;
 use super::message::Message;
 use super::ring::Ring;
 use super::sources::{Source, Sources};
-use crate::pacing::Pacer;
-use crate::provider::{Endpoint, Remote, Request, Work};
+use crate::pacing::Pacers;
+use crate::provider::{Endpoint, RemoteRing, Request, Work};
 
 /// The parameters of a sender.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ pub(crate) struct SenderSettings {
     /// Our ring, by the provider's number.
     pub(crate) region: usize,
     /// The peer's ring.
-    pub(crate) remote: Remote,
+    pub(crate) remote: RemoteRing,
     pub(crate) queue_pairs: usize,
     /// Requests that may be outstanding on one queue pair.
     pub(crate) depth: usize,
@@ -55,7 +55,7 @@ const WRITE: u64 = 1 << 62;
 #[derive(Debug)]
 pub(crate) struct Sender {
     settings: SenderSettings,
-    pacer: Pacer,
+    pacers: Pacers,
     /// Everything before this position is in our ring.
     filled: u64,
     /// Places for so many bytes after the filled part were given away, and are being filled.
@@ -172,10 +172,10 @@ pub(crate) enum SenderError {
 }
 
 impl Sender {
-    pub(crate) fn new(settings: SenderSettings, pacer: Pacer) -> Self {
+    pub(crate) fn new(settings: SenderSettings, pacers: impl Into<Pacers>) -> Self {
         Self {
             settings,
-            pacer,
+            pacers: pacers.into(),
             filled: 0,
             promised: 0,
             cut: 0,
@@ -258,7 +258,7 @@ impl Sender {
         on.progress = now;
         self.completed += 1;
         if id & WRITE != 0 {
-            self.pacer.completed(queue_pair, now);
+            self.pacers.completed(queue_pair, now);
         }
         if self.held == 0 {
             return;
@@ -278,14 +278,14 @@ impl Sender {
         }
     }
 
-    /// Updates the pacer. `endpoint` reads the device's counters.
+    /// Updates the pacers. `endpoint` reads the counters of the devices.
     pub(crate) fn wake(&mut self, now: Duration, endpoint: &dyn Endpoint) {
-        self.pacer.wake(now, endpoint);
+        self.pacers.wake(now, endpoint);
     }
 
     /// The paced rate in bytes per second; `None` if messages are not paced.
     pub(crate) fn rate(&self) -> Option<u64> {
-        self.pacer.rate()
+        self.pacers.rate()
     }
 
     /// Finds a queue pair with room for a message that the caller posts, and counts it.
@@ -306,19 +306,20 @@ impl Sender {
         self.queue_pairs[queue_pair].count(bytes, now);
     }
 
-    /// Bytes that the device has to deliver, and bytes that were delivered. In `mode=get` the
-    /// peer's device delivers.
-    pub(crate) fn delivery(&self) -> (u64, u64) {
+    /// Bytes that the device of a rail has to deliver, and bytes that were delivered. In `mode=get` the
+    /// peer's devices deliver, each its part.
+    pub(crate) fn delivery(&self, rail: usize) -> (u64, u64) {
         if self.settings.is_fetched {
-            (self.cut - self.credited, self.credited)
+            let rails = self.pacers.rails() as u64;
+            ((self.cut - self.credited) / rails, self.credited / rails)
         } else {
-            self.pacer.progress()
+            self.pacers.progress(rail)
         }
     }
 
     /// The longest message at present, in bytes.
     pub(crate) fn message_bytes(&self) -> u64 {
-        self.pacer.message_bytes(self.settings.message_bytes)
+        self.pacers.longest_message(self.settings.message_bytes)
     }
 
     /// The peer returned credit.

@@ -13,11 +13,32 @@ use super::ring::place_of_immediate;
 use super::sender::{Post, SenderError};
 use super::*;
 use crate::memory::Span;
-use crate::pacing::{Pacer, Path, Rate};
-use crate::provider::{Remote, Request, Work};
+use crate::pacing::{Pacer, Pacers, Path, Rate};
+use crate::provider::{MAX_RAILS, RemoteRing, Request, Work, rail_of};
 
-const KEY: u32 = 7;
 const ADDRESS: u64 = 0x1000;
+
+/// The queue pairs of a channel are on as many rails as possible.
+fn rails(queue_pairs: usize) -> usize {
+    queue_pairs.min(MAX_RAILS)
+}
+
+/// The key of the peer's ring on a rail.
+fn key(rail: usize) -> u32 {
+    u32::try_from(rail).unwrap() + 7
+}
+
+fn remote(queue_pairs: usize) -> RemoteRing {
+    let keys: Vec<_> = (0..rails(queue_pairs)).map(key).collect();
+    RemoteRing::over(keys.len(), ADDRESS, &keys).unwrap()
+}
+
+fn pacers(queue_pairs: usize) -> Pacers {
+    let paths: Vec<_> = (0..rails(queue_pairs))
+        .map(|_| Path::new(Rate::Any, 0))
+        .collect();
+    Pacers::new(&paths, 0)
+}
 
 /// A sender, a receiver, their rings, and queue pairs that advance step by step.
 struct Fabric {
@@ -78,10 +99,7 @@ impl Fabric {
         let settings = SenderSettings {
             ring,
             region: 0,
-            remote: Remote {
-                address: ADDRESS,
-                key: KEY,
-            },
+            remote: remote(queue_pairs),
             queue_pairs,
             depth: 5,
             message_bytes: message,
@@ -98,7 +116,7 @@ impl Fabric {
         receiver.take_immediates();
         receiver.take_inline(inline_bytes);
         Self {
-            sender: Sender::new(settings, Pacer::new(Path::new(Rate::Any, 0), 0)),
+            sender: Sender::new(settings, pacers(queue_pairs)),
             receiver,
             sent: vec![0; bytes],
             elsewhere: Vec::new(),
@@ -191,7 +209,8 @@ impl Fabric {
                 immediate,
                 ..
             } => {
-                assert_eq!(to.key, KEY);
+                let rail = rail_of(queue_pair, rails(self.queue_pairs.len()));
+                assert_eq!(to.key, key(rail), "the key of the queue pair's adapter");
                 let place = usize::try_from(to.address - ADDRESS).unwrap();
                 match bytes.or_else(|| self.source(request)) {
                     Some(bytes) => self.received[place..][..span.length].copy_from_slice(&bytes),
@@ -567,10 +586,7 @@ fn fabric_settings(fabric: &Fabric) -> SenderSettings {
     SenderSettings {
         ring: Ring::new(NonZeroU64::new(fabric.sent.len() as u64).unwrap()),
         region: 0,
-        remote: Remote {
-            address: ADDRESS,
-            key: KEY,
-        },
+        remote: remote(1),
         queue_pairs: 1,
         depth: 5,
         message_bytes: 10,

@@ -297,7 +297,7 @@ impl Session {
     fn at(&self, place: usize) -> Remote {
         Remote {
             address: self.ring.address + place as u64,
-            key: self.ring.key,
+            key: self.ring.keys[0],
         }
     }
 
@@ -329,6 +329,8 @@ fn greet(
         immediate: false,
         inline_bytes: INLINE_BYTES,
         aligned: true,
+        adapters: 1,
+        rails: 1,
     };
     let methods = Methods::default().with(Method::Soft);
     handshake::write(
@@ -341,7 +343,10 @@ fn greet(
         return None;
     };
     // Our end never accesses the peer's ring here, so it gets an invalid one.
-    let nowhere = RingRecord { address: 0, key: 0 };
+    let nowhere = RingRecord {
+        address: 0,
+        keys: vec![0],
+    };
     handshake::write(&socket, &Record::Ring(nowhere), operation).ok()?;
     let Record::Ring(ring) = handshake::read(&socket, operation).ok()? else {
         return None;
@@ -372,7 +377,7 @@ fn leave_secrets() {
     };
     let holder = Holder {
         side: Side::Acceptor,
-        pins: false,
+        pins: 0,
         party: None,
     };
     let ring_bytes = NonZeroU64::new(RING_BYTES as u64).expect("a constant that is not zero");

@@ -15,7 +15,7 @@ use crate::engine::{
 use crate::memory::Memory;
 use crate::pacing::{Pacer, Path, Rate};
 use crate::provider::{
-    Access, Completion, Endpoint, Limits, Loss, PostError, Region, Remote, Request, Work,
+    Access, Completion, Endpoint, Limits, Loss, PostError, Region, RemoteRing, Request, Work,
 };
 
 const RING_BYTES: u64 = 1000;
@@ -33,7 +33,7 @@ pub fn messages(input: &[u8]) {
     let ring_bytes = NonZeroU64::new(RING_BYTES).expect("a constant that is not zero");
     let ring = Ring::new(ring_bytes);
     let modes = input.byte();
-    let remote = Remote { address: 0, key: 0 };
+    let remote = RemoteRing::new(0, 0);
     let settings = SenderSettings {
         ring,
         region: 0,
@@ -213,6 +213,7 @@ impl Endpoint for Peer {
     fn limits(&self) -> Limits {
         Limits {
             queue_pairs: QUEUE_PAIRS,
+            rails: 1,
             depth: DEPTH,
             reads: 0,
             message_bytes: 100,

@@ -7,7 +7,7 @@ use super::method::{Method, Methods};
 use super::record::{Answer, Arrival, Mode, Offer, PathRecord, Record, RingRecord};
 use super::{MAX_RECORD_BYTES, NAME, RecordError, VERSION};
 use crate::memory::Lengths;
-use crate::provider::{FabricRecord, PortRecord, QueuePairRecord};
+use crate::provider::{FabricRecord, MAX_RAILS, PortRecord, QueuePairRecord};
 
 const KIND_OFFER: u8 = 1;
 const KIND_ANSWER: u8 = 2;
@@ -36,7 +36,7 @@ impl Record {
             }
             Self::Ring(ring) => {
                 content.extend(ring.address.to_be_bytes());
-                content.extend(ring.key.to_be_bytes());
+                content.extend(ring.keys.iter().flat_map(|key| key.to_be_bytes()));
                 KIND_RING
             }
             Self::Fabric(fabric) => {
@@ -44,8 +44,8 @@ impl Record {
                 KIND_FABRIC
             }
             Self::Ready => KIND_READY,
-            Self::Path(arrival) => {
-                content.push(*arrival as u8);
+            Self::Path(arrivals) => {
+                content.extend(arrivals.iter().map(|arrival| *arrival as u8));
                 KIND_PATH
             }
             Self::Refusal(reason) => {
@@ -66,13 +66,12 @@ impl Record {
         let record = match kind {
             KIND_OFFER => Self::decode_offer(&mut fields),
             KIND_ANSWER => Answer::decode(&mut fields).map(Self::Answer),
-            KIND_RING => fields
-                .u64()
-                .zip(fields.u32())
-                .map(|(address, key)| Self::Ring(RingRecord { address, key })),
+            KIND_RING => RingRecord::decode(&mut fields).map(Self::Ring),
             KIND_FABRIC => FabricRecord::decode(&mut fields).map(Self::Fabric),
             KIND_READY => Some(Self::Ready),
-            KIND_PATH => fields.u8().and_then(Arrival::decode).map(Self::Path),
+            KIND_PATH => fields
+                .several(|fields| Arrival::decode(fields.u8()?))
+                .map(Self::Path),
             KIND_REFUSAL => {
                 // It is logged, so special characters are escaped.
                 let reason = String::from_utf8_lossy(content).escape_debug().to_string();
@@ -118,9 +117,10 @@ impl Offer {
         bytes.extend([self.mode as u8, u8::from(self.immediate)]);
         bytes.extend(self.inline_bytes.to_be_bytes());
         bytes.push(self.aligned.into());
+        bytes.extend([self.adapters, self.rails]);
     }
 
-    /// Zero is invalid for the length of a ring and the number of queue pairs or pieces.
+    /// Zero is invalid for the length of a ring and the number of queue pairs, pieces, adapters or rails.
     fn decode(fields: &mut Fields<'_>) -> Option<Self> {
         let offer = Self {
             rings: Lengths {
@@ -137,8 +137,17 @@ impl Offer {
             immediate: fields.flag()?,
             inline_bytes: fields.u16()?,
             aligned: fields.flag()?,
+            adapters: fields.u8()?,
+            rails: fields.u8()?,
         };
-        (offer.queue_pairs > 0 && offer.pieces > 0).then_some(offer)
+        let counts = 1..=MAX_RAILS;
+        let is_valid = offer.queue_pairs > 0
+            && offer.pieces > 0
+            && [offer.adapters, offer.rails]
+                .map(usize::from)
+                .iter()
+                .all(|count| counts.contains(count));
+        is_valid.then_some(offer)
     }
 }
 
@@ -161,9 +170,19 @@ impl Answer {
     }
 }
 
+impl RingRecord {
+    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Self {
+            address: fields.u64()?,
+            keys: fields.several(Fields::u32)?,
+        })
+    }
+}
+
 impl FabricRecord {
     fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.extend(self.port.encode());
+        bytes.push(u8::try_from(self.ports.len()).expect("there are few rails"));
+        bytes.extend(self.ports.iter().flat_map(PortRecord::encode));
         for queue_pair in &self.queue_pairs {
             bytes.extend(queue_pair.number.to_be_bytes());
             bytes.extend(queue_pair.first_packet.to_be_bytes());
@@ -171,7 +190,12 @@ impl FabricRecord {
     }
 
     fn decode(fields: &mut Fields<'_>) -> Option<Self> {
-        let port = PortRecord::decode(fields.array()?)?;
+        let rails = fields.u8().map(usize::from)?;
+        if !(1..=MAX_RAILS).contains(&rails) {
+            return None;
+        }
+        let ports = (0..rails).map(|_| PortRecord::decode(fields.array()?));
+        let ports = ports.collect::<Option<_>>()?;
         let mut queue_pairs = Vec::new();
         while !fields.0.is_empty() {
             let [number, first_packet] = [fields.u32()?, fields.u32()?];
@@ -181,7 +205,7 @@ impl FabricRecord {
             };
             queue_pairs.push(Some(record).filter(QueuePairRecord::is_valid)?);
         }
-        Some(Self { port, queue_pairs })
+        Some(Self { ports, queue_pairs })
     }
 }
 
@@ -193,6 +217,18 @@ impl Fields<'_> {
         let (field, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*field)
+    }
+
+    /// The rest of the record: a value for each of the adapters or rails.
+    fn several<T>(&mut self, decode: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let mut values = Vec::new();
+        while !self.0.is_empty() || values.is_empty() {
+            if values.len() == MAX_RAILS {
+                return None;
+            }
+            values.push(decode(self)?);
+        }
+        Some(values)
     }
 
     fn flag(&mut self) -> Option<bool> {
@@ -245,6 +281,8 @@ mod tests {
             immediate: true,
             inline_bytes: 183,
             aligned: true,
+            adapters: 2,
+            rails: 4,
         };
         for record in [
             Record::Offer(
@@ -263,16 +301,19 @@ mod tests {
             }),
             Record::Ring(RingRecord {
                 address: u64::MAX,
-                key: 1,
+                keys: vec![1, 2],
             }),
             Record::Fabric(FabricRecord {
-                port: PortRecord {
-                    gid: [9; 16],
-                    lid: 5,
-                    mtu: 5,
-                    reads: 16,
-                    partition: 0x8001,
-                },
+                ports: vec![
+                    PortRecord {
+                        gid: [9; 16],
+                        lid: 5,
+                        mtu: 5,
+                        reads: 16,
+                        partition: 0x8001,
+                    };
+                    MAX_RAILS
+                ],
                 queue_pairs: vec![
                     QueuePairRecord {
                         number: 17,
@@ -282,9 +323,8 @@ mod tests {
                 ],
             }),
             Record::Ready,
-            Record::Path(Arrival::Nothing),
-            Record::Path(Arrival::Short),
-            Record::Path(Arrival::All),
+            Record::Path(vec![Arrival::Nothing]),
+            Record::Path(vec![Arrival::Short, Arrival::All]),
             Record::Refusal("no memory".to_owned()),
         ] {
             assert_eq!(round(&record), record);
@@ -303,6 +343,8 @@ mod tests {
             immediate: false,
             inline_bytes: 0,
             aligned: false,
+            adapters: 1,
+            rails: 1,
         };
         let path = PathRecord::default();
         let bytes = Record::Offer(offer, Methods::default(), path).encode();
@@ -312,6 +354,39 @@ mod tests {
             let decoded = Record::decode(KIND_OFFER, &content);
             assert!(matches!(decoded, Err(RecordError::Content(KIND_OFFER))));
         }
+        // The numbers of adapters and rails.
+        for (place, count) in [(25, 0), (25, 5), (26, 0), (26, 5)] {
+            let mut content = bytes[HEAD_BYTES..].to_vec();
+            assert_eq!(std::mem::replace(&mut content[place], count), 1);
+            let decoded = Record::decode(KIND_OFFER, &content);
+            assert!(matches!(decoded, Err(RecordError::Content(KIND_OFFER))));
+        }
+    }
+
+    /// A record has a value for each of the rails or adapters, and there are few of them.
+    #[test]
+    fn more_rails_than_there_can_be_are_invalid() {
+        let refuses = |kind, content: &[u8]| Record::decode(kind, content).is_err();
+        assert!(refuses(KIND_PATH, &[]) && refuses(KIND_PATH, &[2; MAX_RAILS + 1]));
+        assert!(!refuses(KIND_PATH, &[2; MAX_RAILS]));
+        assert!(refuses(KIND_RING, &[0; 8]) && refuses(KIND_RING, &[0; 8 + 4 * (MAX_RAILS + 1)]));
+        assert!(!refuses(KIND_RING, &[0; 8 + 4 * MAX_RAILS]));
+        let port = PortRecord {
+            gid: [9; 16],
+            lid: 5,
+            mtu: 5,
+            reads: 16,
+            partition: 0x8001,
+        };
+        let ports = |claimed: u8, count: usize| {
+            let mut content = vec![claimed];
+            content.extend((0..count).flat_map(|_| port.encode()));
+            content
+        };
+        for (claimed, count) in [(0, 1), (5, 5), (2, 1), (255, 4)] {
+            assert!(refuses(KIND_FABRIC, &ports(claimed, count)), "{claimed}");
+        }
+        assert!(!refuses(KIND_FABRIC, &ports(4, 4)));
     }
 
     proptest! {

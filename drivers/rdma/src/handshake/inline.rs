@@ -67,6 +67,15 @@ impl Offer {
         incoming + requests * MAX_MESSAGE_BYTES as u64
     }
 
+    /// No more rails than queue pairs.
+    pub(crate) fn within_rails(self) -> Self {
+        let most = u8::try_from(self.queue_pairs).unwrap_or(u8::MAX);
+        Self {
+            rails: self.rails.min(most),
+            ..self
+        }
+    }
+
     /// No more pieces than the rings have room for: each takes slots.
     pub(crate) fn within_pieces(self) -> Self {
         Self {
@@ -101,6 +110,8 @@ mod tests {
             immediate: true,
             inline_bytes,
             aligned: false,
+            adapters: 1,
+            rails: 1,
         }
     }
 

@@ -66,6 +66,11 @@ impl fmt::Display for Methods {
 }
 
 impl Method {
+    /// Whether a channel may use several adapters at once.
+    pub(crate) fn has_rails(self) -> bool {
+        matches!(self, Self::Roce | Self::InfiniBand)
+    }
+
     pub(super) fn decode(number: u8) -> Option<Self> {
         let all = [
             Self::Soft,

@@ -15,8 +15,8 @@ pub(crate) enum Record {
     Fabric(FabricRecord),
     /// The sender's queue pairs are connected.
     Ready,
-    /// Which packets of the sender get to the receiver.
-    Path(Arrival),
+    /// Which packets of the sender get to the receiver on each rail.
+    Path(Vec<Arrival>),
     /// The reason why the sender cannot continue.
     Refusal(String),
 }
@@ -50,6 +50,10 @@ pub(crate) struct Offer {
     pub(crate) inline_bytes: u16,
     /// The content of files begins in the ring where direct I/O needs it, at one of the ends at least.
     pub(crate) aligned: bool,
+    /// Adapters of the connecting end.
+    pub(crate) adapters: u8,
+    /// Paths between adapters that the channel may use at once.
+    pub(crate) rails: u8,
 }
 
 impl Offer {
@@ -63,6 +67,8 @@ impl Offer {
             immediate: self.immediate && other.immediate,
             inline_bytes: self.inline_bytes.min(other.inline_bytes),
             aligned: self.aligned || other.aligned,
+            adapters: self.adapters.min(other.adapters),
+            rails: self.rails.min(other.rails),
         }
     }
 }
@@ -126,10 +132,11 @@ pub(crate) struct Answer {
 }
 
 /// The ring of one end that the other end accesses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RingRecord {
     pub(crate) address: u64,
-    pub(crate) key: u32,
+    /// One for each adapter of this end.
+    pub(crate) keys: Vec<u32>,
 }
 
 #[cfg(test)]

@@ -186,9 +186,10 @@ fn accept(listener: &Listener) -> Peer<VerbsEndpoint> {
         messages: 96,
         payload_bytes: PAYLOAD_BYTES,
         path_mtu: None,
+        rate: None,
         round_trip: Duration::from_millis(1),
     };
-    let mut endpoint = VerbsEndpoint::new(&place, wanted).unwrap();
+    let mut endpoint = VerbsEndpoint::new(&[place], 1, wanted).unwrap();
     let cancel = Cancel::new();
     let operation = Operation {
         deadline: None,

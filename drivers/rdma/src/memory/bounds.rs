@@ -14,8 +14,8 @@ use super::lengths::{LEAST_RING_BYTES, Lengths};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) side: Side,
-    /// The provider pins memory, so that the kernel's limit counts as well.
-    pub(crate) pins: bool,
+    /// The devices that pin the memory, so that the kernel's limit counts as well: it counts the memory once for each.
+    pub(crate) pins: u64,
     /// The client that the channel serves. Parties leave memory for each other.
     pub(crate) party: Option<Party>,
 }
@@ -85,7 +85,10 @@ impl Bounds {
         let least = wanted.up_to(LEAST_RING_BYTES).bytes(page);
         let offer = self
             .applying(holder)
-            .map(|bound| bound.offer(holder, all, least))
+            .map(|(bound, times)| {
+                let [all, least] = [all, least].map(|bytes| bytes.saturating_mul(times));
+                Some(bound.offer(holder, all, least)? / times)
+            })
             .min()
             .flatten()?;
         if offer >= all {
@@ -100,7 +103,8 @@ impl Bounds {
 
     /// A new holder takes this many bytes.
     pub(super) fn take(&mut self, holder: Holder, bytes: u64) {
-        self.applying_mut(holder).for_each(|bound| {
+        self.applying_mut(holder).for_each(|(bound, times)| {
+            let bytes = bytes.saturating_mul(times);
             bound.change(holder, |budget| budget.take(bytes));
             bound.add(holder, bytes);
         });
@@ -110,9 +114,10 @@ impl Bounds {
     pub(super) fn grow(&mut self, holder: Holder, bytes: u64) -> bool {
         let is_spared = self
             .applying(holder)
-            .all(|bound| bound.spares(holder, bytes));
+            .all(|(bound, times)| bound.spares(holder, bytes.saturating_mul(times)));
         if is_spared {
-            self.applying_mut(holder).for_each(|bound| {
+            self.applying_mut(holder).for_each(|(bound, times)| {
+                let bytes = bytes.saturating_mul(times);
                 bound.change(holder, |budget| budget.grow(bytes));
                 bound.add(holder, bytes);
             });
@@ -123,16 +128,17 @@ impl Bounds {
     /// A holder gives back some bytes and takes others, if the bounds allow that without a reserve for
     /// further holders.
     pub(super) fn exchange(&mut self, holder: Holder, back: u64, more: u64) -> bool {
-        let fits = |budget: &Budget| {
-            let taken = budget.taken().saturating_sub(back);
-            more <= budget.limit().saturating_sub(taken)
+        let fits = |budget: &Budget, times: u64| {
+            let taken = budget.taken().saturating_sub(back.saturating_mul(times));
+            more.saturating_mul(times) <= budget.limit().saturating_sub(taken)
         };
-        let is_within = self
-            .applying(holder)
-            .all(|bound| more <= back || bound.budgets(holder).all(fits));
+        let is_within = self.applying(holder).all(|(bound, times)| {
+            more <= back || bound.budgets(holder).all(|budget| fits(budget, times))
+        });
         if is_within {
             self.shrink(holder, back);
-            self.applying_mut(holder).for_each(|bound| {
+            self.applying_mut(holder).for_each(|(bound, times)| {
+                let more = more.saturating_mul(times);
                 bound.change(holder, |budget| budget.grow(more));
                 bound.add(holder, more);
             });
@@ -142,7 +148,8 @@ impl Bounds {
 
     /// A holder gives back this many bytes.
     pub(super) fn shrink(&mut self, holder: Holder, bytes: u64) {
-        self.applying_mut(holder).for_each(|bound| {
+        self.applying_mut(holder).for_each(|(bound, times)| {
+            let bytes = bytes.saturating_mul(times);
             bound.change(holder, |budget| budget.shrink(bytes));
             bound.subtract(holder, bytes);
         });
@@ -150,7 +157,8 @@ impl Bounds {
 
     /// A holder leaves, with this many bytes.
     pub(super) fn give_back(&mut self, holder: Holder, bytes: u64) {
-        self.applying_mut(holder).for_each(|bound| {
+        self.applying_mut(holder).for_each(|(bound, times)| {
+            let bytes = bytes.saturating_mul(times);
             bound.change(holder, |budget| budget.give_back(bytes));
             bound.subtract(holder, bytes);
         });
@@ -159,7 +167,7 @@ impl Bounds {
     /// The bound that leaves least to a holder.
     pub(super) fn narrowest(&self, holder: Holder) -> Narrowest {
         let left = |budget: &Budget| budget.limit().saturating_sub(budget.taken());
-        let is_pinned = holder.pins && left(&self.pinned.all) < left(&self.memory.all);
+        let is_pinned = holder.pins > 0 && left(&self.pinned.all) < left(&self.memory.all);
         let budget = if is_pinned {
             &self.pinned.all
         } else {
@@ -173,14 +181,15 @@ impl Bounds {
         }
     }
 
-    fn applying(&self, holder: Holder) -> impl Iterator<Item = &Bound> {
-        let pinned = holder.pins.then_some(&self.pinned);
-        [Some(&self.memory), pinned].into_iter().flatten()
+    /// The bounds that apply to a holder, and how many times each counts the holder's memory.
+    fn applying(&self, holder: Holder) -> impl Iterator<Item = (&Bound, u64)> {
+        let pinned = (holder.pins > 0).then_some((&self.pinned, holder.pins));
+        [Some((&self.memory, 1)), pinned].into_iter().flatten()
     }
 
-    fn applying_mut(&mut self, holder: Holder) -> impl Iterator<Item = &mut Bound> {
-        let pinned = holder.pins.then_some(&mut self.pinned);
-        [Some(&mut self.memory), pinned].into_iter().flatten()
+    fn applying_mut(&mut self, holder: Holder) -> impl Iterator<Item = (&mut Bound, u64)> {
+        let pinned = (holder.pins > 0).then_some((&mut self.pinned, holder.pins));
+        [Some((&mut self.memory, 1)), pinned].into_iter().flatten()
     }
 }
 

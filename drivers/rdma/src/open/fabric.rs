@@ -7,7 +7,7 @@ use gridhaul_stack::ChannelError;
 use super::opening::{OpenError, Opening, check_reads, local_error};
 use crate::handshake::{self, Arrival, Method, Mode, Record};
 use crate::memory::Span;
-use crate::provider::{Fabric, FabricRecord, Remote, Work};
+use crate::provider::{Fabric, PortRecord, RemoteRing, Work, rail_of};
 
 /// The largest MTU, and the smallest one (`enum ibv_mtu`).
 const LONG_BYTES: usize = 4096;
@@ -20,40 +20,37 @@ pub(super) struct TestRings {
     pub(super) ring_bytes: u64,
     pub(super) source: usize,
     pub(super) sink: usize,
-    pub(super) remote: Remote,
+    pub(super) remote: RemoteRing,
 }
 
 impl TestRings {
-    /// Moves so many bytes, WRITEs to the end of the peer's ring. All rings contain zeros until data is sent, so that nothing changes.
+    /// Moves so many bytes over a queue pair, WRITEs to the end of the peer's ring. All rings contain zeros until data is sent, so
+    /// that nothing changes.
     ///
     /// With relaxed ordering, an acknowledged WRITE may reach the peer's memory late. Data begins at the start of the ring, and
     /// gets to its end only after messages, before which the device writes everything.
-    fn work(&self, bytes: usize) -> Work {
+    fn work(&self, queue_pair: usize, bytes: usize) -> Work {
         let ring = usize::try_from(self.ring_bytes).unwrap_or(usize::MAX);
         let bytes = bytes.min(ring);
         // The ring of a sender that pins files is shorter.
         let span = Span::new(0, bytes);
-        let end = Remote {
-            address: self.remote.address.wrapping_add((ring - bytes) as u64),
-            ..self.remote
-        };
         match self.mode {
             Mode::Put => Work::Write {
                 region: self.source,
                 span,
-                to: end,
+                to: self.remote.at(queue_pair, ring - bytes),
                 immediate: None,
             },
             Mode::Get => Work::Read {
                 region: self.sink,
                 span,
-                from: self.remote,
+                from: self.remote.at(queue_pair, 0),
             },
         }
     }
 }
 
-/// The tests of one MTU that have failed. Both ends count the same, because each knows the outcomes of both.
+/// The tests of one MTU of a rail that have failed. Both ends count the same, because each knows the outcomes of both.
 #[derive(Debug, Default)]
 struct Tests {
     without_any: u32,
@@ -91,73 +88,115 @@ impl Tests {
 }
 
 impl Opening<'_> {
-    /// Connects the queue pairs of adapters, with the longest packets that the path carries; the data connection stays open.
+    /// Connects the queue pairs of adapters, with the longest packets that each rail carries; the data connection stays open.
+    /// Rails that carry none are left out, unless none is left. Returns the peer's ring on the others.
     pub(super) fn connect_fabric(
         &self,
         endpoint: &mut dyn Fabric,
         method: Method,
-        rings: TestRings,
-    ) -> Result<(), OpenError> {
-        let mut tests = Tests::default();
+        mut rings: TestRings,
+    ) -> Result<RemoteRing, OpenError> {
+        let mut tests: Vec<_> = (0..rings.remote.rails())
+            .map(|_| Tests::default())
+            .collect();
         loop {
-            self.connect_once(endpoint, method, rings.mode)?;
-            let ours = self.test(endpoint, rings)?;
-            handshake::write(&self.socket, &Record::Path(ours), self.operation)?;
-            let Record::Path(theirs) = handshake::read(&self.socket, self.operation)? else {
-                return Err(OpenError::Unexpected);
-            };
-            match tests.after(ours.min(theirs)) {
-                Step::Use => return Ok(()),
-                Step::Repeat => self.or_refuse(endpoint.reconnect().map_err(local_error))?,
-                Step::Shorten => {
-                    let shortened = endpoint.shorten_packets().map_err(local_error);
-                    if !self.or_refuse(shortened)? {
-                        return self.or_refuse(Err(OpenError::Local(self.bursts_are_lost())));
-                    }
-                }
-                Step::GiveUp => {
-                    return self.or_refuse(Err(OpenError::Local(self.nothing_arrives(method))));
-                }
+            self.connect_once(endpoint, method, rings)?;
+            let arrivals = self.test_both_ways(endpoint, rings)?;
+            let steps = tests.iter_mut().zip(arrivals);
+            let steps: Vec<_> = steps.map(|(tests, arrival)| tests.after(arrival)).collect();
+            if steps.iter().all(|step| *step == Step::Use) {
+                return Ok(rings.remote);
             }
+            // Both ends come to the same decisions.
+            for (rail, step) in steps.into_iter().enumerate().rev() {
+                let reason = match step {
+                    Step::Use | Step::Repeat => continue,
+                    Step::Shorten if endpoint.shorten_packets(rail) => continue,
+                    Step::Shorten => self.bursts_are_lost(),
+                    Step::GiveUp => self.nothing_arrives(method),
+                };
+                if rings.remote.rails() == 1 {
+                    return self.or_refuse(Err(OpenError::Local(reason)));
+                }
+                endpoint.leave_out(rail);
+                tests.remove(rail);
+                rings.remote = rings.remote.without(rail);
+            }
+            self.or_refuse(endpoint.reconnect().map_err(local_error))?;
+        }
+    }
+
+    /// What arrives on each rail in both directions.
+    fn test_both_ways(
+        &self,
+        endpoint: &mut dyn Fabric,
+        rings: TestRings,
+    ) -> Result<Vec<Arrival>, OpenError> {
+        let ours = self.test(endpoint, rings)?;
+        let record = Record::Path(ours.clone());
+        handshake::write(&self.socket, &record, self.operation)?;
+        match handshake::read(&self.socket, self.operation)? {
+            Record::Path(theirs) if theirs.len() == ours.len() => {
+                let both = ours.into_iter().zip(theirs);
+                Ok(both.map(|(ours, theirs)| ours.min(theirs)).collect())
+            }
+            _ => Err(OpenError::Unexpected),
         }
     }
 
     /// Short packets first: where these are lost as well, their length is not the reason.
-    fn test(&self, endpoint: &mut dyn Fabric, rings: TestRings) -> Result<Arrival, OpenError> {
-        for (bytes, otherwise) in [
-            (SHORT_BYTES, Arrival::Nothing),
-            (LONG_BYTES, Arrival::Short),
+    fn test(&self, endpoint: &mut dyn Fabric, rings: TestRings) -> Result<Vec<Arrival>, OpenError> {
+        let mut arrivals = vec![Arrival::Nothing; rings.remote.rails()];
+        for (bytes, before, passed) in [
+            (SHORT_BYTES, Arrival::Nothing, Arrival::Short),
+            (LONG_BYTES, Arrival::Short, Arrival::All),
         ] {
-            let arrived = endpoint.test_path(rings.work(bytes), self.operation);
+            let is_tested = |rail: usize| arrivals[rail] == before;
+            let work = |queue_pair| {
+                let rail = rail_of(queue_pair, rings.remote.rails());
+                is_tested(rail).then(|| rings.work(queue_pair, bytes))
+            };
+            let arrived = endpoint.test_path(&work, self.operation);
             let arrived = arrived.map_err(|error| match error {
                 // The device does not take the work.
                 ChannelError::Protocol { reason, .. } => OpenError::Local(reason),
                 other => other.into(),
             });
-            if !self.or_refuse(arrived)? {
-                return Ok(otherwise);
+            let arrived = self.or_refuse(arrived)?;
+            for (arrival, arrived) in arrivals.iter_mut().zip(arrived) {
+                if arrived && *arrival == before {
+                    *arrival = passed;
+                }
+            }
+            if arrivals.iter().all(|arrival| *arrival == Arrival::Nothing) {
+                break;
             }
         }
-        Ok(Arrival::All)
+        Ok(arrivals)
     }
 
     fn connect_once(
         &self,
         endpoint: &mut dyn Fabric,
         method: Method,
-        mode: Mode,
+        rings: TestRings,
     ) -> Result<(), OpenError> {
         let record = Record::Fabric(endpoint.record());
         handshake::write(&self.socket, &record, self.operation)?;
         let Record::Fabric(peer) = handshake::read(&self.socket, self.operation)? else {
             return Err(OpenError::Unexpected);
         };
-        self.or_refuse(self.check_gid(&peer, method))?;
+        if peer.ports.len() != rings.remote.rails() {
+            return Err(OpenError::Unexpected);
+        }
+        for port in &peer.ports {
+            self.or_refuse(self.check_gid(port, method))?;
+        }
         let socket = self.socket.try_clone().map_err(local_error)?;
         let connected = endpoint.connect(&peer, socket).map_err(local_error);
         self.or_refuse(connected)?;
         // A device without READs would look like a path that loses all packets.
-        self.or_refuse(check_reads(endpoint.limits(), mode))?;
+        self.or_refuse(check_reads(endpoint.limits(), rings.mode))?;
         // The receiving end must be ready first: a packet that arrives too early is retransmitted
         // only after a timeout.
         handshake::write(&self.socket, &Record::Ready, self.operation)?;
@@ -193,12 +232,14 @@ impl Opening<'_> {
     }
 
     /// The adapter sends to the peer's GID, which must belong to the host of the data connection.
-    /// Otherwise the peer could direct our packets to another host.
-    fn check_gid(&self, peer: &FabricRecord, method: Method) -> Result<(), OpenError> {
-        let gid = IpAddr::V6(peer.port.gid.into()).to_canonical();
+    /// Otherwise the peer could direct our packets to another host. An administrator who names several adapters, or a GID, allows
+    /// the other addresses of a peer.
+    fn check_gid(&self, peer: &PortRecord, method: Method) -> Result<(), OpenError> {
+        let gid = IpAddr::V6(peer.gid.into()).to_canonical();
         let host = self.peer.ip().to_canonical();
-        if method == Method::InfiniBand || self.settings.device_options.gid.is_some() || gid == host
-        {
+        let options = &self.settings.device_options;
+        let may_differ = !options.adapters.is_empty() && is_address_of_host(gid, host);
+        if method == Method::InfiniBand || options.gid.is_some() || gid == host || may_differ {
             return Ok(());
         }
         Err(OpenError::Local(format!(
@@ -208,41 +249,65 @@ impl Opening<'_> {
     }
 }
 
+/// Whether another machine can have this address, or the same one if `host` is a loopback address.
+fn is_address_of_host(address: IpAddr, host: IpAddr) -> bool {
+    let is_of_any = address.is_unspecified() || address.is_multicast();
+    !is_of_any && address.is_loopback() == host.is_loopback()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::Remote;
 
     #[test]
     fn tests_use_the_part_of_the_ring_that_data_reaches_last() {
-        let remote = |address| Remote { address, key: 3 };
+        let remote = RemoteRing::over(2, 10_000, &[3, 4]).unwrap();
         let rings = |mode, ring_bytes| TestRings {
             mode,
             ring_bytes,
             source: 1,
             sink: 2,
-            remote: remote(10_000),
+            remote,
         };
         let span = Span::new(0, 256);
-        let (to, from) = (remote(10_000 + 65_280), remote(10_000));
-        let write = Work::Write {
+        let write = |to| Work::Write {
             region: 1,
             span,
             to,
             immediate: None,
         };
-        assert_eq!(rings(Mode::Put, 65_536).work(256), write);
-        let read = Work::Read {
+        let put = rings(Mode::Put, 65_536);
+        let to = |key| Remote {
+            address: 10_000 + 65_280,
+            key,
+        };
+        let works = [0, 1].map(|queue_pair| put.work(queue_pair, 256));
+        assert_eq!(works, [3, 4].map(|key| write(to(key))), "by rail");
+        let read = |span| Work::Read {
             region: 2,
             span,
-            from,
+            from: Remote {
+                address: 10_000,
+                key: 3,
+            },
         };
-        assert_eq!(rings(Mode::Get, 65_536).work(256), read);
-        let whole = Work::Read {
-            region: 2,
-            span: Span::new(0, 100),
-            from: remote(10_000),
+        assert_eq!(rings(Mode::Get, 65_536).work(0, 256), read(span));
+        let whole = read(Span::new(0, 100));
+        assert_eq!(rings(Mode::Get, 100).work(2, 4096), whole);
+    }
+
+    #[test]
+    fn packets_go_to_machines() {
+        let is_of = |address: &str, host: &str| {
+            is_address_of_host(address.parse().unwrap(), host.parse().unwrap())
         };
-        assert_eq!(rings(Mode::Get, 100).work(4096), whole);
+        assert!(is_of("198.51.100.7", "192.0.2.1") && is_of("127.0.0.2", "127.0.0.1"));
+        assert!(is_of("2001:db8::7", "192.0.2.1"));
+        for address in ["127.0.0.1", "::1", "0.0.0.0", "::", "224.0.0.1", "ff02::1"] {
+            assert!(!is_of(address, "192.0.2.1"), "{address}");
+        }
+        assert!(!is_of("192.0.2.1", "127.0.0.1"));
     }
 
     #[test]

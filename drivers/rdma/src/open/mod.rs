@@ -26,11 +26,11 @@ use self::rings::{NewEndpoint, Rings, locality};
 pub(crate) use self::tuning::Opened;
 use crate::files::ALIGNMENT;
 use crate::handshake::{
-    self, Answer, Method, Methods, Mode, Offer, PathRecord, Record, RecordError, RingRecord,
+    self, Answer, Method, Methods, Mode, Offer, PathRecord, Record, RecordError,
 };
 use crate::memory::{Lengths, Share};
 use crate::numa::Locality;
-use crate::provider::Remote;
+use crate::provider::RemoteRing;
 use crate::settings::Settings;
 
 /// Opens a channel.
@@ -76,9 +76,12 @@ impl Opening<'_> {
         let pins = capabilities.place.is_some();
         let path = self.path(&capabilities);
         let rings = self.offered_rings(&capabilities, path);
-        let mut share = self.share(Side::Connector, pins, rings)?;
-        let queue_pairs = self.queue_pairs(&capabilities, None, share.rings().longer());
-        let mut offer = self.settings.offer(share.rings(), queue_pairs);
+        let adapters = capabilities.adapters();
+        let mut share = self.share(Side::Connector, adapters, rings)?;
+        let longer = share.rings().longer();
+        let queue_pairs = self.queue_pairs(&capabilities, None, longer, adapters);
+        let rails = [adapters, capabilities.most_rails()];
+        let mut offer = self.settings.offer(share.rings(), queue_pairs, rails);
         let has_slots = pins || capabilities.methods.has(Method::Provided);
         if has_slots {
             let fitted = with_slots(offer, &mut share);
@@ -86,7 +89,8 @@ impl Opening<'_> {
                 rings: share.rings(),
                 ..self.or_refuse(fitted)?
             }
-            .within_pieces();
+            .within_pieces()
+            .within_rails();
         }
         let record = Record::Offer(offer, capabilities.methods, path);
         handshake::write(&self.socket, &record, self.operation)?;
@@ -99,7 +103,10 @@ impl Opening<'_> {
         if answer.method != Method::Soft && answer.chosen.within_slots() != answer.chosen {
             return Err(OpenError::ExceedsOffer);
         }
-        if answer.chosen.within_pieces() != answer.chosen {
+        if answer.chosen.within_pieces().within_rails() != answer.chosen {
+            return Err(OpenError::ExceedsOffer);
+        }
+        if answer.chosen.rails > 1 && !answer.method.has_rails() {
             return Err(OpenError::ExceedsOffer);
         }
         share.shrink(answer.chosen.rings);
@@ -112,7 +119,7 @@ impl Opening<'_> {
         let rings =
             endpoint.and_then(|endpoint| self.rings(endpoint, locality, share, answer.chosen));
         let mut rings = self.or_refuse(rings)?;
-        let remote = self.exchange(&rings)?;
+        let mut remote = self.exchange(&rings, answer.chosen)?;
         match &mut rings.new_endpoint {
             NewEndpoint::Soft(endpoint) => self.connect_soft(endpoint, answer)?,
             NewEndpoint::Iwarp(endpoint) => {
@@ -123,7 +130,7 @@ impl Opening<'_> {
             NewEndpoint::Fabric(endpoint) => {
                 let regions = [rings.source, rings.sink];
                 let tests = test_rings(answer.chosen.mode, rings.lengths, regions, remote);
-                self.connect_fabric(endpoint.as_mut(), answer.method, tests)?
+                remote = self.connect_fabric(endpoint.as_mut(), answer.method, tests)?;
             }
         }
         self.finish(
@@ -158,7 +165,7 @@ impl Opening<'_> {
         handshake::write(&self.socket, &Record::Answer(answer), self.operation)?;
         // Long rings take a while to map and to register, which both ends do at the same time.
         let mut rings = self.or_refuse(self.rings(new_endpoint, locality, share, chosen))?;
-        let remote = self.exchange(&rings)?;
+        let mut remote = self.exchange(&rings, chosen)?;
         match &mut rings.new_endpoint {
             NewEndpoint::Soft(endpoint) => self.accept_soft(endpoint, &mut further, answer)?,
             NewEndpoint::Iwarp(endpoint) => {
@@ -171,7 +178,7 @@ impl Opening<'_> {
             NewEndpoint::Fabric(endpoint) => {
                 let regions = [rings.source, rings.sink];
                 let tests = test_rings(chosen.mode, rings.lengths, regions, remote);
-                self.connect_fabric(endpoint.as_mut(), method, tests)?
+                remote = self.connect_fabric(endpoint.as_mut(), method, tests)?;
             }
         }
         self.finish(rings, chosen, remote, choice)
@@ -195,15 +202,30 @@ impl Opening<'_> {
         let path = self.path(&capabilities).with(path);
         let ring_bytes = self.settings.ring_bytes;
         let ring_bytes = ring_bytes.unwrap_or_else(|| ring_length::of_path(self.trusted(path), 1));
-        let queue_pairs = self.queue_pairs(&capabilities, Some(method), ring_bytes);
-        let wanted = self.settings.offer(Lengths::both(ring_bytes), queue_pairs);
+        let ours = capabilities.adapters();
+        let pairs = match method.has_rails() {
+            true => ours
+                .max(offer.adapters.into())
+                .min(capabilities.most_rails()),
+            false => 1,
+        };
+        let queue_pairs = self.queue_pairs(&capabilities, Some(method), ring_bytes, pairs);
+        let rails = [offer.adapters.into(), pairs];
+        let wanted = self
+            .settings
+            .offer(Lengths::both(ring_bytes), queue_pairs, rails);
         let pins = method != Method::Soft;
         let wanted = offer.within(wanted);
         let wanted = Offer {
             rings: self.within_trust(wanted.rings, pins),
             ..wanted
         };
-        let mut share = self.share(Side::Acceptor, pins, wanted.rings.reversed())?;
+        let pinning = if pins {
+            ours.clamp(1, wanted.rails.into())
+        } else {
+            0
+        };
+        let mut share = self.share(Side::Acceptor, pinning, wanted.rings.reversed())?;
         if wanted.aligned {
             share.shrink(share.rings().in_units(ALIGNMENT));
         }
@@ -218,6 +240,7 @@ impl Opening<'_> {
                 ..with_slots(chosen, &mut share)?
             };
         }
+        let chosen = chosen.within_rails();
         let locality = locality(method, &capabilities);
         let new_endpoint = self.new_endpoint(chosen, method, &capabilities)?;
         let further = match new_endpoint {
@@ -238,18 +261,20 @@ impl Opening<'_> {
         })
     }
 
-    /// Each end sends the address of the ring that the other end accesses.
-    fn exchange(&self, rings: &Rings) -> Result<Remote, OpenError> {
-        handshake::write(&self.socket, &Record::Ring(rings.exposed), self.operation)?;
-        match handshake::read(&self.socket, self.operation)? {
-            Record::Ring(RingRecord { address, key }) => Ok(Remote { address, key }),
-            _ => Err(OpenError::Unexpected),
-        }
+    /// Each end sends the address of the ring that the other end accesses, with its key at each adapter.
+    fn exchange(&self, rings: &Rings, chosen: Offer) -> Result<RemoteRing, OpenError> {
+        let record = Record::Ring(rings.exposed.clone());
+        handshake::write(&self.socket, &record, self.operation)?;
+        let Record::Ring(theirs) = handshake::read(&self.socket, self.operation)? else {
+            return Err(OpenError::Unexpected);
+        };
+        let rails = usize::from(chosen.rails);
+        RemoteRing::over(rails, theirs.address, &theirs.keys).ok_or(OpenError::Unexpected)
     }
 }
 
 /// `regions` are the ring that this end sends from, and the one that it receives into.
-fn test_rings(mode: Mode, lengths: Lengths, regions: [usize; 2], remote: Remote) -> TestRings {
+fn test_rings(mode: Mode, lengths: Lengths, regions: [usize; 2], remote: RemoteRing) -> TestRings {
     let [source, sink] = regions;
     let ring_bytes = match mode {
         Mode::Put => lengths.outgoing,

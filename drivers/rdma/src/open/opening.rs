@@ -10,7 +10,7 @@ use gridhaul_tcp::TcpListener;
 use crate::handshake::{self, Mode, Record, RecordError, Token};
 use crate::provider::Limits;
 use crate::settings::Settings;
-use crate::verbs::Listener;
+use crate::verbs::{Listener, VerbsError};
 
 /// Why a channel did not open.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +25,9 @@ pub(super) enum OpenError {
     Unexpected,
     #[error("the other end chose more than it was offered")]
     ExceedsOffer,
+    /// No adapter was found.
+    #[error(transparent)]
+    Verbs(VerbsError),
     /// A reason of this end, which is sent to the other end.
     #[error("{0}")]
     Local(String),

@@ -4,7 +4,17 @@ use crate::handshake::Mode;
 use crate::pacing::Rate;
 use crate::provider::Endpoint;
 
-/// The rate at which messages are sent, and why `rate=auto` was requested and is off.
+/// The rate on a rail: a search goes up to that of its port.
+pub(super) fn on_rail(rate: Rate, endpoint: &dyn Endpoint, rail: usize) -> Rate {
+    match rate {
+        Rate::Auto { .. } => Rate::Auto {
+            port: endpoint.port_rate(rail),
+        },
+        Rate::Any | Rate::Fixed(_) => rate,
+    }
+}
+
+/// The rate at which messages are sent on each rail, and why `rate=auto` was requested and is off.
 pub(super) fn rate(
     wanted: Rate,
     mode: Mode,
@@ -20,13 +30,12 @@ pub(super) fn rate(
         "a receiver that fetches does not see which packets of a READ were lost"
     } else if !limits.replaces {
         "a search must not risk losses where lost queue pairs are not replaced"
-    } else if endpoint.repeats().is_none() {
+    } else if (0..limits.rails).any(|rail| endpoint.repeats(rail).is_none()) {
         // A late message is then no sign of a loss: RoCE switches pause senders (PFC), and adapters slow down
         // by themselves (DCQCN).
         "the device does not count retransmissions, so a late message cannot be told from a lost one"
     } else {
-        let port = endpoint.port_rate();
-        return (Rate::Auto { port }, None);
+        return (wanted, None);
     };
     (Rate::Any, Some(reason))
 }

@@ -12,26 +12,33 @@ use crate::verbs::{DEPTH, Place};
 /// The most queue pairs unless more are asked for.
 const MOST: u64 = 8;
 
+/// The most over several rails: as many as the option `qps` allows.
+const MOST_OVER_RAILS: u16 = 16;
+
 impl Opening<'_> {
-    /// The number of queue pairs that this end offers, or that it accepts with `method`.
+    /// The number of queue pairs that this end offers, or that it accepts with `method`, over so many rails.
     pub(super) fn queue_pairs(
         &self,
         capabilities: &Capabilities,
         method: Option<Method>,
         ring_bytes: NonZeroU64,
+        rails: usize,
     ) -> u16 {
         let has_several = method != Some(Method::Soft) && self.settings.provided.is_none();
         let place = capabilities.place.as_ref().filter(|_| has_several);
         let port_rate = place.and_then(Place::port_rate);
         self.settings.queue_pairs.unwrap_or_else(|| {
-            let round_trip = round_trip(&self.socket);
-            usual(
+            let rails = u16::try_from(rails).unwrap_or(1).max(1);
+            // Each rail carries its part of the ring.
+            let part = NonZeroU64::new(ring_bytes.get() / u64::from(rails));
+            let of_rail = usual(
                 port_rate,
-                round_trip,
-                ring_bytes,
+                round_trip(&self.socket),
+                part.unwrap_or(NonZeroU64::MIN),
                 self.settings.message,
                 self.options.channels,
-            )
+            );
+            of_rail.saturating_mul(rails).min(MOST_OVER_RAILS)
         })
     }
 }

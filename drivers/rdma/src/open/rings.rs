@@ -17,6 +17,7 @@ use crate::memory::{Holder, Lengths, Memory, Pool, PoolError, Share};
 use crate::numa::Locality;
 use crate::outgoing::Outgoing;
 use crate::outgoing::Sections;
+use crate::pacing::Rate;
 use crate::provider::{Endpoint, Fabric, Wanted};
 use crate::verbs::{Place, VerbsEndpoint};
 
@@ -81,8 +82,7 @@ impl Opening<'_> {
     /// What this end knows about the path.
     pub(super) fn path(&self, capabilities: &Capabilities) -> PathRecord {
         let round_trip = round_trip(&self.socket);
-        let place = capabilities.place.as_ref();
-        let of_port = place.and_then(Place::port_rate).and_then(NonZeroU64::new);
+        let of_port = capabilities.port_rate().and_then(NonZeroU64::new);
         let of_interface = || {
             let is_long = round_trip >= LEAST_ROUND_TRIP;
             let local = self.local_address().ok().filter(|_| is_long);
@@ -145,12 +145,17 @@ impl Opening<'_> {
         NonZeroU64::new(common).map_or(ring_bytes, |common| ring_bytes.min(common))
     }
 
-    /// This channel's part of the memory for rings, perhaps less than wanted. `pins`: a device may
+    /// This channel's part of the memory for rings, perhaps less than wanted. So many `adapters` may
     /// have to pin it.
-    pub(super) fn share(&self, side: Side, pins: bool, rings: Lengths) -> Result<Share, OpenError> {
+    pub(super) fn share(
+        &self,
+        side: Side,
+        adapters: usize,
+        rings: Lengths,
+    ) -> Result<Share, OpenError> {
         let holder = Holder {
             side,
-            pins,
+            pins: adapters as u64,
             party: self.settings.party,
         };
         let taken = Pool::of_process().take(holder, rings, self.operation);
@@ -196,6 +201,8 @@ impl Opening<'_> {
             Mode::Put => sink,
             Mode::Get => source,
         };
+        let mut keys = vec![exposed.key];
+        keys.extend(endpoint.further_keys(exposed.id));
         Ok(Rings {
             new_endpoint,
             outgoing: match sections {
@@ -208,10 +215,21 @@ impl Opening<'_> {
             sink: sink.id,
             exposed: RingRecord {
                 address: exposed.address,
-                key: exposed.key,
+                keys,
             },
             locality,
         })
+    }
+
+    /// The part of the rate that the options set which is that of each queue pair, in bytes per second. It is the rate of a path,
+    /// and so of a rail, which the channels of a transfer share.
+    pub(super) fn rate_of_queue_pair(&self, chosen: Offer) -> Option<u64> {
+        let Rate::Fixed(rate) = self.settings.rate else {
+            return None;
+        };
+        let of_rail = usize::from(chosen.queue_pairs).div_ceil(chosen.rails.into());
+        let queue_pairs = of_rail.saturating_mul(self.options.channels.max(1));
+        Some(rate / queue_pairs as u64).filter(|&rate| rate > 0)
     }
 
     /// An endpoint for the chosen method, without memory.
@@ -221,6 +239,7 @@ impl Opening<'_> {
         method: Method,
         capabilities: &Capabilities,
     ) -> Result<NewEndpoint, OpenError> {
+        let rails = usize::from(chosen.rails);
         let wanted = Wanted {
             local: self.local_address()?,
             queue_pairs: chosen.queue_pairs,
@@ -229,10 +248,11 @@ impl Opening<'_> {
             payload_bytes: usize::from(chosen.inline_bytes),
             round_trip: round_trip(&self.socket),
             path_mtu: path_mtu(&self.socket),
+            rate: self.rate_of_queue_pair(chosen),
         };
         match (method, &capabilities.place) {
             (Method::Iwarp, Some(place)) if capabilities::method(place) == method => {
-                let endpoint = VerbsEndpoint::new(place, wanted);
+                let endpoint = VerbsEndpoint::new(std::slice::from_ref(place), 1, wanted);
                 let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;
                 Ok(NewEndpoint::Iwarp(Box::new(endpoint)))
             }
@@ -245,8 +265,12 @@ impl Opening<'_> {
             (Method::Roce | Method::InfiniBand, Some(place))
                 if capabilities::method(place) == method =>
             {
-                let place = place.with_route(wanted.local, self.peer.ip(), self.operation)?;
-                let endpoint = VerbsEndpoint::new(&place, wanted);
+                let (local, peer) = (wanted.local, self.peer.ip());
+                let places = capabilities.places(rails).iter();
+                let places: Vec<_> = places
+                    .map(|place| place.with_route(local, peer, self.operation))
+                    .collect::<Result<_, _>>()?;
+                let endpoint = VerbsEndpoint::new(&places, rails, wanted);
                 let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;
                 Ok(NewEndpoint::Fabric(Box::new(endpoint)))
             }

@@ -16,8 +16,8 @@ use crate::handshake::{Mode, Offer};
 use crate::memory::{Lengths, Memory};
 use crate::numa::Locality;
 use crate::outgoing::Outgoing;
-use crate::pacing::{Pacer, Path, Rate};
-use crate::provider::{Endpoint, Remote};
+use crate::pacing::{Burst, Pacers, Path, Rate};
+use crate::provider::{Endpoint, RemoteRing};
 
 /// How the path to the peer is used.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +65,7 @@ impl Opening<'_> {
         self,
         mut rings: Rings,
         chosen: Offer,
-        remote: Remote,
+        remote: RemoteRing,
         choice: String,
     ) -> Result<Opened, OpenError> {
         let limits = rings.new_endpoint.endpoint().limits();
@@ -111,11 +111,16 @@ impl Opening<'_> {
             Rate::Auto { .. } => self.settings.burst.bytes.min(longest).into(),
             Rate::Any | Rate::Fixed(_) => self.settings.burst,
         };
-        let path = Path::to(self.peer.ip(), rate, burst);
         let round_trip = round_trip(&self.socket);
-        if !round_trip.is_zero() {
-            path.expect(round_trip);
-        }
+        let path = |rail| {
+            let rate = pace::on_rail(rate, endpoint, rail);
+            let path = Path::to(self.peer.ip(), rail, rate, burst);
+            if !round_trip.is_zero() {
+                path.expect(round_trip);
+            }
+            path
+        };
+        let paths: Vec<_> = (0..limits.rails).map(path).collect();
         // TCP does not delay and then send at once, and its requests complete before anything was
         // sent.
         let watched = if limits.over_tcp {
@@ -123,8 +128,14 @@ impl Opening<'_> {
         } else {
             limits.queue_pairs
         };
-        let pacer = Pacer::new(Arc::clone(&path), watched);
-        let sender = Sender::new(settings, pacer);
+        let mut pacers = Pacers::new(&paths, watched);
+        if let Some(of_queue_pair) = self.rate_of_queue_pair(chosen)
+            && endpoint.limits_rate()
+        {
+            let usual = Burst::usual(message, rate);
+            pacers.limit(of_queue_pair, usual.bytes);
+        }
+        let sender = Sender::new(settings, pacers);
         let incoming = Ring::new(rings.lengths.incoming);
         let mut receiver = Receiver::new(incoming, pieces);
         if immediate(incoming) && chosen.mode == Mode::Put {
@@ -143,7 +154,7 @@ impl Opening<'_> {
                 depth: limits.reads,
                 message_bytes: message_in(incoming, longest),
             };
-            exchange = exchange.fetch(Reader::new(settings, Pacer::new(path, 0)));
+            exchange = exchange.fetch(Reader::new(settings, Pacers::new(&paths, 0)));
         }
         gauges::note_opened(limits.queue_pairs);
         Ok(Opened {

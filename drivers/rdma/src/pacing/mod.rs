@@ -16,14 +16,16 @@
 //! ```
 //!
 //! A [`Pacer`] belongs to one sender. It asks the path for a time slot before each message, reports
-//! completions and losses, and reads the device's counters of retransmissions.
+//! completions and losses, and reads the device's counters of retransmissions. A channel over several adapters has a pacer and
+//! a path for each of its rails ([`Pacers`]).
 //!
 //! # With a configured rate
 //!
 //! A token bucket ([`bucket`], [`slots`]) spaces the messages. A thread wakes up late; the burst has room for
 //! what the rate allows in the meantime, unless a policer's burst is known ([`pace`]). Where a policer's
 //! burst covers two round trips, the bytes in flight are limited to it as well ([`flight`], [`window`]): a
-//! busy host may send several messages late and at once.
+//! busy host may send several messages late and at once. Neither is needed where adapters limit the rate of their queue pairs
+//! themselves ([`limiter`]).
 //!
 //! # With `rate=auto`
 //!
@@ -46,9 +48,11 @@ mod bucket;
 mod chance;
 mod estimator;
 mod flight;
+mod limiter;
 mod loss_budget;
 mod pace;
 mod pacer;
+mod pacers;
 mod path;
 mod rates;
 mod search;
@@ -63,7 +67,9 @@ use std::time::Duration;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use bucket::time_of;
 pub(crate) use pace::{Burst, Rate};
+#[cfg(any(test, fuzzing))]
 pub(crate) use pacer::Pacer;
+pub(crate) use pacers::Pacers;
 pub(crate) use path::Path;
 
 /// How late a thread may wake up without loss of rate. On idle machines it is 60 to 150 µs.

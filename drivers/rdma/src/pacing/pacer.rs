@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::LOOK_INTERVAL;
+use super::limiter::Limiter;
 use super::path::Path;
 use crate::provider::Endpoint;
 
@@ -29,6 +30,10 @@ pub(crate) struct Pacer {
     /// Bytes in flight, and bytes that have completed.
     under_way_bytes: u64,
     completed_bytes: u64,
+    /// The adapter limits the rate of this sender's queue pairs.
+    limiter: Option<Limiter>,
+    /// The number of its rail, whose counters are read.
+    rail: usize,
     /// The path uses arrivals and losses of messages.
     learns: bool,
     /// The path also uses the device's counters.
@@ -56,6 +61,8 @@ impl Pacer {
             learns: queue_pairs > 0 && path.learns(),
             searches: queue_pairs > 0 && path.searches(),
             channel: path.join(),
+            rail: 0,
+            limiter: None,
             path,
             slot: None,
             due: None,
@@ -66,6 +73,27 @@ impl Pacer {
             under_way_bytes: 0,
             completed_bytes: 0,
         }
+    }
+
+    /// The adapter limits the rate of each of the queue pairs in bytes per second. So many bytes may be handed to it at once.
+    pub(super) fn limit(&mut self, rate: u64, burst: u64) {
+        if self.limiter.is_none() && !self.under_way.is_empty() {
+            self.path.begin_limit(burst);
+            self.limiter = Some(Limiter::new(rate, self.under_way.len()));
+        }
+    }
+
+    /// The adapter does not limit the rate any more.
+    fn end_limit(&mut self) {
+        if self.limiter.take().is_some() {
+            self.path.end_limit();
+        }
+    }
+
+    /// The pacer of this rail of the channel.
+    pub(super) fn on_rail(mut self, rail: usize) -> Self {
+        self.rail = rail;
+        self
     }
 
     /// The paced rate in bytes per second; `None` if messages are not paced.
@@ -82,6 +110,9 @@ impl Pacer {
     /// To be called at each poll. A late poll means that this process was not scheduled, and
     /// perhaps the device was not served.
     pub(crate) fn wake(&mut self, now: Duration, endpoint: &dyn Endpoint) {
+        if self.limiter.is_some() && !endpoint.limits_rate() {
+            self.end_limit();
+        }
         if self.searches && self.looked_at.is_none_or(|at| now >= at + LOOK_INTERVAL) {
             self.look(now, endpoint);
         }
@@ -95,12 +126,12 @@ impl Pacer {
     /// Reads the device's counters.
     fn look(&mut self, now: Duration, endpoint: &dyn Endpoint) {
         let since = self.looked_at.replace(now).unwrap_or(now);
-        if let Some(repeats) = endpoint.repeats() {
+        if let Some(repeats) = endpoint.repeats(self.rail) {
             let before = self.repeats.replace(repeats);
             let went_back = before.is_some_and(|before| before != repeats);
             self.path.counted(went_back, now);
         }
-        if let Some(misses) = endpoint.misses() {
+        if let Some(misses) = endpoint.misses(self.rail) {
             let before = self.misses.replace(misses);
             let has_missed = before.is_some_and(|before| before != misses);
             self.path.looked(since, has_missed, now);
@@ -141,6 +172,9 @@ impl Pacer {
             return false;
         }
         if let Some(under_way) = self.under_way.get_mut(queue_pair) {
+            if let Some(limiter) = self.limiter.as_mut().filter(|_| under_way.is_empty()) {
+                limiter.begins(queue_pair, now);
+            }
             under_way.push_back(Posted { bytes, at: now });
             self.under_way_bytes += bytes;
             if self.learns {
@@ -156,6 +190,11 @@ impl Pacer {
         if let Some(posted) = under_way.and_then(VecDeque::pop_front) {
             self.under_way_bytes -= posted.bytes;
             self.completed_bytes += posted.bytes;
+            let limiter = self.limiter.as_mut();
+            let keeps = |limiter: &mut Limiter| limiter.arrived(queue_pair, posted.bytes, now);
+            if !limiter.is_none_or(keeps) {
+                self.end_limit();
+            }
             if self.learns {
                 self.path.completed(posted.bytes, posted.at, now);
             }
@@ -204,6 +243,7 @@ impl Pacer {
 /// A dropped channel's bytes in flight no longer count.
 impl Drop for Pacer {
     fn drop(&mut self) {
+        self.end_limit();
         self.path.leave(self.channel);
         if self.under_way_bytes > 0 {
             self.path.forget(self.under_way_bytes);

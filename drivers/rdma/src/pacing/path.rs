@@ -30,13 +30,19 @@ struct State {
     turns: TurnQueue,
     /// How many channels have joined so far.
     channels: u64,
+    /// Channels that have not left.
+    present: u64,
+    /// Those of them whose adapter limits the rate.
+    limited: u64,
+    /// The burst of the options, and one with room for threads that wake up late.
+    bursts: [u64; 2],
 }
 
 /// The number of paths that are kept, so that the next transfer starts with the known rate.
 const MOST_PATHS: usize = 64;
 
-/// Identifies a path: the peer and the options.
-type Key = (IpAddr, Rate, Burst);
+/// Identifies a path: the peer, the rail to it, and the options.
+type Key = (IpAddr, usize, Rate, Burst);
 
 /// The least recently used first. A list is enough for so few entries, and saves the dependency on
 /// the crate `lru`.
@@ -65,6 +71,9 @@ impl Path {
             search,
             turns: TurnQueue::default(),
             channels: 0,
+            present: 0,
+            limited: 0,
+            bursts: [burst.bytes; 2],
         };
         Arc::new(Self {
             state: Mutex::new(state),
@@ -72,10 +81,10 @@ impl Path {
         })
     }
 
-    /// The path to a peer that all channels with the same options share.
-    pub(crate) fn to(peer: IpAddr, rate: Rate, burst: impl Into<Burst>) -> Arc<Self> {
+    /// The path to a peer over a rail that all channels with the same options share.
+    pub(crate) fn to(peer: IpAddr, rail: usize, rate: Rate, burst: impl Into<Burst>) -> Arc<Self> {
         let burst = burst.into();
-        let key = (peer, rate, burst);
+        let key = (peer, rail, rate, burst);
         let mut paths = PATHS.lock().unwrap_or_else(PoisonError::into_inner);
         let found = paths.iter().position(|(other, _)| *other == key);
         let entry = found.and_then(|found| paths.remove(found));
@@ -114,12 +123,33 @@ impl Path {
     pub(super) fn join(&self) -> u64 {
         let mut state = self.state();
         state.channels += 1;
+        state.present += 1;
+        state.set_burst();
         state.channels
     }
 
     /// A channel is closed.
     pub(super) fn leave(&self, channel: u64) {
-        self.state().turns.leaves(channel);
+        let mut state = self.state();
+        state.turns.leaves(channel);
+        state.present = state.present.saturating_sub(1);
+        state.set_burst();
+    }
+
+    /// The adapter of a channel spaces packets by itself, so that so many bytes may be handed over at once. That counts while it
+    /// does so for all channels.
+    pub(super) fn begin_limit(&self, burst: u64) {
+        let mut state = self.state();
+        state.limited += 1;
+        state.bursts[1] = state.bursts[1].max(burst);
+        state.set_burst();
+    }
+
+    /// It does so no longer, or the channel is closed.
+    pub(super) fn end_limit(&self) {
+        let mut state = self.state();
+        state.limited = state.limited.saturating_sub(1);
+        state.set_burst();
     }
 
     /// When this many bytes can pass in a channel's slot, or in the next free one.
@@ -187,7 +217,7 @@ impl Path {
     /// a loss.
     pub(super) fn hold(&self, channel: u64, bytes: u64, now: Duration) -> Option<Duration> {
         let mut state = self.state();
-        let flight = state.flight.as_ref();
+        let flight = state.flight();
         let mut until = flight.and_then(|flight| flight.hold(bytes, now));
         state.learn(|search| until = search.hold(now));
         let Some(burst) = state.bounding_burst() else {
@@ -230,7 +260,7 @@ impl Path {
     /// Whether the path needs the time of each arrival without delay.
     pub(super) fn awaits_arrivals(&self) -> bool {
         let state = self.state();
-        let flight = state.flight.as_ref();
+        let flight = state.flight();
         flight.map_or_else(|| state.search.is_some(), Flight::is_bounded)
     }
 
@@ -247,9 +277,27 @@ impl Path {
 }
 
 impl State {
+    /// The adapters of all channels limit the rate.
+    fn is_limited(&self) -> bool {
+        self.limited > 0 && self.limited >= self.present
+    }
+
+    /// The bytes in flight, if they matter: adapters that limit the rate do not send several messages at once.
+    fn flight(&self) -> Option<&Flight> {
+        self.flight.as_ref().filter(|_| !self.is_limited())
+    }
+
+    /// A search sets its own burst.
+    fn set_burst(&mut self) {
+        if self.search.is_none() {
+            let burst = self.bursts[usize::from(self.is_limited())];
+            self.slots.set(self.slots.rate(), burst);
+        }
+    }
+
     /// The bound of the bytes in flight, if the path is short enough to have one.
     fn bounding_burst(&self) -> Option<u64> {
-        let flight = self.flight.as_ref().and_then(Flight::bounding_burst);
+        let flight = self.flight().and_then(Flight::bounding_burst);
         let search = self.search.as_ref();
         flight.or_else(|| search.filter(|search| search.is_short()).map(Search::burst))
     }
@@ -281,7 +329,7 @@ mod tests {
     use super::*;
 
     fn to(last: u8, rate: Rate) -> Arc<Path> {
-        Path::to(Ipv4Addr::new(192, 0, 2, last).into(), rate, 10)
+        Path::to(Ipv4Addr::new(192, 0, 2, last).into(), 0, rate, 10)
     }
 
     #[test]
@@ -293,10 +341,33 @@ mod tests {
         assert_eq!(pass(&other, &mut slot), Some(Duration::from_secs(1)));
         assert_eq!(pass(&other, &mut slot), Some(Duration::from_secs(1)));
         assert_eq!(pass(&one, &mut None), Some(Duration::from_secs(2)));
-        let elsewhere = [to(2, Rate::Fixed(10)), to(1, Rate::Fixed(11))];
+        let peer = Ipv4Addr::new(192, 0, 2, 1).into();
+        let other_rail = Path::to(peer, 1, Rate::Fixed(10), 10);
+        let elsewhere = [to(2, Rate::Fixed(10)), to(1, Rate::Fixed(11)), other_rail];
         for path in elsewhere {
             assert_eq!(pass(&path, &mut None), None);
         }
+    }
+
+    #[test]
+    fn adapters_that_limit_the_rate_get_more_at_once() {
+        let path = Path::new(Rate::Fixed(1000), 10);
+        let passes = |at: u64, bytes| {
+            let now = Duration::from_secs(at);
+            let passed = path.pass(&mut None, bytes, now).is_none();
+            passed && path.pass(&mut None, bytes, now).is_none()
+        };
+        path.join();
+        assert!(!passes(1, 10));
+        path.begin_limit(100);
+        assert!(passes(2, 10), "it was idle");
+        // Another channel has an adapter without a limiter.
+        let other = path.join();
+        assert!(!passes(3, 10));
+        path.leave(other);
+        assert!(passes(4, 10));
+        path.end_limit();
+        assert!(!passes(5, 10));
     }
 
     #[test]

@@ -20,13 +20,13 @@ pub struct AdapterPort {
 /// The queue pairs of one end, to which the other end connects (RoCE and InfiniBand).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FabricRecord {
-    /// Their port.
-    pub port: PortRecord,
+    /// Their ports, one for each rail. Queue pairs take turns with the rails.
+    pub ports: Vec<PortRecord>,
     /// One entry for each.
     pub queue_pairs: Vec<QueuePairRecord>,
 }
 
-/// The port of all queue pairs.
+/// A port of queue pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortRecord {
     /// Its address on RoCE.

@@ -13,6 +13,7 @@
 
 mod address;
 mod completion;
+mod rails;
 mod request;
 
 use std::fmt;
@@ -29,6 +30,8 @@ use gridhaul_stack::{ChannelError, Detail, Operation};
 
 pub use self::address::{AdapterPort, FabricRecord, PortRecord, QueuePairRecord};
 pub use self::completion::Completion;
+pub use self::rails::MAX_RAILS;
+pub(crate) use self::rails::{RemoteRing, adapter_of, all_repeats, rail_of};
 pub use self::request::{Request, Work};
 pub use crate::memory::Memory;
 
@@ -69,6 +72,8 @@ pub struct Wanted {
     pub round_trip: Duration,
     /// The longest IP packet that gets to the peer's host, if TCP knows it.
     pub path_mtu: Option<u32>,
+    /// The rate in bytes of payload per second that a device should limit each queue pair to, if it can.
+    pub rate: Option<u64>,
 }
 
 /// An endpoint whose queue pairs are connected by records that the two ends exchange.
@@ -84,13 +89,18 @@ pub trait Fabric: Endpoint {
     /// When the peer has another number of queue pairs, or the device refuses the peer's values.
     fn connect(&mut self, peer: &FabricRecord, data_connection: OwnedFd) -> io::Result<()>;
 
-    /// Whether this WRITE or READ is acknowledged on every connected queue pair. A provider that does not test that returns `true`.
+    /// Whether a WRITE or READ is acknowledged on every queue pair of each rail; `work` is that of a queue pair, or `None` for one
+    /// that is not tested. A provider that does not test that returns `true`.
     ///
     /// # Errors
     ///
     /// When the operation ends before, or the device refuses the work.
-    fn test_path(&mut self, _work: Work, _operation: &Operation<'_>) -> Result<bool, ChannelError> {
-        Ok(true)
+    fn test_path(
+        &mut self,
+        _work: &dyn Fn(usize) -> Option<Work>,
+        _operation: &Operation<'_>,
+    ) -> Result<Vec<bool>, ChannelError> {
+        Ok(vec![true])
     }
 
     /// Replaces all queue pairs by unconnected ones, in a new record, because a test of the path has failed.
@@ -102,15 +112,14 @@ pub trait Fabric: Endpoint {
         Ok(())
     }
 
-    /// Replaces all queue pairs by unconnected ones that send shorter packets, in a new record. `false` if there are none
-    /// shorter.
-    ///
-    /// # Errors
-    ///
-    /// When the device has no more resources.
-    fn shorten_packets(&mut self) -> io::Result<bool> {
-        Ok(false)
+    /// Sends shorter packets on a rail once it is connected again. `false` if there are none shorter.
+    fn shorten_packets(&mut self, _rail: usize) -> bool {
+        false
     }
+
+    /// Leaves out one of several rails, with its queue pairs, once the others are connected again. Later rails and queue pairs
+    /// get lower numbers.
+    fn leave_out(&mut self, _rail: usize) {}
 }
 
 /// One channel's endpoint.
@@ -130,6 +139,11 @@ pub trait Endpoint: Send + fmt::Debug {
     ///
     /// When the device cannot pin it, or not memory of this kind.
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region>;
+
+    /// The keys of a region at further adapters, in their order.
+    fn further_keys(&self, _region: usize) -> Vec<u32> {
+        Vec::new()
+    }
 
     /// Deregisters a region that no outstanding request uses.
     fn deregister(&mut self, region: usize);
@@ -170,21 +184,26 @@ pub trait Endpoint: Send + fmt::Debug {
     /// fewer wake-ups. Appends events since the last poll to `completions`.
     fn watch(&mut self, _wants_requests: bool, _completions: &mut Vec<Completion>) {}
 
-    /// The rate of the port in bytes of payload per second, if it is known.
-    fn port_rate(&self) -> Option<u64> {
+    /// The rate of a rail's port in bytes of payload per second, if it is known.
+    fn port_rate(&self, _rail: usize) -> Option<u64> {
         None
     }
 
-    /// The device's count of retransmissions (go-back-N), starting at any value. It includes other
+    /// The count of retransmissions (go-back-N) of a rail's device, starting at any value. It includes other
     /// channels where the device does not count per queue pair. `None` if it does not count.
-    fn repeats(&self) -> Option<u64> {
+    fn repeats(&self, _rail: usize) -> Option<u64> {
         None
     }
 
     /// The count of losses that the peer's device reported by NAK, like [`Endpoint::repeats`]. Delays of
     /// a host do not increase it.
-    fn misses(&self) -> Option<u64> {
+    fn misses(&self, _rail: usize) -> Option<u64> {
         None
+    }
+
+    /// Whether the device limits every queue pair to [`Wanted::rate`].
+    fn limits_rate(&self) -> bool {
+        false
     }
 
     /// Readable when there is an event for [`Endpoint::poll`] after [`Endpoint::watch`].
@@ -209,6 +228,8 @@ pub trait Endpoint: Send + fmt::Debug {
 pub struct Limits {
     /// The number of queue pairs.
     pub queue_pairs: usize,
+    /// The number of rails, which the queue pairs take turns with; 1 with a single adapter at each end.
+    pub rails: usize,
     /// Outstanding requests that one queue pair takes.
     pub depth: usize,
     /// Outstanding READs that one queue pair takes.

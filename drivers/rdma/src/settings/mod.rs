@@ -16,8 +16,8 @@ pub(crate) use self::values::Provider;
 use crate::handshake::{Mode, Offer, USUAL_INLINE_BYTES, pieces};
 use crate::memory::Lengths;
 use crate::pacing::{Burst, Rate};
-use crate::provider;
-use crate::verbs::DeviceOptions;
+use crate::provider::{self, MAX_RAILS};
+use crate::verbs::{AdapterName, DeviceOptions};
 
 /// The options of this driver, and those of TCP sockets.
 #[derive(Debug, Clone)]
@@ -74,6 +74,11 @@ impl Settings {
         let pins_files = options
             .value("register", values::register)?
             .unwrap_or(false);
+        let devices = options.value("device", values::devices)?;
+        let (device, adapters) = match devices.as_deref() {
+            Some([AdapterName::Device(device)]) => (Some(device.clone()), Vec::new()),
+            several => (None, several.unwrap_or_default().to_vec()),
+        };
         let small = |name, most| {
             let number = options.value(name, values::between(0, most))?;
             Ok(number.and_then(|number| u8::try_from(number).ok()))
@@ -115,7 +120,8 @@ impl Settings {
             provided: None,
             party: None,
             device_options: DeviceOptions {
-                device: options.value("device", values::device)?,
+                device,
+                adapters,
                 gid: small("gid", 255)?,
                 traffic_class: small("tc", 255)?.unwrap_or(0),
                 service_level: small("sl", 15)?,
@@ -128,8 +134,14 @@ impl Settings {
     }
 
     /// The offer to the other end, which also limits the other end's offer, with these rings of the
-    /// connecting end and so many queue pairs.
-    pub(crate) fn offer(&self, rings: Lengths, queue_pairs: u16) -> Offer {
+    /// connecting end, so many queue pairs, adapters of the connecting end, and rails.
+    pub(crate) fn offer(
+        &self,
+        rings: Lengths,
+        queue_pairs: u16,
+        [adapters, rails]: [usize; 2],
+    ) -> Offer {
+        let few = |count: usize| u8::try_from(count.clamp(1, MAX_RAILS)).unwrap_or(1);
         Offer {
             rings,
             queue_pairs,
@@ -138,7 +150,10 @@ impl Settings {
             immediate: self.immediate,
             inline_bytes: self.inline_bytes,
             aligned: self.direct.is_some(),
+            adapters: few(adapters),
+            rails: few(rails),
         }
+        .within_rails()
     }
 }
 
@@ -155,6 +170,17 @@ mod tests {
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
         Settings::parse(&Rdma.read_options(&options).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn several_devices_replace_the_one() {
+        let one = settings(&[("device", "mlx5_0")]).device_options;
+        assert_eq!(
+            (one.device.as_deref(), one.adapters.len()),
+            (Some("mlx5_0"), 0)
+        );
+        let two = settings(&[("device", "mlx5_0+mlx5_1")]).device_options;
+        assert_eq!((two.device.as_deref(), two.adapters.len()), (None, 2));
     }
 
     #[test]

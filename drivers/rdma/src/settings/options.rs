@@ -118,7 +118,8 @@ const OWN: [OptionDoc; 21] = [
     },
     OptionDoc {
         name: "device",
-        meaning: "The RDMA device of this end; the one with the data connection's address unless given.",
+        meaning: "The RDMA device of this end; the one with the data connection's address unless given. Several adapters that a \
+                  channel uses at once are named with + between them, by device or address, four at most.",
         example: "mlx5_0",
         kind: OptionKind::Word,
         // A client could reach networks of other adapters of the machine.

@@ -1,5 +1,6 @@
 //! Parsers for the values of options.
 
+use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -7,6 +8,8 @@ use gridhaul_stack::options;
 
 use crate::handshake::{MAX_INLINE_BYTES, Mode};
 use crate::pacing::Rate;
+use crate::provider::MAX_RAILS;
+use crate::verbs::AdapterName;
 
 /// Which provider carries messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,11 +130,67 @@ pub(super) fn partition(text: &str) -> Result<u16, String> {
         .ok_or_else(|| "it is not a P_Key, such as 0x8001".to_owned())
 }
 
+/// One device, or several adapters by name or address.
+pub(super) fn devices(text: &str) -> Result<Vec<AdapterName>, String> {
+    let names: Vec<_> = match text.split_once('+') {
+        None => vec![AdapterName::Device(device(text)?)],
+        Some(_) => text.split('+').map(adapter).collect::<Result<_, _>>()?,
+    };
+    if names.len() > MAX_RAILS {
+        return Err(format!("there are more than {MAX_RAILS} adapters"));
+    }
+    let is_repeated = |(place, name)| names[..place].contains(name);
+    match names.iter().enumerate().find(|named| is_repeated(*named)) {
+        Some(_) => Err("it names an adapter twice".to_owned()),
+        None => Ok(names),
+    }
+}
+
+fn adapter(text: &str) -> Result<AdapterName, String> {
+    match text.parse::<IpAddr>() {
+        Ok(address) => Ok(AdapterName::Address(address.to_canonical())),
+        Err(_) => device(text).map(AdapterName::Device),
+    }
+}
+
 /// The kernel's names of devices use only these characters.
-pub(super) fn device(text: &str) -> Result<String, String> {
+fn device(text: &str) -> Result<String, String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     if text.is_empty() || text.len() > 63 || !text.bytes().all(is_name) {
         return Err("it is not the name of a device, such as mlx5_0".to_owned());
     }
     Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adapters_have_names_or_addresses() {
+        let device = |name: &str| AdapterName::Device(name.to_owned());
+        let address = |text: &str| AdapterName::Address(text.parse().unwrap());
+        assert_eq!(devices("mlx5_0"), Ok(vec![device("mlx5_0")]));
+        // A single name may look like an address.
+        assert_eq!(devices("10.0.0.1"), Ok(vec![device("10.0.0.1")]));
+        let two = vec![device("mlx5_0"), device("mlx5_1")];
+        assert_eq!(devices("mlx5_0+mlx5_1"), Ok(two));
+        let mixed = vec![
+            address("192.0.2.1"),
+            address("2001:db8::1"),
+            device("mlx5_1"),
+        ];
+        assert_eq!(devices("192.0.2.1+2001:db8::1+mlx5_1"), Ok(mixed));
+        for wrong in [
+            "",
+            "+",
+            "mlx5_0+",
+            "a+b+c+d+e",
+            "a+a",
+            "192.0.2.1+::ffff:192.0.2.1",
+            "a+b/c",
+        ] {
+            assert!(devices(wrong).is_err(), "{wrong}");
+        }
+    }
 }

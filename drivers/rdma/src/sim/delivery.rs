@@ -5,7 +5,7 @@ use super::fabric::Fabric;
 use super::queue_pair::{Kind, Pending, Train, Verdict};
 use super::regions::copy;
 use crate::memory::Span;
-use crate::provider::{Access, Completion, Remote, Work};
+use crate::provider::{Access, Completion, Remote, Work, rail_of};
 
 impl Fabric {
     /// Packets of a train have arrived.
@@ -65,9 +65,10 @@ impl Fabric {
             Work::Read { span, from, .. } => (from, span, Access::RemoteRead),
             Work::Send(_) | Work::Carry { .. } => return Ok(()),
         };
+        let rail = rail_of(place.queue_pair, self.rails());
         let regions = &self.end(place).regions;
         regions
-            .check(remote, span.length as u64, access)
+            .check(rail, remote, span.length as u64, access)
             .map(|_| ())
     }
 
@@ -89,9 +90,11 @@ impl Fabric {
                     address: to.address + skip as u64,
                     ..to
                 };
+                let rail = rail_of(place.queue_pair, self.rails());
                 let here = &self.hosts[place.host].ends[place.channel].regions;
                 let there = &self.hosts[1 - place.host].ends[place.channel].regions;
-                if let Ok((sink, place)) = here.check(to, length as u64, Access::RemoteWrite) {
+                if let Ok((sink, place)) = here.check(rail, to, length as u64, Access::RemoteWrite)
+                {
                     copy((there, region, source), (here, sink, place));
                 }
                 if let Some(immediate) = immediate
@@ -159,9 +162,12 @@ impl Fabric {
                 address: remote.address + skip as u64,
                 ..remote
             };
+            let rail = rail_of(place.queue_pair, self.rails());
             let here = &self.hosts[place.host].ends[place.channel].regions;
             let there = &self.hosts[1 - place.host].ends[place.channel].regions;
-            if let Ok((source, place)) = there.check(remote, length as u64, Access::RemoteRead) {
+            if let Ok((source, place)) =
+                there.check(rail, remote, length as u64, Access::RemoteRead)
+            {
                 copy((there, source, place), (here, region, sink));
             }
         }
@@ -193,7 +199,7 @@ impl Fabric {
             let queue_pair = place.queue_pair;
             self.complete(place, Completion::Done { queue_pair, id });
         }
-        let from = self.now.max(self.hosts[place.host].wire.free_at());
+        let from = self.now.max(self.port(place).wire.free_at());
         if self.queue_pair(place).is_waiting() {
             self.watch(place, from);
         }
@@ -219,7 +225,8 @@ impl Fabric {
 
     /// Sends a control packet to the other device.
     fn send_control(&mut self, place: Place, kind: EventKind) {
-        let wire = &mut self.hosts[place.host].wire;
+        let rail = rail_of(place.queue_pair, self.rails());
+        let wire = &mut self.hosts[place.host].ports[rail].wire;
         if let Some(at) = wire.carry_control(self.now, &mut self.random) {
             self.plan(at, place.peer(), kind);
         }

@@ -13,6 +13,7 @@ use rustix::time::{
 
 use super::event::Place;
 use super::fabric::Fabric;
+use super::queue_pair::QueuePair;
 use super::settings::FabricSettings;
 use crate::handshake::MAX_INLINE_BYTES;
 use crate::memory::Memory;
@@ -98,7 +99,9 @@ impl SharedFabric {
 
     /// Trains of a host that lost packets on the way.
     pub(crate) fn dropped(&self, host: usize) -> u64 {
-        self.lock().fabric.hosts[host].wire.dropped()
+        let shared = self.lock();
+        let ports = &shared.fabric.hosts[host].ports;
+        ports.iter().map(|port| port.wire.dropped()).sum()
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -211,6 +214,19 @@ impl SimEndpoint {
         })
     }
 
+    /// The sum of a device's counter over the queue pairs of a rail, if the devices count.
+    fn count(&self, rail: usize, counter: impl Fn(&QueuePair) -> u64) -> Option<u64> {
+        let shared = self.fabric.lock();
+        let end = &shared.fabric.hosts[self.host].ends[self.channel];
+        let on_rail = end
+            .queue_pairs
+            .iter()
+            .skip(rail)
+            .step_by(shared.fabric.rails());
+        let count = on_rail.map(counter).sum();
+        shared.fabric.settings.counts_repeats.then_some(count)
+    }
+
     fn place(&self, fabric: &Fabric, queue_pair: usize) -> Place {
         let end = &fabric.hosts[self.host].ends[self.channel];
         Place {
@@ -229,6 +245,7 @@ impl Endpoint for SimEndpoint {
         let end = &shared.fabric.hosts[self.host].ends[self.channel];
         Limits {
             queue_pairs: self.queue_pairs,
+            rails: shared.fabric.rails(),
             depth: settings.depth,
             reads: READS,
             message_bytes: MESSAGE_BYTES,
@@ -240,20 +257,12 @@ impl Endpoint for SimEndpoint {
         }
     }
 
-    fn repeats(&self) -> Option<u64> {
-        let shared = self.fabric.lock();
-        let end = &shared.fabric.hosts[self.host].ends[self.channel];
-        let queue_pairs = end.queue_pairs.iter();
-        let count = queue_pairs.map(|queue_pair| queue_pair.repeats).sum();
-        shared.fabric.settings.counts_repeats.then_some(count)
+    fn repeats(&self, rail: usize) -> Option<u64> {
+        self.count(rail, |queue_pair| queue_pair.repeats)
     }
 
-    fn misses(&self) -> Option<u64> {
-        let shared = self.fabric.lock();
-        let end = &shared.fabric.hosts[self.host].ends[self.channel];
-        let queue_pairs = end.queue_pairs.iter();
-        let count = queue_pairs.map(|queue_pair| queue_pair.misses).sum();
-        shared.fabric.settings.counts_repeats.then_some(count)
+    fn misses(&self, rail: usize) -> Option<u64> {
+        self.count(rail, |queue_pair| queue_pair.misses)
     }
 
     fn details(&self) -> Vec<Detail> {
@@ -263,6 +272,13 @@ impl Endpoint for SimEndpoint {
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
         let length = memory.length() as u64;
         Ok(self.add(Some(Arc::clone(memory)), length, access))
+    }
+
+    fn further_keys(&self, region: usize) -> Vec<u32> {
+        let shared = self.fabric.lock();
+        let end = &shared.fabric.hosts[self.host].ends[self.channel];
+        let rails = 1..shared.fabric.rails();
+        rails.map(|rail| end.regions.key(region, rail)).collect()
     }
 
     fn deregister(&mut self, region: usize) {

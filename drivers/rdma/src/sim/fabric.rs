@@ -15,7 +15,7 @@ use super::random::Random;
 use super::regions::Regions;
 use super::settings::{FOR_EVER, FabricSettings, Naps};
 use crate::pacing::time_of;
-use crate::provider::Completion;
+use crate::provider::{Completion, rail_of};
 
 /// The length of a READ request in bytes.
 const READ_REQUEST_BYTES: u64 = 16;
@@ -32,11 +32,18 @@ pub(crate) struct Fabric {
     planned: u64,
 }
 
-/// A host and its port.
+/// A host and its ports.
 #[derive(Debug)]
 pub(crate) struct Host {
-    pub(crate) wire: Wire,
+    /// One for each rail.
+    pub(crate) ports: Vec<Port>,
     pub(crate) ends: Vec<End>,
+}
+
+/// A port of a host.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) wire: Wire,
     /// Queue pairs with packets to send, in round-robin order.
     turns: VecDeque<(usize, usize)>,
     /// The port is busy, and an event is scheduled for when it is free.
@@ -59,15 +66,19 @@ pub(crate) struct End {
 
 impl Fabric {
     pub(crate) fn new(settings: FabricSettings) -> Self {
-        let host = |link: &Link| Host {
+        let port = |link: &Link| Port {
             wire: Wire::new(link.clone()),
-            ends: Vec::new(),
             turns: VecDeque::new(),
             busy: false,
             nap: Duration::ZERO..Duration::ZERO,
         };
+        let links = || std::iter::once(&settings.links).chain(&settings.rails);
+        let host = |number: usize| Host {
+            ports: links().map(|links| port(&links[number])).collect(),
+            ends: Vec::new(),
+        };
         Self {
-            hosts: [host(&settings.links[0]), host(&settings.links[1])],
+            hosts: [host(0), host(1)],
             random: Random::new(settings.seed),
             settings,
             now: Duration::ZERO,
@@ -123,6 +134,17 @@ impl Fabric {
         &mut self.hosts[place.host].ends[place.channel]
     }
 
+    /// The rails of a channel.
+    pub(crate) fn rails(&self) -> usize {
+        1 + self.settings.rails.len()
+    }
+
+    /// The port of the queue pair at a place.
+    pub(crate) fn port(&mut self, place: Place) -> &mut Port {
+        let rail = rail_of(place.queue_pair, self.rails());
+        &mut self.hosts[place.host].ports[rail]
+    }
+
     pub(crate) fn queue_pair(&mut self, place: Place) -> &mut QueuePair {
         &mut self.hosts[place.host].ends[place.channel].queue_pairs[place.queue_pair]
     }
@@ -154,15 +176,15 @@ impl Fabric {
                 self.take_turn(place);
             }
         }
-        if !self.hosts[place.host].busy {
-            self.send_next(place.host);
+        if !self.port(place).busy {
+            self.send_next(place);
         }
     }
 
     /// A queue pair is the last one in the port's queue.
     fn take_turn(&mut self, place: Place) {
         let turn = (place.channel, place.queue_pair);
-        self.hosts[place.host].turns.push_back(turn);
+        self.port(place).turns.push_back(turn);
     }
 
     /// The queue pair rests as long as its own rate needs for a train of this many bytes.
@@ -174,21 +196,16 @@ impl Fabric {
         }
     }
 
-    /// Sends the next train, if the port is free.
-    fn send_next(&mut self, host: usize) {
-        self.hosts[host].busy = false;
-        if let Some(until) = self.sleeps_until(host) {
-            self.hosts[host].busy = true;
-            let any = Place {
-                host,
-                channel: 0,
-                queue_pair: 0,
-                generation: 0,
-            };
-            self.plan(until, any, EventKind::PortIsFree);
+    /// Sends the next train over the port of a queue pair, if it is free.
+    fn send_next(&mut self, of: Place) {
+        let host = of.host;
+        self.port(of).busy = false;
+        if let Some(until) = self.sleeps_until(of) {
+            self.port(of).busy = true;
+            self.plan(until, of, EventKind::PortIsFree);
             return;
         }
-        while let Some((channel, queue_pair)) = self.hosts[host].turns.pop_front() {
+        while let Some((channel, queue_pair)) = self.port(of).turns.pop_front() {
             let place = Place {
                 host,
                 channel,
@@ -209,7 +226,7 @@ impl Fabric {
             if !was_waiting && !runs_on && self.queue_pair(place).is_waiting() {
                 self.watch(place, passage.leaves);
             }
-            self.hosts[host].busy = true;
+            self.port(place).busy = true;
             self.plan(passage.leaves, place, EventKind::PortIsFree);
             self.queue(place);
             return;
@@ -217,15 +234,16 @@ impl Fabric {
     }
 
     /// When the port of a napping host wakes up.
-    fn sleeps_until(&mut self, host: usize) -> Option<Duration> {
-        let Naps { apart, longest } = self.settings.naps.filter(|_| host == 0)?;
-        while self.hosts[host].nap.end <= self.now {
+    fn sleeps_until(&mut self, of: Place) -> Option<Duration> {
+        let Naps { apart, longest } = self.settings.naps.filter(|_| of.host == 0)?;
+        let now = self.now;
+        while self.port(of).nap.end <= now {
             let [awake, asleep] = [apart, longest].map(|most| most.mul_f64(self.random.share()));
-            let begin = self.hosts[host].nap.end + awake;
-            self.hosts[host].nap = begin..begin + asleep;
+            let begin = self.port(of).nap.end + awake;
+            self.port(of).nap = begin..begin + asleep;
         }
-        let nap = &self.hosts[host].nap;
-        nap.contains(&self.now).then_some(nap.end)
+        let nap = &self.port(of).nap;
+        nap.contains(&now).then_some(nap.end)
     }
 
     fn send(&mut self, place: Place, train: Train) -> Passage {
@@ -235,7 +253,8 @@ impl Fabric {
             Kind::Response => (self.train_bytes(place.peer(), train), train.packets),
         };
         self.rest(place, bytes);
-        let wire = &mut self.hosts[place.host].wire;
+        let rail = rail_of(place.queue_pair, self.rails());
+        let wire = &mut self.hosts[place.host].ports[rail].wire;
         let passage = wire.carry(bytes, packets, self.now, &mut self.random);
         if let Some(arrival) = passage.arrival {
             let kind = EventKind::Arrives {
@@ -273,11 +292,11 @@ impl Fabric {
 
     fn happen(&mut self, place: Place, kind: EventKind) {
         match kind {
-            EventKind::PortIsFree => self.send_next(place.host),
+            EventKind::PortIsFree => self.send_next(place),
             EventKind::Rested => {
                 self.take_turn(place);
-                if !self.hosts[place.host].busy {
-                    self.send_next(place.host);
+                if !self.port(place).busy {
+                    self.send_next(place);
                 }
             }
             EventKind::Arrives {

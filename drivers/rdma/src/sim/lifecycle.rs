@@ -23,7 +23,8 @@ impl Fabric {
         let is_news = self.lives(place);
         if is_news || ended.is_some() {
             self.queue_pair(place).living = false;
-            let at = self.hosts[place.host].wire.carry_reliably(self.now);
+            let now = self.now;
+            let at = self.port(place).wire.carry_reliably(now);
             self.plan(at, place.peer(), EventKind::PeerLost { ended });
         }
         is_news
@@ -103,7 +104,8 @@ impl Fabric {
                 // The other end waits for this report.
                 self.give_up(place, Some(Loss::Closed));
             } else {
-                let at = self.hosts[place.host].wire.carry_reliably(self.now);
+                let now = self.now;
+                let at = self.port(place).wire.carry_reliably(now);
                 self.plan(at, place.peer(), EventKind::Connected);
             }
         }

@@ -82,13 +82,13 @@ impl Fabric for SimFabric {
             first_packet: 0,
         };
         FabricRecord {
-            port: PortRecord {
+            ports: vec![PortRecord {
                 gid: gid.octets(),
                 lid: 0,
                 mtu: MTU,
                 reads: u8::try_from(limits.reads).unwrap_or(u8::MAX),
                 partition: 0xffff,
-            },
+            }],
             queue_pairs: vec![queue_pair; limits.queue_pairs],
         }
     }
@@ -135,12 +135,12 @@ impl Endpoint for SimFabric {
         self.end.poll(completions);
     }
 
-    fn repeats(&self) -> Option<u64> {
-        self.end.repeats()
+    fn repeats(&self, rail: usize) -> Option<u64> {
+        self.end.repeats(rail)
     }
 
-    fn misses(&self) -> Option<u64> {
-        self.end.misses()
+    fn misses(&self, rail: usize) -> Option<u64> {
+        self.end.misses(rail)
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {

@@ -49,14 +49,22 @@ impl Regions {
         }
     }
 
-    /// The place that a peer names, if its access is allowed.
+    /// The key of a region at the adapter of a rail.
+    pub(crate) fn key(&self, region: usize, rail: usize) -> u32 {
+        let first = self.0.get(region).map_or(0, |known| known.region.key);
+        key_on(first, rail)
+    }
+
+    /// The place that a peer names on a rail, if its access is allowed.
     pub(crate) fn check(
         &self,
+        rail: usize,
         remote: Remote,
         length: u64,
         access: Access,
     ) -> Result<(usize, Span), &'static str> {
-        let named = self.0.iter().find(|named| named.region.key == remote.key);
+        let is_it = |named: &&Registered| key_on(named.region.key, rail) == remote.key;
+        let named = self.0.iter().find(is_it);
         let named = named.ok_or("there is no memory with this key")?;
         if named.access != access {
             return Err("the memory is not for this");
@@ -83,6 +91,11 @@ impl Regions {
     fn memory(&self, region: usize) -> Option<&Memory> {
         self.0.get(region)?.memory.as_deref()
     }
+}
+
+/// Each adapter has keys of its own.
+fn key_on(first: u32, rail: usize) -> u32 {
+    first.wrapping_add(u32::try_from(rail).unwrap_or(u32::MAX))
 }
 
 /// Copies from one end's memory to the other's; the spans have the same length.

@@ -15,8 +15,8 @@ use crate::engine::{
 use crate::handshake::{Mode, USUAL_INLINE_BYTES};
 use crate::memory::{Buffer, Memory};
 use crate::open::tuning::piece_bytes;
-use crate::pacing::{Pacer, Path};
-use crate::provider::{Endpoint, Remote};
+use crate::pacing::{Pacers, Path};
+use crate::provider::{Endpoint, RemoteRing};
 
 /// Some channels, their fabric, and the time.
 #[derive(Debug)]
@@ -85,6 +85,20 @@ impl Run {
         paths: [Arc<Path>; 2],
         memories: [Option<[Arc<Memory>; 2]>; 2],
     ) -> io::Result<()> {
+        self.open_over(settings, paths.map(|path| vec![path]), memories)
+    }
+
+    /// The same over several rails; each end has a path for each of them.
+    ///
+    /// # Errors
+    ///
+    /// When the process has no descriptor left.
+    pub(crate) fn open_over(
+        &mut self,
+        settings: RunSettings,
+        paths: [Vec<Arc<Path>>; 2],
+        memories: [Option<[Arc<Memory>; 2]>; 2],
+    ) -> io::Result<()> {
         let mut endpoints = self.fabric.connect(settings.queue_pairs)?;
         let length = settings.ring_bytes.get();
         let mut exposed = Vec::new();
@@ -98,20 +112,20 @@ impl Run {
             } else {
                 [source, sink].map(|access| endpoint.register_addresses(length, access))
             };
-            exposed.push(match settings.mode {
+            let exposes = match settings.mode {
                 Mode::Put => sink,
                 Mode::Get => source,
-            });
+            };
+            let mut keys = vec![exposes.key];
+            keys.extend(endpoint.further_keys(exposes.id));
+            let ring = RemoteRing::over(keys.len(), exposes.address, &keys);
+            exposed.push(ring.expect("a fabric has few rails"));
         }
         let ring = Ring::new(settings.ring_bytes);
         let mut ends = Vec::new();
         let parts = endpoints.into_iter().zip(paths).zip(memories);
-        for (((endpoint, path), memories), exposed) in parts.zip(exposed.iter().rev()) {
-            let remote = Remote {
-                address: exposed.address,
-                key: exposed.key,
-            };
-            let pacer = Pacer::new(Arc::clone(&path), settings.queue_pairs);
+        for (((endpoint, paths), memories), remote) in parts.zip(exposed.into_iter().rev()) {
+            let pacer = Pacers::new(&paths, settings.queue_pairs);
             let mut sender = settings.sender(ring, remote, &endpoint);
             if memories.is_some() {
                 sender.inline_bytes = u64::from(USUAL_INLINE_BYTES);
@@ -129,7 +143,7 @@ impl Run {
             }
             if settings.mode == Mode::Get {
                 let settings = settings.reader(ring, remote, &endpoint);
-                exchange = exchange.fetch(Reader::new(settings, Pacer::new(path, 0)));
+                exchange = exchange.fetch(Reader::new(settings, Pacers::new(&paths, 0)));
             }
             ends.push(RunEnd {
                 exchange,
@@ -191,7 +205,7 @@ impl RunSettings {
         pieces(self.ring_bytes)
     }
 
-    fn sender(self, ring: Ring, remote: Remote, endpoint: &SimEndpoint) -> SenderSettings {
+    fn sender(self, ring: Ring, remote: RemoteRing, endpoint: &SimEndpoint) -> SenderSettings {
         SenderSettings {
             ring,
             region: OUTGOING,
@@ -209,7 +223,7 @@ impl RunSettings {
         }
     }
 
-    fn reader(self, ring: Ring, remote: Remote, endpoint: &SimEndpoint) -> ReaderSettings {
+    fn reader(self, ring: Ring, remote: RemoteRing, endpoint: &SimEndpoint) -> ReaderSettings {
         ReaderSettings {
             ring,
             region: INCOMING,

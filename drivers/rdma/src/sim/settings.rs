@@ -10,6 +10,8 @@ use super::link::Link;
 pub struct FabricSettings {
     /// From the first host to the second, and back.
     pub links: [Link; 2],
+    /// Further paths between other ports of the two hosts, which the queue pairs of a channel take turns with.
+    pub rails: Vec<[Link; 2]>,
     /// The payload of a packet: the path's MTU in bytes.
     pub packet_bytes: u64,
     /// Requests of one queue pair that may be outstanding.
@@ -64,6 +66,7 @@ impl FabricSettings {
         }
         Self {
             links: [link.clone(), link],
+            rails: Vec::new(),
             packet_bytes: 4096,
             depth: 1024,
             acknowledgement_timeout: timeout,

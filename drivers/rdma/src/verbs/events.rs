@@ -3,17 +3,17 @@
 use rustix::event::{Timespec, epoll};
 
 use super::bindings::{
-    COMPLETED_WRITE_OF_PEER, EVENT_DEVICE_FATAL, EVENT_QUEUE_OVERRUN, STATUS_FLUSHED,
-    STATUS_SUCCESS, WorkCompletion,
+    COMPLETED_WRITE_OF_PEER, EVENT_DEVICE_FATAL, EVENT_PORT_DOWN, EVENT_QUEUE_OVERRUN,
+    STATUS_FLUSHED, STATUS_SUCCESS, WorkCompletion,
 };
-use super::control_socket::{ControlSocket, Peer};
-use super::queue_pair::{CompletionId, Shared, Subject};
-use super::slot::Content;
-use super::{Armed, DEVICE, MESSAGES, REQUESTS, RETRIES, VerbsEndpoint};
-use crate::provider::{Completion, Loss};
+use super::control_socket::{ControlSocket, Peer, Step};
+use super::queue_pair::{CompletionId, Subject};
+use super::slot::{Content, Slot};
+use super::{DEVICE, MESSAGES, OF_ADAPTERS, REQUESTS, RETRIES, VerbsEndpoint};
+use crate::provider::{Completion, Loss, MAX_RAILS};
 
-/// Watched descriptors.
-const WATCHED: usize = 5;
+/// Watched descriptors: three of each adapter, the data connection and a timer.
+const WATCHED: usize = 3 * MAX_RAILS + 2;
 
 /// Completions that are read with one call.
 const BATCH: usize = 32;
@@ -22,17 +22,26 @@ impl VerbsEndpoint {
     /// Reads completions until the queues are empty. Completions of a lost queue pair need not be
     /// reported: its requests are repeated.
     pub(super) fn drain(&mut self, completions: &mut Vec<Completion>) {
-        self.drain_messages(completions);
+        for adapter in 0..self.adapters.len() {
+            self.drain_adapter(adapter, completions);
+        }
+    }
+
+    fn drain_adapter(&mut self, adapter: usize, completions: &mut Vec<Completion>) {
+        self.drain_messages(adapter, completions);
         let mut batch = [WorkCompletion::EMPTY; BATCH];
         loop {
-            let count = match self.shared.requests.poll(&mut batch) {
+            let count = match self.adapters[adapter].shared.requests.poll(&mut batch) {
                 Ok(count) => count,
-                Err(error) => return self.lose_all(&Loss::Failed(error.to_string()), completions),
+                Err(error) => {
+                    let loss = Loss::Failed(error.to_string());
+                    return self.lose_all_on(adapter, &loss, completions);
+                }
             };
             let has_failed = |completion: &WorkCompletion| completion.status != STATUS_SUCCESS;
             if batch[..count].iter().any(has_failed) {
                 // Messages that arrived before the queue pair was lost count.
-                self.drain_messages(completions);
+                self.drain_messages(adapter, completions);
             }
             for completion in &batch[..count] {
                 self.complete(completion, completions);
@@ -43,10 +52,10 @@ impl VerbsEndpoint {
         }
     }
 
-    fn drain_messages(&mut self, completions: &mut Vec<Completion>) {
+    fn drain_messages(&mut self, adapter: usize, completions: &mut Vec<Completion>) {
         let mut batch = [WorkCompletion::EMPTY; BATCH];
         loop {
-            match self.shared.messages.poll(&mut batch) {
+            match self.adapters[adapter].shared.messages.poll(&mut batch) {
                 Ok(count) => {
                     for completion in &batch[..count] {
                         self.complete(completion, completions);
@@ -55,7 +64,10 @@ impl VerbsEndpoint {
                         return;
                     }
                 }
-                Err(error) => return self.lose_all(&Loss::Failed(error.to_string()), completions),
+                Err(error) => {
+                    let loss = Loss::Failed(error.to_string());
+                    return self.lose_all_on(adapter, &loss, completions);
+                }
             }
         }
     }
@@ -70,6 +82,7 @@ impl VerbsEndpoint {
         let Some(slot) = self.slots.get_mut(number) else {
             return;
         };
+        let is_replacement = slot.current.is_none();
         let Some(queue_pair) = slot.of_generation(name.generation) else {
             return;
         };
@@ -78,10 +91,16 @@ impl VerbsEndpoint {
                 // The connection has ended, for an unknown reason.
                 return self.lose(number, Loss::Closed, completions);
             }
-            let words = self.device.status_words(completion.status);
+            let words = self.adapter(number).device.status_words(completion.status);
             return self.lose(number, Loss::Failed(words), completions);
         }
         match name.subject {
+            Subject::Request(request) if is_replacement => {
+                slot.prove(request);
+                if slot.promote() {
+                    completions.push(Completion::Restored { queue_pair: number });
+                }
+            }
             Subject::Request(request) => {
                 let ids = queue_pair.complete(request);
                 completions.extend(ids.map(|id| Completion::Done {
@@ -118,11 +137,11 @@ impl VerbsEndpoint {
 
     /// Reads the events of the completion queues; returns whether there were any.
     pub(super) fn take_events(&mut self) -> bool {
-        let Armed { requests, messages } = &mut self.is_armed;
-        let was_armed = (*requests, *messages);
-        *messages = *messages && !self.shared.messages.take_event();
-        *requests = *requests && !self.shared.requests.take_event();
-        was_armed != (*requests, *messages)
+        let mut any = false;
+        for adapter in &mut self.adapters {
+            any |= adapter.take_events();
+        }
+        any
     }
 
     /// Checks all watched descriptors for events.
@@ -140,10 +159,13 @@ impl VerbsEndpoint {
             return;
         };
         for event in &events[..count] {
-            match event.data.u64() {
-                REQUESTS => self.is_armed.requests &= !self.shared.requests.take_event(),
-                MESSAGES => self.is_armed.messages &= !self.shared.messages.take_event(),
-                DEVICE => self.read_device_events(completions),
+            let id = event.data.u64();
+            let adapter = usize::try_from(id >> OF_ADAPTERS).unwrap_or(usize::MAX);
+            match id & ((1 << OF_ADAPTERS) - 1) {
+                REQUESTS | MESSAGES => {
+                    self.adapters[adapter].take_events();
+                }
+                DEVICE => self.read_device_events(adapter, completions),
                 RETRIES => self.retry(),
                 _ => {
                     let mut notices = Vec::new();
@@ -161,15 +183,75 @@ impl VerbsEndpoint {
         }
     }
 
-    pub(super) fn read_device_events(&mut self, completions: &mut Vec<Completion>) {
-        while let Some((kind, words)) = self.device.next_event() {
-            // After both, completions are missing. Queue pairs of a broken device or over an overrun queue cannot be replaced.
-            if [EVENT_DEVICE_FATAL, EVENT_QUEUE_OVERRUN].contains(&kind) {
-                let loss = Loss::Failed(format!("{}: {words}", self.place.port.device));
-                self.limits.replaces = false;
-                self.lose_all(&loss, completions);
+    fn read_device_events(&mut self, adapter: usize, completions: &mut Vec<Completion>) {
+        while let Some(event) = self.adapters[adapter].device.next_event() {
+            let port = &self.adapters[adapter].place.port;
+            let loss = || Loss::Failed(format!("{}: {}", port.device, event.words));
+            match event.kind {
+                // After both, completions are missing. Queue pairs of a broken device or over an overrun queue cannot be
+                // replaced.
+                EVENT_DEVICE_FATAL | EVENT_QUEUE_OVERRUN => {
+                    let loss = loss();
+                    self.break_down(adapter, &loss, completions);
+                }
+                // The others carry the data until the port is up again. Without another one the device repeats what it has
+                // sent.
+                EVENT_PORT_DOWN
+                    if event.port == i32::from(port.number) && self.has_others(adapter) =>
+                {
+                    let loss = loss();
+                    self.lose_all_on(adapter, &loss, completions);
+                }
+                _ => {}
             }
         }
+    }
+
+    /// Whether there is a rail over another adapter.
+    fn has_others(&self, adapter: usize) -> bool {
+        self.rails.iter().any(|rail| rail.adapter != adapter)
+    }
+
+    /// An adapter has had a fatal error. Its queue pairs are lost for good, and the peer is told; those of other adapters go on.
+    fn break_down(&mut self, adapter: usize, loss: &Loss, completions: &mut Vec<Completion>) {
+        self.adapters[adapter].is_broken = true;
+        if self.adapters.iter().all(|adapter| adapter.is_broken) {
+            self.limits.replaces = false;
+            return self.lose_all(loss, completions);
+        }
+        for queue_pair in self.numbers_on(adapter) {
+            self.retries.remove(queue_pair);
+            let content = self.slots[queue_pair].clear();
+            // Without a connection the peer has noticed.
+            let _ = self.notify(queue_pair, Step::GivenUp);
+            let lost = Completion::Lost {
+                queue_pair,
+                loss: loss.clone(),
+            };
+            // The first loss of a connected queue pair is one that may be restored.
+            if content == Content::Connected {
+                completions.push(lost.clone());
+            }
+            completions.push(lost);
+        }
+    }
+
+    /// Counts the rails that have a connected queue pair. The end of the peer is no failure of a rail.
+    pub(super) fn count_rails(&mut self) {
+        let rails = self.rails.len();
+        if rails == 1 || self.peer() != Peer::Connected {
+            return;
+        }
+        let works = |rail: &usize| {
+            let mut slots = self.slots.iter().skip(*rail).step_by(rails);
+            slots.any(|slot| slot.current.is_some())
+        };
+        self.working_rails = (0..rails).filter(works).count();
+    }
+
+    /// Whether a replacement is being tested.
+    pub(super) fn awaits_proof(&self) -> bool {
+        self.slots.iter().any(Slot::awaits_proof)
     }
 
     /// Closes the queue pairs after the peer has ended. Acknowledgements of earlier requests may still
@@ -229,21 +311,15 @@ impl VerbsEndpoint {
 
     /// Arms an event for the next completion.
     pub(super) fn arm(&mut self, wants_requests: bool, completions: &mut Vec<Completion>) {
-        let Shared {
-            requests, messages, ..
-        } = &self.shared;
-        let mut outcome = Ok(());
-        let mut arms = false;
-        if !self.is_armed.messages {
-            (outcome, arms, self.is_armed.messages) = (messages.arm(), true, true);
-        }
-        if wants_requests && !self.is_armed.requests && outcome.is_ok() {
-            (outcome, arms, self.is_armed.requests) = (requests.arm(), true, true);
-        }
-        match outcome {
-            Ok(()) if arms => self.drain(completions),
-            Ok(()) => {}
-            Err(error) => self.lose_all(&Loss::Failed(error.to_string()), completions),
+        for adapter in 0..self.adapters.len() {
+            match self.adapters[adapter].arm(wants_requests) {
+                Ok(true) => self.drain_adapter(adapter, completions),
+                Ok(false) => {}
+                Err(error) => {
+                    let loss = Loss::Failed(error.to_string());
+                    self.lose_all_on(adapter, &loss, completions);
+                }
+            }
         }
     }
 
@@ -263,6 +339,13 @@ impl VerbsEndpoint {
         }
         if content != Content::Empty && self.limits.replaces {
             self.replace(number);
+        }
+    }
+
+    /// Loses all queue pairs over an adapter.
+    fn lose_all_on(&mut self, adapter: usize, loss: &Loss, completions: &mut Vec<Completion>) {
+        for number in self.numbers_on(adapter) {
+            self.lose(number, loss.clone(), completions);
         }
     }
 

@@ -11,6 +11,8 @@ use super::bindings::{
     SET_TIMEOUT, STATE_INIT, STATE_READY_TO_RECEIVE, STATE_READY_TO_SEND,
 };
 use super::connection_manager::Route;
+use super::limiter;
+use super::objects::RateRange;
 use super::partition::{Partition, PartitionKey};
 use super::ports::Protocol;
 use super::queue_pair::QueuePair;
@@ -58,6 +60,10 @@ pub(super) struct Path {
     pub(super) round_trip: Duration,
     /// The device is implemented in software, in the kernel.
     pub(super) is_software: bool,
+    /// The rate in bytes of payload per second to limit each queue pair to.
+    pub(super) rate: Option<u64>,
+    /// The rates that the device can limit queue pairs to.
+    pub(super) rate_range: Option<RateRange>,
 }
 
 impl Path {
@@ -118,16 +124,17 @@ impl Path {
         self.port.gid[..8] == peer.gid[..8]
     }
 
-    /// Connects a queue pair to one of the peer.
+    /// Connects a queue pair to one of the peer. Returns whether the device limits its rate.
     pub(super) fn connect(
         &self,
         connecting: &Connecting,
         port: &PortRecord,
         peer: QueuePairRecord,
-    ) -> io::Result<()> {
-        let attributes = QueuePairAttributes {
+    ) -> io::Result<bool> {
+        let mtu = self.port.mtu.min(port.mtu);
+        let mut attributes = QueuePairAttributes {
             state: STATE_READY_TO_RECEIVE,
-            mtu: c_int::from(self.port.mtu.min(port.mtu)),
+            mtu: c_int::from(mtu),
             peer: peer.number,
             first_received: peer.first_packet,
             reads_answered: self.port.reads,
@@ -142,7 +149,14 @@ impl Path {
             | SET_FIRST_RECEIVED
             | SET_READS_ANSWERED
             | SET_NOT_READY_TIMER;
-        connecting.queue_pair.modify(attributes, mask)?;
+        let ready = connecting.queue_pair.modify(attributes, mask);
+        if ready.is_err() && attributes.address.static_rate > 0 {
+            // The device may have no static rates.
+            attributes.address.static_rate = 0;
+            connecting.queue_pair.modify(attributes, mask)?;
+        } else {
+            ready?;
+        }
         let attributes = QueuePairAttributes {
             state: STATE_READY_TO_SEND,
             first_sent: connecting.first_packet,
@@ -158,7 +172,11 @@ impl Path {
             | SET_NOT_READY_RETRIES
             | SET_FIRST_SENT
             | SET_READS;
-        connecting.queue_pair.modify(attributes, mask)
+        connecting.queue_pair.modify(attributes, mask)?;
+        let limit = self.rate.zip(self.rate_range);
+        let limit = limit.and_then(|(rate, range)| limiter::kilobits(rate, mtu, range));
+        // A device that refuses leaves pacing to the software.
+        Ok(limit.is_some_and(|limit| connecting.queue_pair.limit_rate(limit).is_ok()))
     }
 
     /// The time after which an unacknowledged packet is retransmitted; a device may take up to four times as long.
@@ -213,6 +231,10 @@ impl Path {
             // The peer's LID may change while its queue pairs are replaced.
             lid: if shares_subnet { peer.lid } else { route.lid },
             service_level: self.service_level.unwrap_or(route.service_level),
+            static_rate: match self.protocol {
+                Protocol::InfiniBand => self.rate.map_or(0, limiter::static_rate),
+                Protocol::Roce | Protocol::Iwarp => 0,
+            },
             is_global: u8::from(is_global),
             port: self.port_number,
             ..Address::default()
@@ -265,7 +287,19 @@ mod tests {
             reads: 16,
             round_trip: Duration::ZERO,
             is_software: false,
+            rate: None,
+            rate_range: None,
         }
+    }
+
+    #[test]
+    fn a_static_rate_is_that_of_infiniband() {
+        let (mut here, there) = (path(5, 1), path(9, 1));
+        assert_eq!(here.address(&there.port).static_rate, 0);
+        here.rate = Some(625_000_000);
+        assert_eq!(here.address(&there.port).static_rate, 5, "IBV_RATE_5_GBPS");
+        here.protocol = Protocol::Roce;
+        assert_eq!(here.address(&there.port).static_rate, 0);
     }
 
     #[test]

@@ -8,9 +8,13 @@
 //! the next one, and then polls once more, because a completion in between causes no event. Events
 //! for requests are armed only while the engine waits for a request.
 //!
+//! A channel may use several adapters at once: [`adapter`] has their objects, and queue pair `n` is on rail `n` modulo the
+//! number of rails. A rail that fails loses its queue pairs, and the others go on.
+//!
 //! The device works without being polled. The data connection stays open as a control socket: it
 //! shows how the peer ended, and carries the notices that replace a lost queue pair.
 
+mod adapter;
 mod bindings;
 mod connection_manager;
 mod control_socket;
@@ -21,6 +25,7 @@ mod events;
 mod fabric;
 mod inspect;
 mod ipoib;
+mod limiter;
 mod mtu;
 mod objects;
 mod opening;
@@ -38,36 +43,33 @@ mod sysfs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 use gridhaul_stack::Detail;
 
+use self::adapter::{Adapter, Rail};
 pub(crate) use self::connection_manager::{Connection, ConnectionError, Listener};
 use self::control_socket::{ControlSocket, Peer};
-use self::counters::Counters;
-pub(crate) use self::device_options::DeviceOptions;
+pub(crate) use self::device_options::{AdapterName, DeviceOptions};
 pub(crate) use self::error::VerbsError;
-use self::fabric::Path;
 pub(crate) use self::inspect::{fastest_port, has_devices, inspect};
-use self::objects::{OpenDevice, Registration};
 pub(crate) use self::opening::DEPTH;
 pub(crate) use self::place::Place;
 pub(crate) use self::ports::Protocol;
-use self::queue_pair::{QueuePair, Shared};
+use self::queue_pair::QueuePair;
 use self::retries::Retries;
 use self::slot::Slot;
 use crate::memory::Memory;
-use crate::provider::PortRecord;
 use crate::provider::{
-    Access, Completion, Endpoint, Limits, Loss, Message, PostError, Region, Request, Work,
+    Access, Completion, Endpoint, Limits, Loss, Message, PostError, Region, Request, Work, rail_of,
 };
 
-// Identifiers of watched descriptors.
+// Identifiers of watched descriptors. Those of an adapter have its number in the higher bits.
 const REQUESTS: u64 = 0;
 const MESSAGES: u64 = 1;
 const DEVICE: u64 = 2;
 const CONNECTION: u64 = 3;
 const RETRIES: u64 = 4;
+const OF_ADAPTERS: u32 = 8;
 
 /// How many polls in a row may skip the system call that checks for other events.
 const MAX_POLLS: u32 = 16;
@@ -77,16 +79,11 @@ const MAX_POLLS: u32 = 16;
 pub(crate) struct VerbsEndpoint {
     // Fields are dropped in this order: queue pairs before the memory that they use.
     slots: Vec<Slot>,
-    /// By number.
-    regions: Vec<Option<Registration>>,
-    shared: Shared,
-    device: Arc<OpenDevice>,
-    place: Place,
-    counters: Arc<Counters>,
-    path: Path,
+    /// The queue pairs take turns with them.
+    rails: Vec<Rail>,
+    adapters: Vec<Adapter>,
     limits: Limits,
-    /// The peer's port and the data connection, once the queue pairs are connected.
-    peer_port: Option<PortRecord>,
+    /// The data connection, once the queue pairs are connected.
     control: Option<ControlSocket>,
     watch: OwnedFd,
     /// Messages of the peer are ignored from now on.
@@ -95,22 +92,14 @@ pub(crate) struct VerbsEndpoint {
     is_watched: bool,
     /// Polls since other events were last checked.
     polls: u32,
-    is_armed: Armed,
     /// Reported by the next poll.
     failures: Vec<Failure>,
     /// Replacements that begin later.
     retries: Retries,
-    /// When the tables of the port were last read from sysfs.
-    refreshed_at: Option<Duration>,
-    /// What they lacked then.
-    absence: Option<String>,
-}
-
-/// The completion queues with an armed event.
-#[derive(Debug, Default)]
-struct Armed {
-    requests: bool,
-    messages: bool,
+    /// The adapters limit the rate of every queue pair.
+    is_limited: bool,
+    /// The rails that worked before the peer ended.
+    working_rails: usize,
 }
 
 /// A queue pair that refused a request, or could not be replaced.
@@ -123,14 +112,24 @@ struct Failure {
 }
 
 impl VerbsEndpoint {
-    /// Of both ports, and of the path once it is tested.
-    fn mtu(&self) -> u8 {
-        let theirs = self.peer_port.map_or(u8::MAX, |port| port.mtu);
-        self.path.port.mtu.min(theirs)
+    fn is_iwarp(&self) -> bool {
+        self.rails[0].path.protocol == Protocol::Iwarp
     }
 
-    fn is_iwarp(&self) -> bool {
-        self.path.protocol == Protocol::Iwarp
+    /// The rail of a queue pair.
+    fn rail(&self, number: usize) -> &Rail {
+        &self.rails[rail_of(number, self.rails.len())]
+    }
+
+    /// The adapter of a queue pair.
+    fn adapter(&self, number: usize) -> &Adapter {
+        &self.adapters[self.rail(number).adapter]
+    }
+
+    /// The queue pairs over an adapter.
+    fn numbers_on(&self, adapter: usize) -> Vec<usize> {
+        let on_it = |number: &usize| self.rail(*number).adapter == adapter;
+        (0..self.slots.len()).filter(on_it).collect()
     }
 
     /// Sends an empty message as the last one on each queue pair. It arrives after everything that was
@@ -151,33 +150,62 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn details(&self) -> Vec<Detail> {
-        let port = &self.place.port;
-        let regions = self.regions.iter().flatten();
-        let pinned_bytes: usize = regions.map(|region| region.memory().length()).sum();
+        let first = &self.adapters[self.rails[0].adapter];
+        let is_used = |number: &usize| self.rails.iter().any(|rail| rail.adapter == *number);
+        let used = (0..self.adapters.len()).filter(is_used);
+        let devices: Vec<_> = used
+            .map(|number| {
+                let port = &self.adapters[number].place.port;
+                format!("{}/{}", port.device, port.number)
+            })
+            .collect();
+        let regions = self.adapters.iter().flat_map(|adapter| &adapter.regions);
+        let pinned_bytes: usize = regions
+            .flatten()
+            .map(|region| region.memory().length())
+            .sum();
+        let mtu = self.rails.iter().map(Rail::mtu).min().unwrap_or(mtu::LEAST);
         let mut details = vec![
             Detail::text("provider", "verbs"),
-            Detail::text("device", format!("{}/{}", port.device, port.number)),
-            Detail::text("protocol", port.protocol.name()),
-            Detail::setting("gid", u64::from(self.place.gid_index)),
-            Detail::setting("mtu-bytes", mtu::bytes(self.mtu())),
+            Detail::text("device", devices.join("+")),
+            Detail::text("protocol", first.place.port.protocol.name()),
+            Detail::setting("gid", u64::from(first.place.gid_index)),
+            Detail::setting("mtu-bytes", mtu::bytes(mtu)),
             Detail::holding("pinned-bytes", pinned_bytes as u64),
         ];
-        if port.protocol == Protocol::InfiniBand {
-            details.push(Detail::text("pkey", self.path.partition.key.to_string()));
+        if self.rails.len() > 1 {
+            details.push(Detail::setting("rails", self.working_rails as u64));
+        }
+        if self.is_limited {
+            details.push(Detail::text("limiter", "adapter"));
+        }
+        if first.place.port.protocol == Protocol::InfiniBand {
+            let key = self.rails[0].path.partition.key;
+            details.push(Detail::text("pkey", key.to_string()));
         }
         details
     }
 
-    fn port_rate(&self) -> Option<u64> {
-        self.place.port.payload_rate()
+    fn port_rate(&self, rail: usize) -> Option<u64> {
+        self.adapters[self.rails.get(rail)?.adapter]
+            .place
+            .port_rate()
     }
 
-    fn repeats(&self) -> Option<u64> {
-        self.counters.repeats()
+    fn repeats(&self, rail: usize) -> Option<u64> {
+        self.adapters[self.rails.get(rail)?.adapter]
+            .counters
+            .repeats()
     }
 
-    fn misses(&self) -> Option<u64> {
-        self.counters.misses()
+    fn misses(&self, rail: usize) -> Option<u64> {
+        self.adapters[self.rails.get(rail)?.adapter]
+            .counters
+            .misses()
+    }
+
+    fn limits_rate(&self) -> bool {
+        self.is_limited
     }
 
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
@@ -186,23 +214,40 @@ impl Endpoint for VerbsEndpoint {
             Access::Sink if self.is_iwarp() => Access::RemoteWrite,
             other => other,
         };
-        let registration = Registration::new(&self.shared.domain, memory, access)
-            .map_err(|error| explain_memlock(error, memory.length()))?;
-        let free = self.regions.iter().position(Option::is_none);
-        let region = Region {
-            id: free.unwrap_or(self.regions.len()),
-            address: memory.address(),
-            key: registration.remote_key(),
-        };
-        match free {
-            Some(free) => self.regions[free] = Some(registration),
-            None => self.regions.push(Some(registration)),
+        // All adapters have the same numbers.
+        let regions = &self.adapters[0].regions;
+        let free = regions.iter().position(Option::is_none);
+        let id = free.unwrap_or(regions.len());
+        let adapters = self.adapters.iter_mut();
+        let keys: io::Result<Vec<_>> = adapters
+            .map(|adapter| adapter.register(id, memory, access))
+            .collect();
+        match keys {
+            Ok(keys) => Ok(Region {
+                id,
+                address: memory.address(),
+                key: keys[0],
+            }),
+            Err(error) => {
+                self.deregister(id);
+                Err(error)
+            }
         }
-        Ok(region)
+    }
+
+    fn further_keys(&self, region: usize) -> Vec<u32> {
+        let further = self.adapters.iter().skip(1);
+        further
+            .map(|adapter| adapter.region(region).remote_key())
+            .collect()
     }
 
     fn deregister(&mut self, region: usize) {
-        self.regions[region] = None;
+        for adapter in &mut self.adapters {
+            if let Some(registration) = adapter.regions.get_mut(region) {
+                *registration = None;
+            }
+        }
     }
 
     fn post(&mut self, number: usize, request: Request) -> Result<(), PostError> {
@@ -215,6 +260,8 @@ impl Endpoint for VerbsEndpoint {
             Peer::Closed => self.is_iwarp(),
             Peer::Reset => false,
         };
+        let rail = self.rails[rail_of(number, self.rails.len())];
+        let adapter = &self.adapters[rail.adapter];
         let Some(queue_pair) = self.slots[number].current.as_mut().filter(|_| is_open) else {
             return Err(PostError::Lost);
         };
@@ -228,19 +275,16 @@ impl Endpoint for VerbsEndpoint {
                 span,
                 to,
                 immediate,
-            } => {
-                let source = registered(&self.regions, *region);
-                queue_pair.write(id, source, *span, *to, *immediate)
-            }
+            } => queue_pair.write(id, adapter.region(*region), *span, *to, *immediate),
             Work::Read { region, span, from } => {
-                queue_pair.read(id, registered(&self.regions, *region), *span, *from)
+                queue_pair.read(id, adapter.region(*region), *span, *from)
             }
             Work::Send(message) => queue_pair.send(id, message),
             Work::Carry {
                 message,
                 region,
                 span,
-            } => queue_pair.carry(id, message, registered(&self.regions, *region), *span),
+            } => queue_pair.carry(id, message, adapter.region(*region), *span),
         }
         Ok(())
     }
@@ -249,13 +293,14 @@ impl Endpoint for VerbsEndpoint {
         for number in 0..self.slots.len() {
             let current = self.slots[number].current.as_mut();
             if let Some(Err(error)) = current.map(QueuePair::ring_doorbell) {
-                let words = format!("{}: {error}", self.place.port.device);
+                let words = format!("{}: {error}", self.adapter(number).place.device());
                 self.fail(number, words);
             }
         }
     }
 
     fn poll(&mut self, completions: &mut Vec<Completion>) {
+        self.count_rails();
         self.drain(completions);
         self.polls += 1;
         let was_watched = std::mem::take(&mut self.is_watched);
@@ -270,7 +315,7 @@ impl Endpoint for VerbsEndpoint {
 
     fn watch(&mut self, wants_requests: bool, completions: &mut Vec<Completion>) {
         self.is_watched = true;
-        self.arm(wants_requests, completions);
+        self.arm(wants_requests || self.awaits_proof(), completions);
         self.report_failures(completions);
         self.attribute_losses_to_peer(completions);
     }
@@ -303,7 +348,9 @@ impl Endpoint for VerbsEndpoint {
         if let Some(control) = &mut self.control {
             control.close();
         }
-        self.regions.clear();
+        for adapter in &mut self.adapters {
+            adapter.regions.clear();
+        }
     }
 
     fn abort(&mut self) {
@@ -315,10 +362,6 @@ impl Endpoint for VerbsEndpoint {
             slot.clear();
         }
     }
-}
-
-fn registered(regions: &[Option<Registration>], region: usize) -> &Registration {
-    regions[region].as_ref().expect("a region of ours")
 }
 
 /// Adds the limit on locked memory to the error of a registration.

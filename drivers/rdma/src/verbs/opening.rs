@@ -7,25 +7,18 @@ use std::sync::Arc;
 use gridhaul_stack::{ChannelError, Operation, random_bytes};
 use rustix::event::epoll;
 
-use super::bindings::PORT_NEEDS_GLOBAL_ROUTES;
+use super::adapter::{Adapter, Rail};
 use super::connection_manager::{Connection, Introduction};
 use super::control_socket::ControlSocket;
-use super::counters::Counters;
 use super::error::VerbsError;
-use super::fabric::{MAX_READS, Path};
-use super::objects::{CompletionQueue, Depths, Domain, OpenDevice, Registration};
+use super::objects::OpenDevice;
 use super::place::Place;
 use super::ports::Protocol;
-use super::queue_pair::{QueuePair, Shared, slot_bytes};
+use super::queue_pair::QueuePair;
 use super::retries::Retries;
-use super::slot::{Connecting, Slot};
-use super::{
-    Armed, CONNECTION, DEVICE, MESSAGES, REQUESTS, RETRIES, VerbsEndpoint, explain_memlock,
-};
-use crate::memory::Memory;
-use crate::provider::{
-    Access, Fabric, FabricRecord, Limits, MAX_MESSAGE_BYTES, PortRecord, Wanted, Work,
-};
+use super::slot::{Connecting, Proof, Slot};
+use super::{CONNECTION, DEVICE, MESSAGES, OF_ADAPTERS, REQUESTS, RETRIES, VerbsEndpoint};
+use crate::provider::{Fabric, FabricRecord, Limits, Wanted, Work, adapter_of, rail_of};
 
 /// Outstanding requests of one queue pair for a short ring, if the device supports so many.
 pub(crate) const DEPTH: usize = 1024;
@@ -37,109 +30,71 @@ const LEAST_DEPTH: usize = 128;
 /// The object that was not created, in an error.
 const QUEUE_PAIR: &str = "a queue pair";
 
-/// The largest WRITE or READ in bytes: devices allow 2 GiB and count in 32 bits.
-const MAX_TRANSFER_BYTES: u32 = 1 << 30;
-
 impl VerbsEndpoint {
-    /// An endpoint whose queue pairs are not connected.
+    /// An endpoint whose queue pairs are not connected, over so many rails from the ports at these places, which take turns.
     ///
     /// # Errors
     ///
-    /// When the device cannot be used.
-    pub(crate) fn new(place: &Place, wanted: Wanted) -> Result<Self, VerbsError> {
-        let device = place.open()?;
+    /// When a device cannot be used.
+    pub(crate) fn new(places: &[Place], rails: usize, wanted: Wanted) -> Result<Self, VerbsError> {
+        let places = &places[..places.len().min(rails)];
+        let devices: Vec<_> = places.iter().map(Place::open).collect::<Result<_, _>>()?;
         let mut wanted = wanted;
         loop {
-            match Self::prepare(place, Arc::clone(&device), wanted) {
-                Err((QUEUE_PAIR, error))
+            match Self::prepare(places, &devices, rails, wanted) {
+                Err((_, QUEUE_PAIR, error))
                     if is_too_deep(&error) && wanted.requests > LEAST_DEPTH =>
                 {
                     wanted.requests = (wanted.requests / 2).max(LEAST_DEPTH);
                 }
-                outcome => return outcome.map_err(|(what, error)| place.failed(what, error)),
+                outcome => {
+                    return outcome
+                        .map_err(|(adapter, what, error)| places[adapter].failed(what, error));
+                }
             }
         }
     }
 
+    /// The error names the adapter and the object.
     fn prepare(
-        place: &Place,
-        device: Arc<OpenDevice>,
+        places: &[Place],
+        devices: &[Arc<OpenDevice>],
+        rails: usize,
         wanted: Wanted,
-    ) -> Result<Self, (&'static str, io::Error)> {
+    ) -> Result<Self, (usize, &'static str, io::Error)> {
         let queue_pairs = usize::from(wanted.queue_pairs);
-        let at = |what| move |error| (what, error);
-        let attributes = device.attributes().map_err(at("the attributes"))?;
-        let port = device.port(place.port.number).map_err(at("a port"))?;
-        let count = |number: i32| usize::try_from(number).unwrap_or(0);
-        let entries = count(attributes.max_completions) / queue_pairs;
-        let requests = count(attributes.max_requests);
-        // If the device cannot hold as many, the peer's device retries after a while.
-        let receives = wanted.messages.min(entries / 2).min(requests);
-        let depths = Depths {
-            sends: wanted.requests.min(requests).min(entries - receives),
-            receives,
-            message_bytes: MAX_MESSAGE_BYTES + wanted.payload_bytes,
-        };
-        let is_iwarp = place.port.protocol == Protocol::Iwarp;
-        let reads = |number: i32| u8::try_from(number).unwrap_or(MAX_READS).min(MAX_READS);
-        let path = Path {
-            port: PortRecord {
-                gid: place.gid,
-                lid: port.lid,
-                mtu: place.mtu(port.active_mtu, wanted.path_mtu),
-                partition: place.partition.key.0,
-                reads: reads(attributes.max_reads_answered),
-            },
-            port_number: place.port.number,
-            gid_index: place.gid_index,
-            protocol: place.port.protocol,
-            partition: place.partition,
-            needs_global_routes: port.flags & PORT_NEEDS_GLOBAL_ROUTES != 0,
-            traffic_class: place.device_options.traffic_class,
-            service_level: place.device_options.service_level,
-            route: place.route,
-            reads: reads(attributes.max_reads),
-            round_trip: wanted.round_trip,
-            is_software: place.port.is_software,
-        };
-        let domain = Domain::new(&device, is_iwarp).map_err(at("a protection domain"))?;
-        let domain = Arc::new(domain);
-        let vector = device.next_vector();
-        let queue = |entries: usize| {
-            let queue = CompletionQueue::new(&device, queue_pairs * entries, vector);
-            queue.map(Arc::new).map_err(at("a completion queue"))
-        };
-        let (requests, messages) = (queue(depths.sends)?, queue(depths.receives)?);
-        let bytes = slot_bytes(depths) * queue_pairs;
-        let memory = bytes
-            .try_into()
-            .map_err(io::Error::other)
-            .and_then(Memory::new)
-            .map_err(at("memory for messages"))?;
-        let slots = Registration::new(&domain, &Arc::new(memory), Access::Sink)
-            .map_err(|error| ("memory for messages", explain_memlock(error, bytes)))?;
-        let shared = Shared {
-            domain,
-            requests,
-            messages,
-            depths,
-            slots: Arc::new(slots),
-        };
+        let count = places.len();
+        let (mut adapters, mut paths) = (Vec::new(), Vec::new());
+        for (number, (place, device)) in places.iter().zip(devices).enumerate() {
+            let on_it =
+                |&queue_pair: &usize| adapter_of(rail_of(queue_pair, rails), count) == number;
+            let of_it = (0..queue_pairs).filter(on_it).count();
+            let (adapter, path) = Adapter::new(place, device, wanted, of_it)
+                .map_err(|(what, error)| (number, what, error))?;
+            adapters.push(adapter);
+            paths.push(path);
+        }
+        let rails: Vec<_> = (0..rails)
+            .map(|rail| {
+                let adapter = adapter_of(rail, count);
+                Rail {
+                    adapter,
+                    path: paths[adapter],
+                    peer_port: None,
+                }
+            })
+            .collect();
+        let is_iwarp = paths.iter().any(|path| path.protocol == Protocol::Iwarp);
+        let least = |of: fn(&Adapter) -> usize| adapters.iter().map(of).min().unwrap_or(0);
         let mut endpoint = Self {
             slots: Vec::new(),
-            regions: Vec::new(),
-            watch: watch(&shared, &device).map_err(at("its descriptors"))?,
-            shared,
-            device,
-            counters: Counters::of(&place.port.path()),
-            place: place.clone(),
-            path,
-            peer_port: None,
+            watch: watch(&adapters).map_err(|error| (0, "its descriptors", error))?,
             limits: Limits {
                 queue_pairs,
-                depth: depths.sends,
-                reads: usize::from(path.reads),
-                message_bytes: port.max_message_bytes.min(MAX_TRANSFER_BYTES) as usize,
+                rails: rails.len(),
+                depth: least(|adapter| adapter.shared.depths.sends),
+                reads: usize::from(paths.iter().map(|path| path.reads).min().unwrap_or(0)),
+                message_bytes: least(|adapter| adapter.transfer_bytes),
                 payload_bytes: wanted.payload_bytes,
                 // RFC 5040 has none.
                 immediate: !is_iwarp,
@@ -147,39 +102,43 @@ impl VerbsEndpoint {
                 needs_polling: false,
                 replaces: !is_iwarp,
             },
+            rails,
+            adapters,
             control: None,
             has_ended: false,
             is_watched: false,
             polls: 0,
-            is_armed: Armed::default(),
             failures: Vec::new(),
             retries: Retries::new(RETRIES),
-            refreshed_at: None,
-            absence: None,
+            is_limited: false,
+            working_rails: 0,
         };
         for number in 0..queue_pairs {
-            endpoint.add_queue_pair(number).map_err(at(QUEUE_PAIR))?;
+            let connecting = endpoint.queue_pair(number, 0);
+            let adapter = adapter_of(rail_of(number, endpoint.rails.len()), count);
+            let connecting = connecting.map_err(|error| (adapter, QUEUE_PAIR, error))?;
+            endpoint.slots.push(Slot::new(connecting));
         }
         Ok(endpoint)
     }
 
-    fn add_queue_pair(&mut self, number: usize) -> io::Result<()> {
-        let connecting = self.queue_pair(number, 0)?;
-        self.slots.push(Slot::new(connecting));
-        Ok(())
-    }
-
     /// A queue pair that is not connected.
     pub(super) fn queue_pair(&self, number: usize, generation: u16) -> io::Result<Connecting> {
+        let rail = *self.rail(number);
+        let on_adapter = |&other: &usize| self.rail(other).adapter == rail.adapter;
+        // Its place in the adapter's memory for messages.
+        let place = (0..number).filter(on_adapter).count();
         let number = u8::try_from(number).map_err(io::Error::other)?;
-        let queue_pair = QueuePair::new(&self.shared, number, generation)?;
-        self.path.initialise(&queue_pair)?;
+        let shared = &self.adapters[rail.adapter].shared;
+        let queue_pair = QueuePair::new(shared, number, place, generation)?;
+        rail.path.initialise(&queue_pair)?;
         Ok(Connecting {
             queue_pair,
             // InfiniBand architecture: 24 bits.
             first_packet: u32::from_be_bytes(random_bytes()) >> 8,
             is_connected: false,
             peer_is_connected: false,
+            proof: Proof::None,
         })
     }
 
@@ -188,7 +147,7 @@ impl VerbsEndpoint {
         let connecting = self.slots[usize::from(number)].connecting.as_ref();
         Introduction {
             number: connecting.map_or(0, |connecting| connecting.queue_pair.number()),
-            reads: self.path.reads.min(self.path.port.reads),
+            reads: self.rails[0].path.reads.min(self.rails[0].path.port.reads),
             private,
         }
     }
@@ -225,34 +184,47 @@ impl Fabric for VerbsEndpoint {
             .iter()
             .filter_map(|slot| slot.connecting.as_ref());
         FabricRecord {
-            port: self.path.port,
+            ports: self.rails.iter().map(|rail| rail.path.port).collect(),
             queue_pairs: connecting.map(Connecting::record).collect(),
         }
     }
 
     fn connect(&mut self, peer: &FabricRecord, data_connection: OwnedFd) -> io::Result<()> {
-        if peer.queue_pairs.len() != self.slots.len() {
+        if peer.queue_pairs.len() != self.slots.len() || peer.ports.len() != self.rails.len() {
             return Err(io::Error::other(
-                "the other end has another number of queue pairs",
+                "the other end has another number of queue pairs or adapters",
             ));
         }
-        self.path.check(&peer.port).map_err(io::Error::other)?;
-        for (slot, other) in self.slots.iter_mut().zip(&peer.queue_pairs) {
+        for (rail, port) in self.rails.iter_mut().zip(&peer.ports) {
+            rail.path.check(port).map_err(io::Error::other)?;
+            rail.peer_port = Some(*port);
+        }
+        self.is_limited = true;
+        for (number, other) in peer.queue_pairs.iter().enumerate() {
+            let rail = *self.rail(number);
+            let port = &peer.ports[rail_of(number, peer.ports.len())];
+            let slot = &mut self.slots[number];
             let Some(connecting) = slot.connecting.take() else {
                 continue;
             };
-            self.path.connect(&connecting, &peer.port, *other)?;
+            self.is_limited &= rail.path.connect(&connecting, port, *other)?;
             slot.current = Some(connecting.queue_pair);
         }
-        self.limits.reads = usize::from(self.path.reads_with(&peer.port));
-        self.peer_port = Some(peer.port);
+        let reads = self.rails.iter().zip(&peer.ports);
+        let reads = reads.map(|(rail, port)| rail.path.reads_with(port));
+        self.limits.reads = usize::from(reads.min().unwrap_or(0));
         if self.control.is_none() {
             self.keep(data_connection)?;
         }
+        self.count_rails();
         Ok(())
     }
 
-    fn test_path(&mut self, work: Work, operation: &Operation<'_>) -> Result<bool, ChannelError> {
+    fn test_path(
+        &mut self,
+        work: &dyn Fn(usize) -> Option<Work>,
+        operation: &Operation<'_>,
+    ) -> Result<Vec<bool>, ChannelError> {
         self.packets_arrive(work, operation)
     }
 
@@ -260,8 +232,25 @@ impl Fabric for VerbsEndpoint {
         self.start_anew()
     }
 
-    fn shorten_packets(&mut self) -> io::Result<bool> {
-        self.shorten()
+    fn shorten_packets(&mut self, rail: usize) -> bool {
+        self.shorten(rail)
+    }
+
+    fn leave_out(&mut self, rail: usize) {
+        // The numbers of later queue pairs change, so the present ones end.
+        for slot in &mut self.slots {
+            slot.clear();
+        }
+        let rails = self.rails.len();
+        let mut numbers = 0..;
+        let is_other = |_: &Slot| {
+            numbers
+                .next()
+                .is_some_and(|number| rail_of(number, rails) != rail)
+        };
+        self.slots.retain(is_other);
+        self.rails.remove(rail);
+        (self.limits.queue_pairs, self.limits.rails) = (self.slots.len(), self.rails.len());
     }
 }
 
@@ -270,16 +259,18 @@ fn is_too_deep(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EINVAL))
 }
 
-/// Watches the queues and the device.
-fn watch(shared: &Shared, device: &OpenDevice) -> io::Result<OwnedFd> {
+/// Watches the queues and the devices.
+fn watch(adapters: &[Adapter]) -> io::Result<OwnedFd> {
     let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for (descriptor, name) in [
-        (shared.requests.descriptor(), REQUESTS),
-        (shared.messages.descriptor(), MESSAGES),
-        (device.descriptor(), DEVICE),
-    ] {
-        let name = epoll::EventData::new_u64(name);
-        epoll::add(&watch, descriptor, name, epoll::EventFlags::IN)?;
+    for (number, adapter) in (0_u64..).zip(adapters) {
+        for (descriptor, kind) in [
+            (adapter.shared.requests.descriptor(), REQUESTS),
+            (adapter.shared.messages.descriptor(), MESSAGES),
+            (adapter.device.descriptor(), DEVICE),
+        ] {
+            let name = epoll::EventData::new_u64(number << OF_ADAPTERS | kind);
+            epoll::add(&watch, descriptor, name, epoll::EventFlags::IN)?;
+        }
     }
     Ok(watch)
 }

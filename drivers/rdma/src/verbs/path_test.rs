@@ -4,52 +4,116 @@
 //! may discard all of them. The data connection is TCP and shows neither.
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use gridhaul_stack::{ChannelError, Operation};
+use rustix::event::epoll;
 
+use super::adapter::Rail;
 use super::bindings::{STATUS_SUCCESS, WorkCompletion};
 use super::mtu;
 use super::queue_pair::{CompletionId, Subject};
-use super::{VerbsEndpoint, registered};
+use super::{VerbsEndpoint, rail_of};
 use crate::provider::Work;
 
 /// Completions that are read with one call.
 const BATCH: usize = 16;
 
+/// What is known of the tests of each rail.
+#[derive(Debug)]
+struct Tests {
+    /// Requests that have not completed.
+    missing: Vec<usize>,
+    has_failed: Vec<bool>,
+}
+
+impl Tests {
+    fn new(rails: usize) -> Self {
+        Self {
+            missing: vec![0; rails],
+            has_failed: vec![false; rails],
+        }
+    }
+
+    /// Whether the outcome of each rail is known.
+    fn are_over(&self) -> bool {
+        let mut rails = self.missing.iter().zip(&self.has_failed);
+        rails.all(|(&missing, &has_failed)| missing == 0 || has_failed)
+    }
+
+    /// Whether everything was acknowledged on each rail.
+    fn passed(&self) -> Vec<bool> {
+        let rails = self.missing.iter().zip(&self.has_failed);
+        rails
+            .map(|(&missing, &has_failed)| missing == 0 && !has_failed)
+            .collect()
+    }
+}
+
 impl VerbsEndpoint {
-    /// Posts the work to every queue pair, and waits until all of it is done or one fails.
+    /// Posts the work to every queue pair, and waits until all of it is done or has failed. Returns for each rail whether it is
+    /// done.
     pub(super) fn packets_arrive(
         &mut self,
-        work: Work,
+        work: &dyn Fn(usize) -> Option<Work>,
         operation: &Operation<'_>,
-    ) -> Result<bool, ChannelError> {
-        self.post_tests(work)
-            .map_err(|error| self.refused(&error))?;
+    ) -> Result<Vec<bool>, ChannelError> {
+        let mut tests = Tests::new(self.rails.len());
+        self.post_tests(work, &mut tests)?;
+        let requests = self.watch_requests();
+        let requests = requests.map_err(|error| self.refused(0, &error))?;
         let ours = Instant::now() + self.patience();
         let until = Operation {
             deadline: Some(operation.deadline.map_or(ours, |theirs| theirs.min(ours))),
             cancel: operation.cancel,
         };
-        let mut missing = self.slots.len();
         loop {
-            match self.read_tests(&mut missing) {
-                Some(passed) => return Ok(passed),
-                None if !self.is_armed.requests => {
-                    let armed = self.shared.requests.arm();
-                    armed.map_err(|error| self.refused(&error))?;
-                    self.is_armed.requests = true;
-                }
-                None => match until.wait_readable(self.shared.requests.descriptor()) {
-                    Ok(()) => self.is_armed.requests = !self.shared.requests.take_event(),
-                    Err(ChannelError::DeadlineExceeded) => {
-                        operation.check()?;
-                        return Ok(false);
+            self.read_tests(&mut tests);
+            if tests.are_over() {
+                return Ok(tests.passed());
+            }
+            if self.arm_requests()? {
+                continue;
+            }
+            match until.wait_readable(requests.as_fd()) {
+                Ok(()) => {
+                    for adapter in &mut self.adapters {
+                        adapter.take_events();
                     }
-                    Err(error) => return Err(error),
-                },
+                }
+                Err(ChannelError::DeadlineExceeded) => {
+                    operation.check()?;
+                    return Ok(tests.passed());
+                }
+                Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Readable when the completion queue of any adapter has an event.
+    fn watch_requests(&self) -> io::Result<OwnedFd> {
+        let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for adapter in &self.adapters {
+            let queue = adapter.shared.requests.descriptor();
+            epoll::add(
+                &watch,
+                queue,
+                epoll::EventData::new_u64(0),
+                epoll::EventFlags::IN,
+            )?;
+        }
+        Ok(watch)
+    }
+
+    /// Arms events for completed requests; returns whether one was not armed before.
+    fn arm_requests(&mut self) -> Result<bool, ChannelError> {
+        let mut arms = false;
+        for number in 0..self.adapters.len() {
+            let armed = self.adapters[number].arm(true);
+            arms |= armed.map_err(|error| self.refused(number, &error))?;
+        }
+        Ok(arms)
     }
 
     /// How long the peer's device may take to acknowledge. The device of the kernel retransmits after it had no processor for
@@ -58,83 +122,115 @@ impl VerbsEndpoint {
         // InfiniBand architecture, volume 1, 9.7.6.1.3: a device may wait four times as long as it was told. One packet may be
         // lost, and the one that repeats it as well.
         const TIMEOUTS: u32 = 2 * 4;
-        let least = Duration::from_secs(if self.path.is_software { 30 } else { 1 });
-        least.max(self.path.retransmits_after().saturating_mul(TIMEOUTS))
+        let of_rail = |rail: &Rail| {
+            let least = Duration::from_secs(if rail.path.is_software { 30 } else { 1 });
+            least.max(rail.path.retransmits_after().saturating_mul(TIMEOUTS))
+        };
+        self.rails.iter().map(of_rail).max().unwrap_or_default()
     }
 
-    fn refused(&self, error: &io::Error) -> ChannelError {
+    fn refused(&self, adapter: usize, error: &io::Error) -> ChannelError {
         ChannelError::Protocol {
             driver: "rdma",
-            reason: format!("{}: {error}", self.place.port.device),
+            reason: format!("{}: {error}", self.adapters[adapter].place.device()),
         }
     }
 
-    fn post_tests(&mut self, work: Work) -> io::Result<()> {
-        for slot in &mut self.slots {
-            let Some(queue_pair) = &mut slot.current else {
+    /// One of several rails whose device refuses the work has failed.
+    fn post_tests(
+        &mut self,
+        work: &dyn Fn(usize) -> Option<Work>,
+        tests: &mut Tests,
+    ) -> Result<(), ChannelError> {
+        let rails = self.rails.len();
+        for number in 0..self.slots.len() {
+            let rail = rail_of(number, rails);
+            let Some(work) = work(number) else {
                 continue;
             };
-            match work {
-                Work::Write {
-                    region,
-                    span,
-                    to,
-                    immediate,
-                } => {
-                    queue_pair.write(0, registered(&self.regions, region), span, to, immediate);
-                }
-                Work::Read { region, span, from } => {
-                    queue_pair.read(0, registered(&self.regions, region), span, from);
-                }
-                Work::Send(_) | Work::Carry { .. } => {
-                    return Err(io::ErrorKind::InvalidInput.into());
-                }
+            match self.post_test(number, work) {
+                Ok(count) => tests.missing[rail] += count,
+                Err(_) if rails > 1 => tests.has_failed[rail] = true,
+                Err(error) => return Err(self.refused(self.rails[rail].adapter, &error)),
             }
-            queue_pair.ring_doorbell()?;
         }
         Ok(())
     }
 
-    /// Reads completions; returns the outcome once it is known.
-    fn read_tests(&mut self, missing: &mut usize) -> Option<bool> {
+    /// Returns the count of posted requests.
+    fn post_test(&mut self, number: usize, work: Work) -> io::Result<usize> {
+        let adapter = &self.adapters[self.rails[rail_of(number, self.rails.len())].adapter];
+        let Some(queue_pair) = &mut self.slots[number].current else {
+            return Ok(0);
+        };
+        match work {
+            Work::Write {
+                region,
+                span,
+                to,
+                immediate,
+            } => queue_pair.write(0, adapter.region(region), span, to, immediate),
+            Work::Read { region, span, from } => {
+                queue_pair.read(0, adapter.region(region), span, from);
+            }
+            Work::Send(_) | Work::Carry { .. } => {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+        }
+        queue_pair.ring_doorbell()?;
+        Ok(1)
+    }
+
+    /// Reads completions.
+    fn read_tests(&mut self, tests: &mut Tests) {
         let mut batch = [WorkCompletion::EMPTY; BATCH];
-        loop {
-            let Ok(count) = self.shared.requests.poll(&mut batch) else {
-                return Some(false);
-            };
-            for completion in &batch[..count] {
-                let name = CompletionId::decode(completion.id);
-                let slot = self.slots.get_mut(usize::from(name.queue_pair));
-                let queue_pair = slot.and_then(|slot| slot.of_generation(name.generation));
-                let (Some(queue_pair), Subject::Request(request)) = (queue_pair, name.subject)
-                else {
-                    continue;
+        for adapter in 0..self.adapters.len() {
+            loop {
+                let Ok(count) = self.adapters[adapter].shared.requests.poll(&mut batch) else {
+                    for (rail, has_failed) in self.rails.iter().zip(&mut tests.has_failed) {
+                        *has_failed |= rail.adapter == adapter;
+                    }
+                    break;
                 };
-                if completion.status != STATUS_SUCCESS {
-                    return Some(false);
+                for completion in &batch[..count] {
+                    self.read_test(completion, tests);
                 }
-                *missing = missing.saturating_sub(queue_pair.complete(request).count());
-                // The attempts of `start_anew` are those in which no packet arrived.
-                self.slots[usize::from(name.queue_pair)].reset_attempts();
-            }
-            if *missing == 0 {
-                return Some(true);
-            }
-            if count < BATCH {
-                return None;
+                if count < BATCH {
+                    break;
+                }
             }
         }
     }
 
-    /// Replaces all queue pairs by unconnected ones with the next smaller MTU; `false` if there is none.
-    pub(super) fn shorten(&mut self) -> io::Result<bool> {
-        let agreed = self.mtu();
-        if agreed <= mtu::LEAST {
-            return Ok(false);
+    fn read_test(&mut self, completion: &WorkCompletion, tests: &mut Tests) {
+        let name = CompletionId::decode(completion.id);
+        let number = usize::from(name.queue_pair);
+        let rail = rail_of(number, self.rails.len());
+        let Some(slot) = self.slots.get_mut(number) else {
+            return;
+        };
+        let queue_pair = slot.of_generation(name.generation);
+        let (Some(queue_pair), Subject::Request(request)) = (queue_pair, name.subject) else {
+            return;
+        };
+        if completion.status != STATUS_SUCCESS {
+            tests.has_failed[rail] = true;
+            return;
         }
-        self.path.port.mtu = agreed - 1;
-        self.start_anew()?;
-        Ok(true)
+        let done = queue_pair.complete(request).count();
+        tests.missing[rail] = tests.missing[rail].saturating_sub(done);
+        // The attempts of `start_anew` are those in which no packet arrived.
+        slot.reset_attempts();
+    }
+
+    /// Packets of a rail have the next smaller MTU from the next connection on; `false` if there is none.
+    pub(super) fn shorten(&mut self, rail: usize) -> bool {
+        let agreed = self.rails[rail].mtu();
+        if agreed <= mtu::LEAST {
+            return false;
+        }
+        self.rails[rail].path.port.mtu = agreed - 1;
+        true
     }
 
     /// Replaces all queue pairs by unconnected ones.

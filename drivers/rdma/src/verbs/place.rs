@@ -9,7 +9,7 @@ use gridhaul_stack::{ChannelError, Operation};
 
 use super::bindings::Verbs;
 use super::connection_manager::{ConnectionError, Route, device_at, route};
-use super::device_options::DeviceOptions;
+use super::device_options::{AdapterName, DeviceOptions};
 use super::error::VerbsError;
 use super::ipoib::{self, Interface};
 use super::mtu;
@@ -45,6 +45,67 @@ impl Place {
         Self::choose(&ports, local, interface, device_options, || {
             device_at(local)
         })
+    }
+
+    /// The port of one of several adapters that are named, for a data connection with this local address. The address need not
+    /// be the adapter's.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it cannot be used.
+    pub(crate) fn find_named(
+        name: &AdapterName,
+        local: IpAddr,
+        device_options: &DeviceOptions,
+    ) -> Result<Self, VerbsError> {
+        let ports = ports(&sysfs::devices()).map_err(VerbsError::NoKernel)?;
+        let interface = ipoib::interface_at(match name {
+            AdapterName::Device(_) => local,
+            AdapterName::Address(address) => *address,
+        });
+        let place = Self::choose_named(&ports, name, local, interface, device_options)?;
+        // The other end relies on the number of adapters that are found.
+        place.open()?;
+        Ok(place)
+    }
+
+    fn choose_named(
+        ports: &[Port],
+        name: &AdapterName,
+        local: IpAddr,
+        interface: Option<Interface>,
+        device_options: &DeviceOptions,
+    ) -> Result<Self, VerbsError> {
+        let (device, address) = match name {
+            AdapterName::Device(device) => {
+                let own = ports.iter().filter(|port| port.device == *device);
+                let address = own_address(own, local).unwrap_or(local);
+                (Some(device.clone()), address)
+            }
+            AdapterName::Address(address) => (None, *address),
+        };
+        let device_options = DeviceOptions {
+            device,
+            ..device_options.clone()
+        };
+        // Connections of iWARP have addresses of their own, so only one of its adapters is used.
+        Self::choose(ports, address, interface, &device_options, || Ok(None))
+    }
+
+    /// Whether one channel can use both ports at once.
+    pub(crate) fn goes_with(&self, other: &Self) -> bool {
+        let port = |place: &Self| (place.port.device.clone(), place.port.number);
+        port(self) != port(other) && self.protocol() == other.protocol()
+    }
+
+    /// An administrator allows peers whose adapter has another address than the data connection.
+    pub(crate) fn allows_any_peer(&self) -> bool {
+        self.device_options.gid.is_some()
+    }
+
+    /// Whether the data connection's local address belongs to the port.
+    pub(crate) fn is_at(&self, local: IpAddr) -> bool {
+        self.is_behind_interface || self.port.gid_of(local).is_some()
     }
 
     /// `interface` is the one of IPoIB with the address. `iwarp` finds the device with the address where ports have no GIDs.
@@ -266,6 +327,24 @@ impl Place {
     }
 }
 
+/// The address by which a named adapter of RoCE is used: that of the data connection, or the first of the same family that is
+/// not only valid on its link.
+fn own_address<'a>(ports: impl Iterator<Item = &'a Port> + Clone, local: IpAddr) -> Option<IpAddr> {
+    if ports.clone().any(|port| port.gid_of(local).is_some()) {
+        return Some(local);
+    }
+    let is_v4 = local.to_canonical().is_ipv4();
+    let is_usable = |address: &IpAddr| match address {
+        IpAddr::V4(address) => is_v4 && !address.is_link_local(),
+        IpAddr::V6(address) => !is_v4 && !address.is_unicast_link_local(),
+    };
+    let active = ports.filter(|port| port.is_active());
+    let gids = active.flat_map(|port| &port.gids);
+    gids.filter(|gid| gid.is_version_2)
+        .map(|gid| IpAddr::V6(gid.address).to_canonical())
+        .find(is_usable)
+}
+
 /// The partition of the options, of the interface of the data connection, or the first one.
 fn partition(
     port: &Port,
@@ -309,6 +388,41 @@ mod tests {
             ..DeviceOptions::default()
         };
         assert_eq!(choose("127.0.0.1", &gid), Ok(("rxe0".to_owned(), 0)));
+    }
+
+    #[test]
+    fn a_named_adapter_is_used_by_an_address_of_its_own() {
+        let class = example();
+        let ports = ports(class.path()).unwrap();
+        let named = |name: &AdapterName, local: &str| {
+            let local = local.parse().unwrap();
+            Place::choose_named(&ports, name, local, None, &DeviceOptions::default())
+                .map(|place| {
+                    (
+                        place.port.device.clone(),
+                        place.gid_index,
+                        place.is_at(local),
+                    )
+                })
+                .map_err(|error| error.to_string())
+        };
+        let device = |name: &str| AdapterName::Device(name.to_owned());
+        let rxe = "rxe0".to_owned();
+        // The data connection has another address.
+        assert_eq!(
+            named(&device("rxe0"), "192.0.2.1"),
+            Ok((rxe.clone(), 2, false))
+        );
+        assert_eq!(
+            named(&device("rxe0"), "10.9.0.1"),
+            Ok((rxe.clone(), 2, true))
+        );
+        // Its only address of IPv6 is valid on the link only.
+        assert!(named(&device("rxe0"), "2001:db8::1").is_err());
+        let address = AdapterName::Address("10.9.0.1".parse().unwrap());
+        assert_eq!(named(&address, "192.0.2.1"), Ok((rxe, 2, false)));
+        assert!(named(&device("siw0"), "10.9.0.7").is_err(), "iWARP");
+        assert!(named(&device("mlx5_7"), "10.9.0.7").is_err());
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub(super) struct QueuePair {
 /// For requests that do not access the peer's memory.
 const NOWHERE: Remote = Remote { address: 0, key: 0 };
 
-/// Shared by all queue pairs of an endpoint.
+/// Shared by all queue pairs of an adapter.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) domain: Arc<Domain>,
@@ -101,8 +101,13 @@ pub(super) fn slot_bytes(depths: Depths) -> usize {
 }
 
 impl QueuePair {
-    /// A queue pair that is not connected.
-    pub(super) fn new(shared: &Shared, number: u8, generation: u16) -> io::Result<Self> {
+    /// A queue pair that is not connected. Among those that share an adapter it has this place.
+    pub(super) fn new(
+        shared: &Shared,
+        number: u8,
+        place: usize,
+        generation: u16,
+    ) -> io::Result<Self> {
         let depths = shared.depths;
         Ok(Self {
             own: OwnQueuePair::new(&shared.domain, &shared.requests, &shared.messages, depths)?,
@@ -114,7 +119,7 @@ impl QueuePair {
             batch: Batch::default(),
             sent: 0,
             slots: Arc::clone(&shared.slots),
-            first_slot: usize::from(number) * slot_bytes(depths),
+            first_slot: place * slot_bytes(depths),
         })
     }
 
@@ -134,6 +139,11 @@ impl QueuePair {
 
     pub(super) fn modify(&self, attributes: QueuePairAttributes, mask: i32) -> io::Result<()> {
         self.own.modify(attributes, mask)
+    }
+
+    /// See [`OwnQueuePair::limit_rate`].
+    pub(super) fn limit_rate(&self, rate: u32) -> io::Result<()> {
+        self.own.limit_rate(rate)
     }
 
     /// Posts all receive buffers. ibv_post_recv(3): only after the queue pair is initialised.
@@ -180,6 +190,13 @@ impl QueuePair {
     pub(super) fn read(&mut self, id: u64, sink: &Registration, span: Span, from: Remote) {
         let request = self.request(OPERATION_READ, from);
         self.batch.add(request, [(sink, span)]);
+        self.requests.posted(id);
+    }
+
+    /// A WRITE of no bytes, which accesses no memory. It completes when the peer's device has acknowledged it.
+    pub(super) fn write_nothing(&mut self, id: u64) {
+        let request = self.request(OPERATION_WRITE, NOWHERE);
+        self.batch.add(request, []);
         self.requests.posted(id);
     }
 

@@ -3,14 +3,15 @@
 use std::io;
 use std::net::IpAddr;
 
+use super::adapter::{Adapter, Rail};
 use super::bindings::PORT_NEEDS_GLOBAL_ROUTES;
 use super::control_socket::{Notice, Step};
 use super::ports::Protocol;
-use super::slot::{Content, LEAST_INTERVAL};
+use super::slot::{Connecting, Content, LEAST_INTERVAL, Proof};
 use super::sysfs;
 use super::{Failure, VerbsEndpoint};
 use crate::clock;
-use crate::provider::{Completion, Loss, PortRecord, QueuePairRecord};
+use crate::provider::{Completion, Loss, PortRecord, QueuePairRecord, rail_of};
 
 impl VerbsEndpoint {
     /// Replaces a queue pair now, or a while after the last time if nothing got through since.
@@ -83,52 +84,51 @@ impl VerbsEndpoint {
     pub(super) fn begin_generation(&mut self, number: usize) -> io::Result<()> {
         // An address may be absent for a moment, as while a bond changes its link: the attempt counts, and fails where the queue
         // pair is connected.
-        self.refresh_port();
+        let rail = rail_of(number, self.rails.len());
+        self.refresh_port(rail);
         let generation = self.slots[number].next_generation();
+        let adapter = self.adapter(number);
         let generation = generation.ok_or_else(|| {
-            let absence = self.absence.clone();
+            let absence = adapter.absence.clone();
             io::Error::other(absence.unwrap_or_else(|| "nothing got through several times".into()))
         })?;
-        let connecting = self.queue_pair(number, generation)?;
-        let step = Step::Replaced(connecting.record(), self.path.port);
+        if adapter.is_broken {
+            return Err(io::Error::other("its device has had a fatal error"));
+        }
+        let mut connecting = self.queue_pair(number, generation)?;
+        if self.rails.len() > 1 {
+            connecting.proof = Proof::Wanted;
+        }
+        let step = Step::Replaced(connecting.record(), self.rails[rail].path.port);
         self.slots[number].connecting = Some(connecting);
         self.notify(number, step)
     }
 
-    /// Reads the addresses of the port again, and keeps the earlier ones where they are absent. Since the channel was opened, a
+    /// Reads the addresses of a rail's port again, and keeps the earlier ones where they are absent. Since the channel was opened, a
     /// subnet manager may have given it another LID or subnet prefix, and the kernel may have moved its GID in the table.
-    fn refresh_port(&mut self) {
+    fn refresh_port(&mut self, rail: usize) {
+        let Rail { adapter, path, .. } = &mut self.rails[rail];
+        let adapter = &mut self.adapters[*adapter];
         // A device that does not tell fails when a queue pair is created.
-        if let Ok(port) = self.device.port(self.place.port.number) {
-            self.path.port.lid = port.lid;
-            self.path.needs_global_routes = port.flags & PORT_NEEDS_GLOBAL_ROUTES != 0;
+        if let Ok(port) = adapter.device.port(adapter.place.port.number) {
+            path.port.lid = port.lid;
+            path.needs_global_routes = port.flags & PORT_NEEDS_GLOBAL_ROUTES != 0;
             // A queue pair cannot be connected with an MTU above the active one.
             let active = u8::try_from(port.active_mtu).unwrap_or(1);
-            self.path.port.mtu = self.path.port.mtu.min(active);
+            path.port.mtu = path.port.mtu.min(active);
         }
         // A port may have hundreds of files, and a channel several queue pairs.
         let now = clock::now();
         let is_recent = |at| now < at + LEAST_INTERVAL;
-        if !self.refreshed_at.is_some_and(is_recent) {
-            self.refreshed_at = Some(now);
-            self.absence = self.refresh_place().err();
+        if !adapter.refreshed_at.is_some_and(is_recent) {
+            adapter.refreshed_at = Some(now);
+            adapter.absence = adapter.refresh_place().err();
         }
-    }
-
-    fn refresh_place(&mut self) -> Result<(), String> {
-        let port = self.place.port.read_again(&sysfs::devices());
-        let place = self.place.refreshed(port).ok_or_else(|| {
-            let address = IpAddr::V6(self.place.gid.into()).to_canonical();
-            format!(
-                "{} has no address {address} any more, or is no member of the partition",
-                self.place.port.device
-            )
-        })?;
-        self.path.move_to(place.gid, place.gid_index);
-        self.path.partition = place.partition;
-        self.path.port.partition = place.partition.key.0;
-        self.place = place;
-        Ok(())
+        // Another rail over the same port may have refreshed it.
+        let place = &adapter.place;
+        path.move_to(place.gid, place.gid_index);
+        path.partition = place.partition;
+        path.port.partition = place.partition.key.0;
     }
 
     pub(super) fn notify(&self, number: usize, step: Step) -> io::Result<()> {
@@ -170,7 +170,7 @@ impl VerbsEndpoint {
         }
         let heard = match notice.step {
             Step::Replaced(record, port) => self
-                .accept_port(port)
+                .accept_port(number, port)
                 .and_then(|()| self.connect_replacement(number, record)),
             Step::Connected => {
                 if let Some(connecting) = &mut self.slots[number].connecting {
@@ -180,6 +180,10 @@ impl VerbsEndpoint {
             }
             Step::GivenUp => Ok(()),
         };
+        let heard = heard.and_then(|()| {
+            let connecting = self.slots[number].connecting.as_mut();
+            connecting.map_or(Ok(()), Connecting::prove)
+        });
         if let Err(error) = heard {
             return self.lose(number, Loss::Failed(error.to_string()), completions);
         }
@@ -202,12 +206,14 @@ impl VerbsEndpoint {
         completions.push(lost);
     }
 
-    /// The peer's port is addressed in this way from now on. As in the handshake, RoCE packets go to no
-    /// other host than that of the data connection, unless an administrator allows it.
-    fn accept_port(&mut self, port: PortRecord) -> io::Result<()> {
-        let before = self.peer_port.map(|before| before.gid);
-        let is_routable = self.path.protocol == Protocol::Roce;
-        let allows_any = self.place.device_options.gid.is_some();
+    /// The peer's port of a rail is addressed in this way from now on. As in the handshake, RoCE packets go to no
+    /// other host than before, unless an administrator allows it.
+    fn accept_port(&mut self, number: usize, port: PortRecord) -> io::Result<()> {
+        let rails = self.rails.len();
+        let rail = &mut self.rails[rail_of(number, rails)];
+        let before = rail.peer_port.map(|before| before.gid);
+        let is_routable = rail.path.protocol == Protocol::Roce;
+        let allows_any = self.adapters[rail.adapter].place.allows_any_peer();
         if is_routable && !allows_any && before != Some(port.gid) {
             let address = IpAddr::V6(port.gid.into()).to_canonical();
             return Err(io::Error::other(format!(
@@ -216,10 +222,10 @@ impl VerbsEndpoint {
         }
         if before != Some(port.gid) {
             // The route led to the earlier one.
-            self.path.route = None;
+            rail.path.route = None;
         }
-        self.path.check(&port).map_err(io::Error::other)?;
-        self.peer_port = Some(port);
+        rail.path.check(&port).map_err(io::Error::other)?;
+        rail.peer_port = Some(port);
         Ok(())
     }
 
@@ -229,15 +235,35 @@ impl VerbsEndpoint {
         number: usize,
         peer: QueuePairRecord,
     ) -> io::Result<()> {
+        let rail = *self.rail(number);
         let slot = &mut self.slots[number];
-        let (Some(connecting), Some(port)) = (&mut slot.connecting, &self.peer_port) else {
+        let (Some(connecting), Some(port)) = (&mut slot.connecting, &rail.peer_port) else {
             return Ok(());
         };
         if connecting.is_connected {
             return Ok(());
         }
-        self.path.connect(connecting, port, peer)?;
+        self.is_limited &= rail.path.connect(connecting, port, peer)?;
         connecting.is_connected = true;
         self.notify(number, Step::Connected)
+    }
+}
+
+impl Adapter {
+    /// Reads the tables of the port again.
+    ///
+    /// # Errors
+    ///
+    /// What they lack; the earlier place is kept.
+    fn refresh_place(&mut self) -> Result<(), String> {
+        let port = self.place.port.read_again(&sysfs::devices());
+        self.place = self.place.refreshed(port).ok_or_else(|| {
+            let address = IpAddr::V6(self.place.gid.into()).to_canonical();
+            format!(
+                "{} has no address {address} any more, or is no member of the partition",
+                self.place.device()
+            )
+        })?;
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@
 //! loss first begins. A generation number identifies the queue pair that a notice is about. After
 //! too many generations in a row without a completed request the ends give up.
 
+use std::io;
 use std::time::Duration;
 
 use super::queue_pair::QueuePair;
@@ -39,9 +40,36 @@ pub(super) struct Connecting {
     pub(super) first_packet: u32,
     pub(super) is_connected: bool,
     pub(super) peer_is_connected: bool,
+    pub(super) proof: Proof,
+}
+
+/// Whether packets of a replacement get to the peer. With several rails that is tested before it is used: its rail may have
+/// failed, and the pieces that it got would hold up those of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// It is not tested.
+    None,
+    Wanted,
+    /// A WRITE of no bytes is under way.
+    Posted,
+    Given,
 }
 
 impl Connecting {
+    /// Tests whether packets get to the peer, once both ends are connected.
+    ///
+    /// # Errors
+    ///
+    /// When the device refuses the request.
+    pub(super) fn prove(&mut self) -> io::Result<()> {
+        if !self.is_connected || !self.peer_is_connected || self.proof != Proof::Wanted {
+            return Ok(());
+        }
+        self.proof = Proof::Posted;
+        self.queue_pair.write_nothing(0);
+        self.queue_pair.ring_doorbell()
+    }
+
     /// The record that the peer needs to connect.
     pub(super) fn record(&self) -> QueuePairRecord {
         QueuePairRecord {
@@ -115,10 +143,29 @@ impl Slot {
         Some(self.generation)
     }
 
-    /// Makes the new queue pair the current one, if both ends have connected it.
+    /// The new queue pair is being tested.
+    pub(super) fn awaits_proof(&self) -> bool {
+        let connecting = self.connecting.as_ref();
+        connecting.is_some_and(|connecting| connecting.proof == Proof::Posted)
+    }
+
+    /// A request of the new queue pair has completed: packets get to the peer.
+    pub(super) fn prove(&mut self, request: u32) {
+        if let Some(connecting) = &mut self.connecting
+            && connecting.proof == Proof::Posted
+            && connecting.queue_pair.complete(request).count() > 0
+        {
+            connecting.proof = Proof::Given;
+            self.reset_attempts();
+        }
+    }
+
+    /// Makes the new queue pair the current one, if both ends have connected it and it is proven.
     pub(super) fn promote(&mut self) -> bool {
-        let is_ready =
-            |connecting: &mut Connecting| connecting.is_connected && connecting.peer_is_connected;
+        let is_ready = |connecting: &mut Connecting| {
+            let is_proven = matches!(connecting.proof, Proof::None | Proof::Given);
+            connecting.is_connected && connecting.peer_is_connected && is_proven
+        };
         let Some(connecting) = self.connecting.take_if(is_ready) else {
             return false;
         };

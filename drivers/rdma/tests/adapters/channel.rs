@@ -89,7 +89,11 @@ fn report(channel: &dyn Channel) -> Vec<(String, String)> {
         };
         (detail.name.to_owned(), value)
     });
-    details.collect()
+    let info = channel.info();
+    let reason = info.movement.map(|movement| movement.reason.to_string());
+    details
+        .chain(reason.map(|reason| ("reason".to_owned(), reason)))
+        .collect()
 }
 
 /// The value of a name in a report.

@@ -6,8 +6,10 @@ mod fabric;
 mod faults;
 mod infiniband;
 mod library;
+mod limiter;
 mod mtu;
 mod queue_pairs;
+mod rails;
 #[path = "../../../../server/tests/launch/skipped.rs"]
 mod skipped;
 
@@ -61,6 +63,12 @@ fn channels_over_roce_conform() {
 }
 
 #[test]
+fn channels_over_two_adapters_conform() {
+    let adapters = [Adapter::roce("mlx5_0", 1), Adapter::roce("mlx5_1", 2)];
+    run(&adapters, &["over_two_adapters::"]);
+}
+
+#[test]
 fn channels_that_pin_files_conform() {
     let adapter = Adapter::roce("mlx5_0", 1);
     run(&[adapter], &["pinning_files::"]);
@@ -75,6 +83,14 @@ conformance_tests!(
     #[ignore = "channels_over_roce_conform starts it in a process with adapters"]
     over_roce,
     Subject::new(stack("rdma:provider=verbs;qps=3;slab=64K;message=4K")).openings(200)
+);
+conformance_tests!(
+    #[ignore = "channels_over_two_adapters_conform starts it in a process with adapters"]
+    over_two_adapters,
+    Subject::new(stack(
+        "rdma:device=mlx5_0+mlx5_1;provider=verbs;qps=3;slab=64K;message=4K"
+    ))
+    .openings(100)
 );
 conformance_tests!(
     #[ignore = "channels_that_pin_files_conform starts it in a process with adapters"]

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::engine::{Message, Receiver, SenderSettings};
-use crate::pacing::{Path, Rate};
+use crate::pacing::{Pacer, Path, Rate};
 
 const QUEUE_PAIRS: usize = 2;
 const RING: u64 = 240;
@@ -31,7 +31,7 @@ struct Ends {
 impl Ends {
     fn new() -> Self {
         let ring = Ring::new(NonZeroU64::new(RING).unwrap());
-        let remote = Remote { address: 0, key: 0 };
+        let remote = RemoteRing::new(0, 0);
         let settings = SenderSettings {
             ring,
             region: 0,

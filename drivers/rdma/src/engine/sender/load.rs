@@ -144,19 +144,22 @@ fn fastest<'a>(loads: impl Iterator<Item = &'a Load>) -> f64 {
 }
 
 impl Sender {
-    /// The queue pair over which so many bytes will be delivered first, if it has room. `first` wins among
-    /// equal ones, or the next one after it.
+    /// The queue pair over which so many bytes will be delivered first among those that may be used, if it has room. `first`
+    /// wins among equal ones, or the next one after it.
     ///
     /// A slower one with room is not taken instead, because the receiver would wait for it.
     pub(in crate::engine) fn quickest(
         &self,
         first: usize,
         bytes: u64,
+        may_use: impl Fn(usize) -> bool,
         has_room: impl Fn(usize) -> bool,
     ) -> Option<usize> {
         let is_connected = |number: usize| !self.queue_pairs[number].lost;
-        self.least_cost(first, bytes, is_connected)
-            .filter(|&number| has_room(number))
+        self.least_cost(first, bytes, |number| {
+            is_connected(number) && may_use(number)
+        })
+        .filter(|&number| has_room(number))
     }
 
     /// The queue pair with the least cost among those that may be used.

@@ -7,10 +7,27 @@ use crate::engine::message::Message;
 use crate::engine::ring::immediate;
 use crate::engine::sources::Source;
 use crate::memory::Span;
-use crate::provider::{Remote, Request, Work};
+use crate::provider::{MAX_RAILS, Request, Work, rail_of};
+
+/// A piece to send from, and its queue pair.
+#[derive(Debug, Clone, Copy)]
+struct Next {
+    number: usize,
+    queue_pair: usize,
+    /// With several rails: none of those that could take it may send before.
+    held_until: Option<Duration>,
+}
+
+impl Next {
+    /// This one, or another one that may be sent earlier.
+    fn or(self, other: Option<Self>) -> Option<Self> {
+        let is_earlier = |other: &Self| other.held_until <= self.held_until;
+        Some(other.filter(is_earlier).unwrap_or(self))
+    }
+}
 
 impl Sender {
-    /// The next request, or `None` if everything was posted, no queue pair has room, or the pacer holds
+    /// The next request, or `None` if everything was posted, no queue pair has room, or the pacers hold
     /// messages back.
     pub(crate) fn next(&mut self, now: Duration) -> Option<Post> {
         if let Some(&(on, lost)) = self.abandoned.front() {
@@ -25,30 +42,30 @@ impl Sender {
             return Some(self.post(on, 0, Work::Send(message.encode()), now));
         }
         self.cut_pieces();
-        let Some((number, queue_pair)) = self.next_piece() else {
+        let Some(Next {
+            number, queue_pair, ..
+        }) = self.next_piece(now)
+        else {
             return self.next_end(now);
         };
         let settings = self.settings;
-        let piece = &mut self.pieces[number];
-        if piece.queue_pair.is_none() {
-            piece.queue_pair = Some(queue_pair);
-            self.next = queue_pair + 1;
-        }
+        let piece = self.pieces[number];
         let is_short = piece.end - piece.start <= settings.inline_bytes;
         if piece.is_padded() || is_short && !self.sources.any_within(piece.start, piece.end) {
             return self.next_inline(number, queue_pair, now);
         }
         if piece.posted == piece.end {
-            let request = piece.announce();
+            self.bind(number, queue_pair);
+            let request = self.pieces[number].announce();
             self.count_announced();
             return Some(self.post(queue_pair, request.id, request.work, now));
         }
-        let most = self.pacer.message_bytes(settings.message_bytes);
-        let length = (piece.end - piece.posted).min(most);
-        let (source, length) = self.sources.find(piece.posted, length);
-        if !self.pacer.pass(queue_pair, length, now) {
+        let (source, length) = self.next_part(piece, queue_pair);
+        if !self.pacers.pass(queue_pair, length, now) {
             return None;
         }
+        self.bind(number, queue_pair);
+        let piece = &mut self.pieces[number];
         let place = settings.ring.place(piece.posted, length);
         // A piece that was split, by the pacer or because it is in several places, is announced by
         // a message of its own.
@@ -66,10 +83,7 @@ impl Sender {
         let work = Work::Write {
             region,
             span: Span::new(offset, place.length),
-            to: Remote {
-                address: settings.remote.address + place.offset as u64,
-                ..settings.remote
-            },
+            to: settings.remote.at(queue_pair, place.offset),
             immediate,
         };
         if announces {
@@ -88,9 +102,10 @@ impl Sender {
             ..
         } = self.pieces[number];
         let is_paced = !self.settings.is_fetched && bytes_end > start;
-        if is_paced && !self.pacer.pass(queue_pair, bytes_end - start, now) {
+        if is_paced && !self.pacers.pass(queue_pair, bytes_end - start, now) {
             return None;
         }
+        self.bind(number, queue_pair);
         let piece = &mut self.pieces[number];
         (piece.posted, piece.announced, piece.announced_once) = (end, true, true);
         self.count_announced();
@@ -117,14 +132,31 @@ impl Sender {
         Some(self.post(queue_pair, id, work, now))
     }
 
-    /// When to call [`Sender::next`] again if the pacer holds messages back: `now` or later.
+    /// When to call [`Sender::next`] again if the pacers hold messages back: `now` or later.
     pub(crate) fn next_at(&self, now: Duration) -> Option<Duration> {
-        let (number, _) = self.next_piece()?;
-        let piece = &self.pieces[number];
-        let most = self.pacer.message_bytes(self.settings.message_bytes);
+        let next = self.next_piece(now)?;
+        if next.held_until.is_some() {
+            return next.held_until;
+        }
+        let (_, length) = self.next_part(self.pieces[next.number], next.queue_pair);
+        (length > 0).then(|| self.pacers.ready_at(next.queue_pair, length, now))
+    }
+
+    /// The source of a piece's next message, and its length; 0 if everything was posted. The source is the ring if it is `None`.
+    fn next_part(&self, piece: Piece, queue_pair: usize) -> (Option<Source>, u64) {
+        let most = self.settings.message_bytes;
+        let most = self.pacers.message_bytes(queue_pair, most);
         let length = piece.bytes_end.saturating_sub(piece.posted).min(most);
-        let (_, length) = self.sources.find(piece.posted, length);
-        (length > 0).then(|| self.pacer.ready_at(length, now))
+        self.sources.find(piece.posted, length)
+    }
+
+    /// A piece is sent over this queue pair.
+    fn bind(&mut self, number: usize, queue_pair: usize) {
+        let piece = &mut self.pieces[number];
+        if piece.queue_pair.is_none() {
+            piece.queue_pair = Some(queue_pair);
+            self.next = queue_pair + 1;
+        }
     }
 
     /// Cuts the filled part into pieces. A piece ends at a multiple of the piece size in the ring,
@@ -172,25 +204,79 @@ impl Sender {
 
     /// The first piece with something left to post, and its queue pair: the one it has, or the one that
     /// will deliver it first. Few pieces are looked at, because earlier ones fill their queue pairs.
-    fn next_piece(&self) -> Option<(usize, usize)> {
+    ///
+    /// Each rail has a pace of its own. A piece whose rail must wait is passed over while another rail may send.
+    fn next_piece(&self, now: Duration) -> Option<Next> {
+        let mut held: Option<Next> = None;
         for number in self.announced..self.pieces.len() {
             let piece = self.pieces[number];
             if piece.announced {
                 continue;
             }
-            let queue_pair = match piece.queue_pair.or_else(|| self.bound_to(piece)) {
-                Some(own) => Some(own).filter(|&own| self.has_room(own)),
+            let Some(own) = piece.queue_pair.or_else(|| self.bound_to(piece)) else {
                 // Later pieces wait for the same queue pair.
-                None => {
-                    let bytes = piece.bytes_end - piece.start;
-                    Some(self.quickest(self.next, bytes, |number| self.has_room(number))?)
-                }
+                return match self.free_queue_pair(piece, now) {
+                    Some((queue_pair, held_until)) => Next {
+                        number,
+                        queue_pair,
+                        held_until,
+                    }
+                    .or(held),
+                    None => held,
+                };
             };
-            if let Some(queue_pair) = queue_pair {
-                return Some((number, queue_pair));
+            if !self.has_room(own) {
+                continue;
+            }
+            let next = Next {
+                number,
+                queue_pair: own,
+                held_until: self.held_until(piece, own, now),
+            };
+            held = next.or(held);
+            if held.is_some_and(|next| next.held_until.is_none()) {
+                return held;
             }
         }
-        None
+        held
+    }
+
+    /// The queue pair that will deliver a piece first, among those whose rail may send now, if there are any. With the time
+    /// at which the first rail may send if there are none. `None` if the best one has no room.
+    fn free_queue_pair(&self, piece: Piece, now: Duration) -> Option<(usize, Option<Duration>)> {
+        let bytes = piece.bytes_end - piece.start;
+        let has_room = |number| self.has_room(number);
+        let rails = self.pacers.rails();
+        if rails == 1 {
+            let quickest = self.quickest(self.next, bytes, |_| true, has_room);
+            return quickest.map(|queue_pair| (queue_pair, None));
+        }
+        let mut held = [None; MAX_RAILS];
+        for (rail, held) in (0..rails).zip(&mut held) {
+            *held = self.held_until(piece, rail, now);
+        }
+        let is_due = |number| held[rail_of(number, rails)].is_none();
+        let any_is_due =
+            (0..self.queue_pairs.len()).any(|number| has_room(number) && is_due(number));
+        if any_is_due {
+            let quickest = self.quickest(self.next, bytes, is_due, has_room);
+            return quickest.map(|queue_pair| (queue_pair, None));
+        }
+        let queue_pair = self.quickest(self.next, bytes, |_| true, has_room)?;
+        let with_room = (0..self.queue_pairs.len()).filter(|&number| has_room(number));
+        let until = with_room.filter_map(|number| held[rail_of(number, rails)]);
+        Some((queue_pair, until.min()))
+    }
+
+    /// When the rail of a queue pair may send the next message of a piece, if there are several rails and that is later.
+    fn held_until(&self, piece: Piece, queue_pair: usize, now: Duration) -> Option<Duration> {
+        if self.pacers.rails() == 1 {
+            return None;
+        }
+        let (_, length) = self.next_part(piece, queue_pair);
+        let is_paced = length > 0 && !self.settings.is_fetched;
+        let ready_at = is_paced.then(|| self.pacers.ready_at(queue_pair, length, now));
+        ready_at.filter(|&at| at > now)
     }
 
     /// Announces the end of the stream once everything before it was posted.

@@ -7,7 +7,7 @@ impl Sender {
     /// over others. On each of these the loss is reported first, so that the peer discards the lost
     /// queue pair. Returns `false` if no other queue pair is left.
     pub(crate) fn lost(&mut self, queue_pair: usize) -> bool {
-        self.pacer.lost(queue_pair);
+        self.pacers.lost(queue_pair);
         if self.first_connected() == Some(queue_pair) {
             // The report of the loss arrives before all later requests.
             self.repeats.clear();

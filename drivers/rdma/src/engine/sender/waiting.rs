@@ -14,13 +14,13 @@ impl Sender {
         let is_ending = self.is_posted() && matches!(self.end, End::Announced { .. });
         is_ending
             || self.held > 0
-            || self.pacer.awaits_completions()
+            || self.pacers.awaits_completions()
             || self.queue_pairs.iter().any(is_full)
     }
 
     /// See [`crate::pacing::Pacer::spin_time`].
     pub(crate) fn spin_time(&self) -> Duration {
-        self.pacer.spin_time(self.message_bytes())
+        self.pacers.spin_time(self.message_bytes())
     }
 
     /// Since when a queue pair has had outstanding requests without a break.
@@ -29,10 +29,13 @@ impl Sender {
         (on.pending() > 0).then_some(on.busy)
     }
 
-    /// A detector of crawls as quick as the stall timeout, if queue pairs are given up at all.
-    pub(in crate::engine) fn crawl(&self) -> Option<Crawl> {
-        let stall = self.settings.stall?;
-        Some(Crawl::new(stall, self.pacer.arrived()))
+    /// Detectors of crawls on each rail, as quick as the stall timeout; none if queue pairs are not given up at all.
+    pub(in crate::engine) fn crawls(&self) -> Vec<Option<Crawl>> {
+        let Some(stall) = self.settings.stall else {
+            return Vec::new();
+        };
+        let crawl = |rail| Some(Crawl::new(stall, self.pacers.arrived(rail)));
+        (0..self.pacers.rails()).map(crawl).collect()
     }
 
     /// Whether a queue pair has outstanding requests and none completed within the stall timeout.
@@ -55,7 +58,7 @@ impl Sender {
         let on = &self.queue_pairs[queue_pair];
         let stall = self.settings.stall.filter(|_| on.pending() > 0);
         let stalls_at = stall.map(|stall| on.progress.saturating_add(stall));
-        let overdue_at = self.pacer.overdue_at(queue_pair);
+        let overdue_at = self.pacers.overdue_at(queue_pair);
         stalls_at.into_iter().chain(overdue_at).min()
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Fabric, fabric_settings};
+use super::{Fabric, fabric_settings, remote};
 use crate::engine::sender::Post;
 use crate::engine::{Exchange, Message, Sender};
 use crate::memory::Memory;
@@ -28,6 +28,7 @@ impl Endpoint for Script {
     fn limits(&self) -> Limits {
         Limits {
             queue_pairs: self.queue_pairs,
+            rails: 1,
             depth: 8,
             reads: 0,
             message_bytes: 1000,
@@ -138,11 +139,29 @@ fn pieces_on_a_queue_pair_that_the_peer_abandoned_go_over_another() {
         queue_pair: 0,
         generation: 0,
     };
-    let moved = |post: &Post| Post {
-        queue_pair: 1,
-        ..*post
+    let Work::Write {
+        region,
+        span,
+        immediate,
+        ..
+    } = first[0].request.work
+    else {
+        panic!("{first:?}");
     };
-    assert_eq!(again, [said(1, lost), moved(&first[0]), moved(&first[1])]);
+    let write = Work::Write {
+        region,
+        span,
+        to: remote(2).at(1, span.offset),
+        immediate,
+    };
+    let id = first[0].request.id;
+    let moved = |request: Request| Post {
+        queue_pair: 1,
+        request,
+    };
+    let again_there = [Request { id, work: write }, first[1].request].map(moved);
+    assert_eq!(again[0], said(1, lost));
+    assert_eq!(again[1..], again_there);
     // This number is invalid, so no other queue pair is left.
     assert_eq!(script.then(&mut exchange, &[abandon(2, 0)]), []);
     assert_eq!(script.then(&mut exchange, &[abandon(1, 0)]), []);

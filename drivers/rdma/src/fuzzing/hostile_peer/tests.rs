@@ -121,6 +121,8 @@ fn extreme_claims_get_usual_rings_and_pieces() {
         immediate: true,
         inline_bytes: u16::MAX,
         aligned: false,
+        adapters: 4,
+        rails: 4,
     };
     let path = PathRecord {
         rate: Some(NonZeroU64::MAX),
@@ -147,6 +149,7 @@ fn extreme_claims_get_usual_rings_and_pieces() {
         let chosen = answered.unwrap();
         assert!(chosen.rings.longer().get() <= most, "{chosen:?}");
         assert_eq!((chosen.queue_pairs, chosen.pieces), (1, 64));
+        assert_eq!(chosen.rails, 1);
     }
 }
 

@@ -8,7 +8,7 @@ const PAGE: u64 = 4096;
 fn holder(side: Side, pins: bool) -> Holder {
     Holder {
         side,
-        pins,
+        pins: pins.into(),
         party: None,
     }
 }
@@ -52,6 +52,32 @@ fn channels_of_one_party_leave_rings_to_another() {
     }
     assert_eq!(bounds.memory().taken(), 0);
     assert!(bounds.memory.parties.is_empty());
+}
+
+/// The kernel counts pages that two devices pin twice.
+#[test]
+fn memory_counts_for_each_device_that_pins_it() {
+    let mut bounds = Bounds::new(64 * MIB, 16 * MIB);
+    let pinned_by = |pins| Holder {
+        pins,
+        ..holder(Side::Acceptor, true)
+    };
+    let [one, two] = [1, 2].map(|pins| offer(&bounds, pinned_by(pins), 64 * MIB).unwrap());
+    assert!(two <= one / 2 && 4 * two <= 16 * MIB, "{one} and {two}");
+    bounds.take(pinned_by(2), MIB);
+    assert_eq!(
+        (bounds.memory().taken(), bounds.pinned().taken()),
+        (MIB, 2 * MIB)
+    );
+    assert!(bounds.grow(pinned_by(2), MIB));
+    assert!(bounds.exchange(pinned_by(2), MIB, 2 * MIB));
+    assert_eq!(
+        (bounds.memory().taken(), bounds.pinned().taken()),
+        (3 * MIB, 6 * MIB)
+    );
+    assert!(!bounds.exchange(pinned_by(2), 0, 6 * MIB), "12 MiB pinned");
+    bounds.give_back(pinned_by(2), 3 * MIB);
+    assert_eq!((bounds.memory().taken(), bounds.pinned().taken()), (0, 0));
 }
 
 #[test]

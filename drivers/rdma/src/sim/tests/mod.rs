@@ -6,6 +6,7 @@ mod fabric;
 mod late_wake_ups;
 mod pacing;
 mod queue_pairs;
+mod rails;
 mod rings;
 mod streams;
 

@@ -37,7 +37,7 @@ impl Uneven<'_> {
 }
 
 /// Three bandwidth-delay products, as the documentation says, and at least the usual length.
-fn ring_bytes(rate: u64, round_trip: Duration) -> NonZeroU64 {
+pub(super) fn ring_bytes(rate: u64, round_trip: Duration) -> NonZeroU64 {
     let microseconds = u64::try_from(round_trip.as_micros()).unwrap();
     let product = rate / 1000 * microseconds / 1000;
     NonZeroU64::new(3 * product).map_or(USUAL_RING, |ring| ring.max(USUAL_RING))
@@ -47,8 +47,14 @@ const USUAL_RING: NonZeroU64 = NonZeroU64::new(16 << 20).unwrap();
 
 /// The delivered bytes per second of a channel with an endless stream to send, after the rates of the queue
 /// pairs were found.
-fn rate(fabric: FabricSettings, queue_pairs: usize, ring_bytes: NonZeroU64, mode: Mode) -> f64 {
+pub(super) fn rate(
+    fabric: FabricSettings,
+    queue_pairs: usize,
+    ring_bytes: NonZeroU64,
+    mode: Mode,
+) -> f64 {
     let round_trip = fabric.links[0].delay + fabric.links[1].delay;
+    let rails = 1 + fabric.rails.len();
     let mut run = Run::new(fabric);
     let settings = RunSettings {
         ring_bytes,
@@ -57,8 +63,9 @@ fn rate(fabric: FabricSettings, queue_pairs: usize, ring_bytes: NonZeroU64, mode
         mode,
         stall: None,
     };
-    let paths = [(); 2].map(|()| Path::new(Rate::Any, MESSAGE_BYTES));
-    run.open(settings, paths, [None, None]).unwrap();
+    let path = |_| Path::new(Rate::Any, MESSAGE_BYTES);
+    let paths = [(); 2].map(|()| (0..rails).map(path).collect());
+    run.open_over(settings, paths, [None, None]).unwrap();
     run.channels[0][0].send(u64::MAX, None);
     let warm = (20 * round_trip).max(Duration::from_millis(100));
     run.run_until(warm).unwrap();

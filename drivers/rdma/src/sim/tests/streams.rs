@@ -56,8 +56,14 @@ fn link(random: &mut Random) -> Link {
 }
 
 fn run(random: &mut Random, replaces: bool) -> Run {
+    run_over(random, replaces, 1)
+}
+
+/// A channel with everything random, over so many rails.
+pub(super) fn run_over(random: &mut Random, replaces: bool, rails: usize) -> Run {
     let mut settings = FabricSettings::new(link(random));
     settings.links[1] = link(random);
+    settings.rails = (1..rails).map(|_| [link(random), link(random)]).collect();
     settings.seed = random.next();
     settings.immediate = settings.seed.is_multiple_of(2);
     settings.packet_bytes = 256 << random.below(5);
@@ -71,7 +77,7 @@ fn run(random: &mut Random, replaces: bool) -> Run {
     let channel = RunSettings {
         ring_bytes: ring_bytes.try_into().unwrap(),
         message_bytes,
-        queue_pairs: 1 + random.index(4),
+        queue_pairs: rails + random.index(4),
         mode: [Mode::Put, Mode::Get][random.index(2)],
         stall: (random.below(2) == 0).then_some(Duration::from_secs(3)),
     };
@@ -86,8 +92,10 @@ fn run(random: &mut Random, replaces: bool) -> Run {
         };
         Path::new(rate, message_bytes)
     };
+    let mut paths = || -> Vec<_> { (0..rails).map(|_| path()).collect() };
+    let paths = [paths(), paths()];
     let mut run = Run::new(settings);
-    run.open(channel, [path(), path()], [memories(), memories()])
+    run.open_over(channel, paths, [memories(), memories()])
         .unwrap();
     for end in &mut run.channels[0] {
         let amounts = (random.below(2) == 0).then(|| Random::new(random.next()));
@@ -102,25 +110,30 @@ fn streams_survive_everything() {
     for seed in seeds(1000) {
         let _replay = Replay(seed);
         let mut random = Random::new(seed);
-        let mut run = run(&mut random, true);
-        for _ in 0..random.below(4) {
-            let at = run.now + millis(&mut random, 300);
-            run.run_until(at).unwrap();
-            let end = &mut run.channels[0][random.index(2)];
-            let queue_pair = random.index(end.endpoint.limits().queue_pairs);
-            match random.below(2) {
-                0 => end.endpoint.break_queue_pair(queue_pair),
-                _ => end.exchange.close(&mut end.endpoint, queue_pair),
-            }
+        let run = run(&mut random, true);
+        survive(run, &mut random);
+    }
+}
+
+/// Queue pairs are lost, and the streams of both ends arrive nevertheless.
+pub(super) fn survive(mut run: Run, random: &mut Random) {
+    for _ in 0..random.below(4) {
+        let at = run.now + millis(random, 300);
+        run.run_until(at).unwrap();
+        let end = &mut run.channels[0][random.index(2)];
+        let queue_pair = random.index(end.endpoint.limits().queue_pairs);
+        match random.below(2) {
+            0 => end.endpoint.break_queue_pair(queue_pair),
+            _ => end.exchange.close(&mut end.endpoint, queue_pair),
         }
-        let end = run.now + 60 * MINUTE;
-        while !run.channels[0].iter().all(|end| end.is_done()) {
-            assert!(run.step(end).unwrap(), "it stalls: {:?}", run.channels[0]);
-        }
-        for (here, there) in [(0, 1), (1, 0)] {
-            let [here, there] = [here, there].map(|end| &run.channels[0][end]);
-            assert_eq!(here.received, there.length);
-        }
+    }
+    let end = run.now + 60 * MINUTE;
+    while !run.channels[0].iter().all(|end| end.is_done()) {
+        assert!(run.step(end).unwrap(), "it stalls: {:?}", run.channels[0]);
+    }
+    for (here, there) in [(0, 1), (1, 0)] {
+        let [here, there] = [here, there].map(|end| &run.channels[0][end]);
+        assert_eq!(here.received, there.length);
     }
 }
 

@@ -40,6 +40,48 @@ const _: () = {
     assert!(offset_of!(DeviceAttributes, ports) == 227);
 };
 
+/// The head of `struct ibv_device_attr_ex`, and room for what newer versions have after it.
+#[repr(C)]
+pub(in crate::verbs) struct ExtendedAttributes {
+    head: [u64; 41],
+    other: u32,
+    pub(in crate::verbs) pacing: PacingRates,
+    rest: [u64; 64],
+}
+
+/// `struct ibv_packet_pacing_caps`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::verbs) struct PacingRates {
+    /// In kilobits per second.
+    pub(in crate::verbs) least: u32,
+    pub(in crate::verbs) most: u32,
+    /// A bit for each type of queue pair.
+    pub(in crate::verbs) kinds: u32,
+}
+
+impl ExtendedAttributes {
+    pub(in crate::verbs) const EMPTY: Self = Self {
+        head: [0; 41],
+        other: 0,
+        pacing: PacingRates {
+            least: 0,
+            most: 0,
+            kinds: 0,
+        },
+        rest: [0; 64],
+    };
+
+    /// The part that the library fills.
+    pub(in crate::verbs) const KNOWN_BYTES: usize = offset_of!(Self, rest);
+}
+
+const _: () = {
+    assert!(size_of::<PacingRates>() == 12);
+    assert!(offset_of!(ExtendedAttributes, pacing) == 332);
+    assert!(ExtendedAttributes::KNOWN_BYTES == 344);
+};
+
 /// `struct ibv_port_attr`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -72,10 +114,18 @@ pub(in crate::verbs) const PORT_NEEDS_GLOBAL_ROUTES: u8 = 1;
 
 /// `struct ibv_async_event`.
 #[repr(C)]
-#[derive(Debug)]
 pub(in crate::verbs) struct AsyncEvent {
-    element: *mut c_void,
+    pub(in crate::verbs) element: EventElement,
     pub(in crate::verbs) kind: c_int,
+}
+
+/// The `element` of `struct ibv_async_event`: what the event is about.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(in crate::verbs) union EventElement {
+    object: *mut c_void,
+    /// The number of a port.
+    pub(in crate::verbs) port: c_int,
 }
 
 const _: () = assert!(offset_of!(AsyncEvent, kind) == 8);
@@ -83,7 +133,9 @@ const _: () = assert!(offset_of!(AsyncEvent, kind) == 8);
 impl AsyncEvent {
     /// An empty event.
     pub(in crate::verbs) const EMPTY: Self = Self {
-        element: ptr::null_mut(),
+        element: EventElement {
+            object: ptr::null_mut(),
+        },
         kind: 0,
     };
 }
@@ -93,6 +145,9 @@ pub(in crate::verbs) const EVENT_QUEUE_OVERRUN: c_int = 0;
 
 /// `IBV_EVENT_DEVICE_FATAL`
 pub(in crate::verbs) const EVENT_DEVICE_FATAL: c_int = 8;
+
+/// `IBV_EVENT_PORT_ERR`: a port is no longer active.
+pub(in crate::verbs) const EVENT_PORT_DOWN: c_int = 10;
 
 // enum ibv_access_flags
 pub(in crate::verbs) const ACCESS_LOCAL_WRITE: c_int = 1;

@@ -1,8 +1,9 @@
 //! Objects that the library allocates.
 
 use std::ffi::{c_int, c_void};
-use std::mem::offset_of;
+use std::mem::{offset_of, size_of};
 
+use super::attributes::ExtendedAttributes;
 use super::requests::{ReceiveRequest, SendRequest, WorkCompletion};
 
 /// `struct ibv_device`, which is opaque here.
@@ -34,7 +35,54 @@ pub(in crate::verbs) struct Context {
     command: c_int,
     pub(in crate::verbs) async_descriptor: c_int,
     pub(in crate::verbs) completion_vectors: c_int,
+    mutex: libc::pthread_mutex_t,
+    /// [`EXTENDED`] if an [`Extension`] is in front of the context.
+    pub(in crate::verbs) abi_compat: *mut c_void,
 }
+
+/// `__VERBS_ABI_IS_EXTENDED`
+pub(in crate::verbs) const EXTENDED: *mut c_void = std::ptr::without_provenance_mut(usize::MAX);
+
+/// `modify_qp_rate_limit` of `struct verbs_context`.
+pub(in crate::verbs) type LimitQueuePair =
+    unsafe extern "C" fn(*mut QueuePair, *mut RateLimit) -> c_int;
+
+/// `query_device_ex` of `struct verbs_context`.
+pub(in crate::verbs) type QueryDevice =
+    unsafe extern "C" fn(*mut Context, *const c_void, *mut ExtendedAttributes, usize) -> c_int;
+
+/// The end of `struct verbs_context`, which is in front of a context. New fields are added at its beginning, so that offsets from
+/// the context stay. Only the fields that `size` covers are there.
+#[repr(C)]
+pub(in crate::verbs) struct Extension {
+    /// Since rdma-core 18.
+    pub(in crate::verbs) modify_qp_rate_limit: Option<LimitQueuePair>,
+    before_query: Unused<13>,
+    pub(in crate::verbs) query_device_ex: Option<QueryDevice>,
+    after_query: Unused<11>,
+    /// The size of `struct verbs_context` with its context, where the library was built.
+    pub(in crate::verbs) size: usize,
+}
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(size_of::<Extension>() == 216);
+    assert!(offset_of!(Extension, query_device_ex) == 216 - 104);
+    assert!(offset_of!(Extension, size) == 216 - 8);
+};
+
+/// `struct ibv_qp_rate_limit_attr`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::verbs) struct RateLimit {
+    /// In kilobits per second.
+    pub(in crate::verbs) rate: u32,
+    pub(in crate::verbs) burst_bytes: u32,
+    pub(in crate::verbs) packet_bytes: u16,
+    pub(in crate::verbs) mask: u32,
+}
+
+const _: () = assert!(size_of::<RateLimit>() == 16);
 
 #[cfg(target_pointer_width = "64")]
 const _: () = {

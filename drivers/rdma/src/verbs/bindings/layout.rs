@@ -35,7 +35,9 @@ fn of_attributes() -> Vec<Row> {
         "state": state, "active_mtu": active_mtu, "max_msg_sz": max_message_bytes, "lid": lid,
         "link_layer": link_layer, "flags": flags,
     }));
-    rows.extend(layout!("struct ibv_async_event", AsyncEvent, size_of, { "event_type": kind }));
+    rows.extend(layout!("struct ibv_async_event", AsyncEvent, size_of, {
+        "element": element, "event_type": kind,
+    }));
     rows.extend(layout!("struct ibv_qp_cap", Capacity, size_of, {
         "max_send_wr": sends, "max_recv_wr": receives, "max_send_sge": send_segments,
         "max_recv_sge": receive_segments, "max_inline_data": inline_bytes,
@@ -65,8 +67,20 @@ fn of_objects_and_requests() -> Vec<Row> {
     let mut rows = layout!("struct ibv_context", Context, {
         "device": device, "ops.poll_cq": poll_cq, "ops.req_notify_cq": req_notify_cq, "ops.post_send": post_send,
         "ops.post_recv": post_recv, "async_fd": async_descriptor,
-        "num_comp_vectors": completion_vectors,
+        "num_comp_vectors": completion_vectors, "abi_compat": abi_compat,
     });
+    rows.extend(of_extension());
+    rows.extend(layout!("struct ibv_qp_rate_limit_attr", RateLimit, size_of, {
+        "rate_limit": rate, "max_burst_sz": burst_bytes, "typical_pkt_sz": packet_bytes, "comp_mask": mask,
+    }));
+    rows.extend(
+        layout!("struct ibv_device_attr_ex", ExtendedAttributes, { "packet_pacing_caps": pacing }),
+    );
+    rows.extend(
+        layout!("struct ibv_packet_pacing_caps", PacingRates, size_of, {
+            "qp_rate_limit_min": least, "qp_rate_limit_max": most, "supported_qpts": kinds,
+        }),
+    );
     rows.extend(
         layout!("struct ibv_mr", MemoryRegion, size_of, { "lkey": local_key, "rkey": remote_key }),
     );
@@ -88,10 +102,33 @@ fn of_objects_and_requests() -> Vec<Row> {
     rows
 }
 
+/// Offsets are counted back from the context, in front of which the fields are.
+fn of_extension() -> Vec<Row> {
+    let end = size_of::<Extension>();
+    let fields = [
+        (
+            "modify_qp_rate_limit",
+            offset_of!(Extension, modify_qp_rate_limit),
+        ),
+        ("query_device_ex", offset_of!(Extension, query_device_ex)),
+        ("sz", offset_of!(Extension, size)),
+    ];
+    let row = |(field, offset)| {
+        let field = format!("offsetof(struct verbs_context, {field})");
+        let expression = format!("offsetof(struct verbs_context, context) - {field}");
+        (expression, (end - offset) as u64)
+    };
+    let mut rows: Vec<Row> = fields.into_iter().map(row).collect();
+    let context = size_of::<Context>() as u64;
+    rows.push(("sizeof(struct ibv_context)".to_owned(), context));
+    rows
+}
+
 fn of_constants() -> Vec<Row> {
     let numbers = [
         ("IBV_EVENT_CQ_ERR", EVENT_QUEUE_OVERRUN),
         ("IBV_EVENT_DEVICE_FATAL", EVENT_DEVICE_FATAL),
+        ("IBV_EVENT_PORT_ERR", EVENT_PORT_DOWN),
         ("IBV_QPF_GRH_REQUIRED", PORT_NEEDS_GLOBAL_ROUTES.into()),
         ("IBV_ACCESS_LOCAL_WRITE", ACCESS_LOCAL_WRITE),
         ("IBV_ACCESS_REMOTE_WRITE", ACCESS_REMOTE_WRITE),

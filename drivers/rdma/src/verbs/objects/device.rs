@@ -7,9 +7,20 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::errno::{check, set_nonblocking};
+use super::extension::{RateRange, rate_range};
 use crate::verbs::bindings::{
     AsyncEvent, Context, Device, DeviceAttributes, PortAttributes, Verbs, text,
 };
+
+/// An event of a device or a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::verbs) struct DeviceEvent {
+    pub(in crate::verbs) kind: c_int,
+    /// The number of the port, for an event of a port.
+    pub(in crate::verbs) port: c_int,
+    /// The library's text for the kind.
+    pub(in crate::verbs) words: String,
+}
 
 /// An open device. It has a single user, which reads its events.
 #[derive(Debug)]
@@ -66,6 +77,11 @@ impl OpenDevice {
         check(code).map(|()| attributes)
     }
 
+    /// The rates to which the device can limit a queue pair, if it can.
+    pub(in crate::verbs) fn rate_range(&self) -> Option<RateRange> {
+        rate_range(self.context)
+    }
+
     /// The state of a port.
     pub(in crate::verbs) fn port(&self, number: u8) -> io::Result<PortAttributes> {
         // SAFETY: all fields are integers, for which zero is a value.
@@ -94,8 +110,8 @@ impl OpenDevice {
         unsafe { BorrowedFd::borrow_raw(descriptor) }
     }
 
-    /// The next event of the device: its kind, and the library's text for it.
-    pub(in crate::verbs) fn next_event(&self) -> Option<(c_int, String)> {
+    /// The next event of the device.
+    pub(in crate::verbs) fn next_event(&self) -> Option<DeviceEvent> {
         let mut event = AsyncEvent::EMPTY;
         // SAFETY: the device is open, and its descriptor does not block.
         let code =
@@ -107,7 +123,13 @@ impl OpenDevice {
         unsafe { (self.verbs.ibv_ack_async_event)(&raw mut event) };
         // SAFETY: it takes any number.
         let words = text(unsafe { (self.verbs.ibv_event_type_str)(event.kind) });
-        Some((event.kind, words))
+        // SAFETY: all members of the union are integers or pointers in the same bytes, which the library has filled.
+        let port = unsafe { event.element.port };
+        Some(DeviceEvent {
+            kind: event.kind,
+            port,
+            words,
+        })
     }
 
     /// The library's text for the status of a completion.

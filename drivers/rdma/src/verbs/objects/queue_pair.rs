@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::completion_queue::CompletionQueue;
 use super::errno::check;
+use super::extension::limit_rate;
 use super::registration::{Domain, Registration};
 use crate::memory::Span;
 use crate::verbs::bindings::{
@@ -119,6 +120,15 @@ impl OwnQueuePair {
                 mask,
             )
         })
+    }
+
+    /// Limits the rate of its packets, in kilobits per second. It must be ready to send.
+    ///
+    /// # Errors
+    ///
+    /// When the device has no limiter, or refuses the rate.
+    pub(in crate::verbs) fn limit_rate(&self, rate: u32) -> io::Result<()> {
+        limit_rate(self.domain.device.context, self.queue_pair, rate)
     }
 
     /// Posts all requests of a batch; their registrations outlive the queue pair.

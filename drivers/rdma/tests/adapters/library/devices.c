@@ -82,6 +82,8 @@ static void read_settings(struct device *device)
 		{"delay_us", &set->delay_us}, {"refuse_after", &set->refuse_after},
 		{"refuse_errno", &set->refuse_errno}, {"refuse_count", &set->refuse_count},
 		{"event_after", &set->event_after}, {"event", &set->event},
+		{"limit_max", &set->limit_max}, {"limit_errno", &set->limit_errno},
+		{"limit_ignored", &set->limit_ignored}, {"no_static_rates", &set->no_static_rates},
 		{"new_lid", &set->new_lid}, {"absent_ms", &set->absent_ms}, {"overrun_after", &set->overrun_after},
 	};
 	*set = (struct settings){
@@ -169,10 +171,51 @@ const char *ibv_get_device_name(struct ibv_device *device)
 	return device->name;
 }
 
+void record(struct device *device, const char *name, long value)
+{
+	char path[700];
+	snprintf(path, sizeof(path), "%s/%s", device->directory, name);
+	FILE *file = fopen(path, "a");
+	if (!file)
+		complain("%s cannot be written", path);
+	fprintf(file, "%ld\n", value);
+	fclose(file);
+}
+
+static int query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_input *input,
+			   struct ibv_device_attr_ex *to, size_t size)
+{
+	struct device *device = ((struct context *)ibv)->device;
+	struct ibv_device_attr_ex attributes = {
+		.packet_pacing_caps = {
+			.qp_rate_limit_min = 1, .qp_rate_limit_max = device->set.limit_max,
+			.supported_qpts = device->set.limit_max ? 1 << IBV_QPT_RC : 1 << IBV_QPT_RAW_PACKET,
+		},
+	};
+	if (input && input->comp_mask)
+		return EINVAL;
+	/* A program may have been built with an older structure. */
+	memset(to, 0, size);
+	memcpy(to, &attributes, size < sizeof(attributes) ? size : sizeof(attributes));
+	return 0;
+}
+
+/* A context with the functions in front of it that verbs.h finds by their offsets. */
+static struct context *new_context(void)
+{
+	size_t front = offsetof(struct verbs_context, context);
+	struct verbs_context *verbs = calloc(1, front + sizeof(struct context));
+	verbs->sz = sizeof(*verbs);
+	verbs->query_device_ex = query_device_ex;
+	verbs->modify_qp_rate_limit = limit_rate;
+	verbs->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	return (struct context *)&verbs->context;
+}
+
 struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 {
 	struct device *device = (struct device *)ibv;
-	struct context *context = calloc(1, sizeof(*context));
+	struct context *context = new_context();
 	if (pipe(context->event_pipe))
 		complain("no pipe: %s", strerror(errno));
 	context->device = device;
@@ -204,7 +247,7 @@ int ibv_close_device(struct ibv_context *ibv)
 	pthread_mutex_unlock(&lock);
 	close(context->event_pipe[0]);
 	close(context->event_pipe[1]);
-	free(context);
+	free((char *)context - offsetof(struct verbs_context, context));
 	return 0;
 }
 

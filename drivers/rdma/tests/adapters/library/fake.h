@@ -56,6 +56,12 @@ struct settings {
 	long absent_ms;
 	/* After so many completions, the queue that gets the next one is overrun. */
 	long overrun_after;
+	/* The highest rate to which the device limits queue pairs, in kilobits per second; 0 without a limiter. */
+	long limit_max;
+	/* The error with which it refuses a limit, and whether it sends faster nevertheless. */
+	long limit_errno, limit_ignored;
+	/* It refuses static rates. */
+	long no_static_rates;
 };
 
 struct device {
@@ -123,6 +129,8 @@ struct pair {
 	struct requests sends, receives;
 	/* The first request is carried out at this time, in microseconds. */
 	uint64_t ready_at;
+	/* In kilobits per second; 0 for none. */
+	uint32_t limit;
 	int tries, not_ready_tries;
 };
 
@@ -144,6 +152,10 @@ struct region *remote_region(struct ibv_pd *domain, uint32_t key, uint64_t addre
 void complete(struct ibv_cq *queue, const struct ibv_wc *entry);
 void forget_completions(struct ibv_cq *queue, uint32_t number);
 
+/* Adds a line to a file of the device's directory, for the test to read. */
+void record(struct device *device, const char *file, long value);
+
+int limit_rate(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *limit);
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *entries);

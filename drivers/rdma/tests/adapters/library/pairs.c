@@ -130,6 +130,8 @@ static int check_attributes(struct pair *pair, const struct ibv_qp_attr *new, in
 	if (!(mask & IBV_QP_AV))
 		return 0;
 	const struct ibv_ah_attr *address = &new->ah_attr;
+	if (address->static_rate && set->no_static_rates)
+		return EINVAL;
 	/* Linux: rdma_check_ah_attr (drivers/infiniband/core/verbs.c). */
 	if ((!port->is_infiniband || set->grh_required) && !address->is_global)
 		return EINVAL;
@@ -179,6 +181,8 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *new, int mask)
 		code = check_attributes(pair, new, mask);
 	if (!code) {
 		set_attributes(pair, new, mask);
+		if (mask & IBV_QP_AV && new->ah_attr.static_rate)
+			record(device_of(pair), "static_rates", new->ah_attr.static_rate);
 		if (to == IBV_QPS_ERR)
 			fail_pair(pair);
 		ibv->state = to;
@@ -187,6 +191,24 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *new, int mask)
 	if (!code)
 		wake_devices();
 	return code;
+}
+
+int limit_rate(struct ibv_qp *ibv, struct ibv_qp_rate_limit_attr *limit)
+{
+	struct pair *pair = (struct pair *)ibv;
+	struct device *device = device_of(pair);
+	long most = device->set.limit_max;
+	/* As bnxt_re of rdma-core: only the rate, and only when connected. */
+	bool is_valid = !limit->comp_mask && !limit->max_burst_sz && !limit->typical_pkt_sz && limit->rate_limit &&
+			limit->rate_limit <= most && (ibv->state == IBV_QPS_RTR || ibv->state == IBV_QPS_RTS);
+	if (!most)
+		return EOPNOTSUPP;
+	pthread_mutex_lock(&lock);
+	record(device, "limits", limit->rate_limit);
+	if (is_valid && !device->set.limit_errno && !device->set.limit_ignored)
+		pair->limit = limit->rate_limit;
+	pthread_mutex_unlock(&lock);
+	return is_valid ? device->set.limit_errno : EINVAL;
 }
 
 /* The error that the device is to report instead of taking this request. */

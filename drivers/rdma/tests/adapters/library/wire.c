@@ -253,7 +253,10 @@ static uint64_t carry_out_due(uint64_t now)
 		if (pair->ibv.state != IBV_QPS_RTS || !pair->sends.first || device_of(pair)->is_dead)
 			continue;
 		if (pair->ready_at <= now) {
-			pair->ready_at = now + delay;
+			uint64_t length = length_of(pair->sends.first->segments, pair->sends.first->send.num_sge);
+			/* Kilobits per second are bits per millisecond. */
+			uint64_t spacing = pair->limit ? length * 8000 / pair->limit : 0;
+			pair->ready_at = now + delay + spacing;
 			carry_out(pair);
 		}
 		if (pair->sends.first && pair->ready_at < next)

@@ -1,0 +1,148 @@
+//! Adapters that limit the rate of a queue pair by themselves.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::channel::{detail, transfer};
+use crate::fabric::{Adapter, with_adapters};
+
+const BYTES: usize = 5 << 20;
+
+/// What the libraries have recorded about a device in this file.
+fn recorded(device: &str, file: &str) -> Vec<u64> {
+    let sysfs = std::env::var_os("SYSFS_PATH").expect("a process with adapters");
+    let path = Path::new(&sysfs).join("class/infiniband").join(device);
+    let text = std::fs::read_to_string(path.join(file)).unwrap_or_default();
+    let lines = text.lines();
+    lines.map(|line| line.parse().expect("a number")).collect()
+}
+
+fn with_limiter() -> Adapter {
+    Adapter::roce("mlx5_0", 1).with("limit_max", 400_000_000)
+}
+
+#[test]
+fn an_adapter_limits_each_queue_pair() {
+    with_adapters(&[with_limiter()], || {
+        let stack = "rdma:provider=verbs;rate=2g;qps=2";
+        let [sender, receiver] = transfer(stack, stack, BYTES);
+        assert_eq!(detail(&sender, "limiter"), "adapter");
+        assert_eq!(detail(&receiver, "limiter"), "adapter");
+        assert_eq!(detail(&sender, "rate"), "250000000");
+        // A half for each, and the headers of packets of 4096 bytes.
+        assert_eq!(recorded("mlx5_0", "limits"), [1_021_973; 4]);
+    });
+}
+
+/// Each rail is a path of its own.
+#[test]
+fn the_adapters_of_all_rails_limit_their_rate() {
+    let adapters = [
+        with_limiter(),
+        Adapter::roce("mlx5_1", 2).with("limit_max", 400_000_000),
+    ];
+    with_adapters(&adapters, || {
+        let stack = "rdma:device=mlx5_0+mlx5_1;provider=verbs;rate=2g;qps=2";
+        let [sender, _] = transfer(stack, stack, BYTES);
+        assert_eq!(detail(&sender, "limiter"), "adapter");
+        assert_eq!(detail(&sender, "rate"), "500000000", "of both rails");
+        for device in ["mlx5_0", "mlx5_1"] {
+            assert_eq!(recorded(device, "limits"), [2_043_946; 2]);
+        }
+    });
+}
+
+#[test]
+fn without_a_rate_there_is_no_limit() {
+    with_adapters(&[with_limiter()], || {
+        let [sender, _] = transfer("rdma:provider=verbs", "rdma:provider=verbs", BYTES);
+        assert_eq!(detail(&sender, "limiter"), "");
+        assert!(recorded("mlx5_0", "limits").is_empty());
+    });
+}
+
+#[test]
+fn an_adapter_without_a_limiter_is_not_asked() {
+    with_adapters(&[Adapter::roce("mlx5_0", 1)], || {
+        the_software_paces();
+        assert!(recorded("mlx5_0", "limits").is_empty());
+    });
+}
+
+#[test]
+fn a_rate_above_that_of_the_limiter_is_paced_by_software() {
+    with_adapters(
+        &[Adapter::roce("mlx5_0", 1).with("limit_max", 1000)],
+        || {
+            the_software_paces();
+            assert!(recorded("mlx5_0", "limits").is_empty());
+        },
+    );
+}
+
+#[test]
+fn an_adapter_that_refuses_is_paced_by_software() {
+    let adapter = with_limiter().with("limit_errno", libc::EINVAL);
+    with_adapters(&[adapter], || {
+        the_software_paces();
+        assert_eq!(recorded("mlx5_0", "limits").len(), 2, "it was asked");
+    });
+}
+
+fn the_software_paces() {
+    let (limiter, elapsed) = slow_transfer();
+    assert_eq!(limiter, "");
+    assert!(elapsed > Duration::from_millis(300), "{elapsed:?}");
+}
+
+/// It takes the limit and sends as fast as it can.
+#[test]
+fn an_adapter_that_does_not_keep_its_limit_is_paced_by_software() {
+    let adapter = with_limiter().with("limit_ignored", 1);
+    with_adapters(&[adapter], || {
+        let (_, elapsed) = slow_transfer();
+        assert!(elapsed > Duration::from_millis(300), "{elapsed:?}");
+    });
+}
+
+/// Which limiter there was, and how long 42 Mbit took at 100 Mb/s.
+fn slow_transfer() -> (String, Duration) {
+    let stack = "rdma:provider=verbs;rate=100m;qps=1;slab=256K;message=32K";
+    let start = Instant::now();
+    let [sender, _] = transfer(stack, stack, BYTES);
+    (detail(&sender, "limiter").to_owned(), start.elapsed())
+}
+
+#[test]
+fn infiniband_has_static_rates() {
+    let adapters = [
+        Adapter::infiniband("mlx5_0", 5),
+        Adapter::infiniband("mlx5_1", 9),
+    ];
+    with_adapters(&adapters, || {
+        paced_over_infiniband();
+        // IBV_RATE_5_GBPS is the lowest that is no less.
+        assert_eq!(recorded("mlx5_0", "static_rates"), [5]);
+        assert_eq!(recorded("mlx5_1", "static_rates"), [5]);
+    });
+}
+
+#[test]
+fn an_adapter_without_static_rates_is_paced_by_software() {
+    let refuses = |adapter: Adapter| adapter.with("no_static_rates", 1);
+    let adapters = [
+        Adapter::infiniband("mlx5_0", 5),
+        Adapter::infiniband("mlx5_1", 9),
+    ];
+    with_adapters(&adapters.map(refuses), || {
+        paced_over_infiniband();
+        assert!(recorded("mlx5_0", "static_rates").is_empty());
+    });
+}
+
+fn paced_over_infiniband() {
+    let stack = |device| format!("rdma:device={device};provider=verbs;rate=4g;qps=1");
+    let [sender, _] = transfer(&stack("mlx5_0"), &stack("mlx5_1"), BYTES);
+    assert_eq!(detail(&sender, "rate"), "500000000");
+    assert_eq!(detail(&sender, "limiter"), "", "it is not exact");
+}

@@ -1,0 +1,226 @@
+//! A channel over several adapters.
+
+use crate::channel::{Outcome, detail, transfer};
+use crate::fabric::{Adapter, with_adapters};
+
+const BYTES: usize = 5 << 20;
+
+/// IBV_EVENT_DEVICE_FATAL
+const DEVICE_FATAL: u8 = 8;
+
+/// IBV_EVENT_PORT_ERR
+const PORT_DOWN: u8 = 10;
+
+const OPTIONS: &str = "provider=verbs;slab=64K;message=4K";
+
+/// The first two are those of the connecting end, the others those of the accepting end.
+fn four() -> [Adapter; 4] {
+    [
+        Adapter::roce("mlx5_0", 1),
+        Adapter::roce("mlx5_1", 2),
+        Adapter::roce("mlx5_2", 3),
+        Adapter::roce("mlx5_3", 4),
+    ]
+}
+
+fn transfer_between_pairs(options: &str) -> [Outcome; 2] {
+    transfer(
+        &format!("rdma:device=mlx5_0+mlx5_1;{OPTIONS}{options}"),
+        &format!("rdma:device=mlx5_2+mlx5_3;{OPTIONS}{options}"),
+        BYTES,
+    )
+}
+
+#[track_caller]
+fn expect_rails(outcomes: &[Outcome; 2], rails: &str) {
+    let found = [0, 1].map(|end: usize| detail(&outcomes[end], "rails"));
+    assert_eq!(found, [rails; 2]);
+}
+
+#[test]
+fn one_channel_uses_two_adapters() {
+    with_adapters(&four(), || {
+        for mode in ["put", "get"] {
+            let outcomes = transfer_between_pairs(&format!(";mode={mode}"));
+            expect_rails(&outcomes, "2");
+            let [sender, receiver] = &outcomes;
+            assert_eq!(detail(sender, "device"), "mlx5_0/1+mlx5_1/1");
+            assert_eq!(detail(receiver, "device"), "mlx5_2/1+mlx5_3/1");
+            assert_eq!(detail(sender, "queue-pairs"), "4", "two for each 100 Gb/s");
+        }
+    });
+}
+
+#[test]
+fn infiniband_has_rails_too() {
+    let adapters = [
+        Adapter::infiniband("mlx5_0", 5),
+        Adapter::infiniband("mlx5_1", 6),
+        Adapter::infiniband("mlx5_2", 9),
+        Adapter::infiniband("mlx5_3", 10),
+    ];
+    with_adapters(&adapters, || {
+        let outcomes = transfer_between_pairs(";qps=3");
+        expect_rails(&outcomes, "2");
+        assert_eq!(detail(&outcomes[0], "protocol"), "InfiniBand");
+    });
+}
+
+#[test]
+fn adapters_are_named_by_address() {
+    with_adapters(&four(), || {
+        let outcomes = transfer(
+            "rdma:device=127.0.0.1+127.0.0.2;provider=verbs",
+            "rdma:device=mlx5_2+127.0.0.4;provider=verbs",
+            BYTES,
+        );
+        expect_rails(&outcomes, "2");
+        assert_eq!(detail(&outcomes[1], "device"), "mlx5_2/1+mlx5_3/1");
+    });
+}
+
+#[test]
+fn an_adapter_with_a_smaller_mtu_has_shorter_packets() {
+    let [first, second, third, fourth] = four();
+    let adapters = [first, second.with("path_mtu", 3), third, fourth];
+    with_adapters(&adapters, || {
+        let outcomes = transfer_between_pairs("");
+        expect_rails(&outcomes, "2");
+        // Of the rail with the shortest packets.
+        let mtus = [0, 1].map(|end: usize| detail(&outcomes[end], "mtu-bytes"));
+        assert_eq!(mtus, ["1024", "1024"]);
+    });
+}
+
+#[test]
+fn a_slow_adapter_does_not_hold_up_a_fast_one() {
+    let [first, second, third, fourth] = four();
+    let adapters = [first, second.with("delay_us", 2000), third, fourth];
+    with_adapters(&adapters, || expect_rails(&transfer_between_pairs(""), "2"));
+}
+
+#[test]
+fn a_device_of_the_sender_that_breaks_down_leaves_the_other() {
+    the_other_carries_on(1, DEVICE_FATAL);
+}
+
+#[test]
+fn a_device_of_the_receiver_that_breaks_down_leaves_the_other() {
+    the_other_carries_on(3, DEVICE_FATAL);
+}
+
+#[test]
+fn the_first_device_of_the_sender_may_break_down() {
+    the_other_carries_on(0, DEVICE_FATAL);
+}
+
+#[test]
+fn the_first_device_of_the_receiver_may_break_down() {
+    the_other_carries_on(2, DEVICE_FATAL);
+}
+
+#[test]
+fn a_port_of_the_sender_that_goes_down_leaves_the_other() {
+    the_other_carries_on(1, PORT_DOWN);
+}
+
+#[test]
+fn a_port_of_the_receiver_that_goes_down_leaves_the_other() {
+    the_other_carries_on(3, PORT_DOWN);
+}
+
+/// An adapter has this event after it has carried out some requests, and then carries out none. A receiver has many requests
+/// where it READs.
+fn the_other_carries_on(broken: usize, event: u8) {
+    let mode = if broken < 2 { "put" } else { "get" };
+    let mut adapters = four();
+    adapters[broken] = adapters[broken]
+        .clone()
+        .with("event_after", 100)
+        .with("event", event);
+    with_adapters(&adapters, || {
+        let outcomes = transfer_between_pairs(&format!(";qps=2;mode={mode}"));
+        expect_rails(&outcomes, "1");
+    });
+}
+
+#[test]
+fn all_adapters_that_break_down_end_the_channel() {
+    let [first, second, third, fourth] = four();
+    let broken = |adapter: Adapter| {
+        let adapter = adapter.with("event_after", 100);
+        adapter.with("event", DEVICE_FATAL)
+    };
+    let adapters = [broken(first), broken(second), third, fourth];
+    with_adapters(&adapters, || {
+        let words = transfer_between_pairs("").map(|outcome| outcome.expect_err("both are broken"));
+        let is_named = |words: &String| words.contains("local catastrophic error");
+        assert!(words.iter().any(is_named), "{words:?}");
+    });
+}
+
+/// Nothing gets through on the second path, although both of its ports are active.
+#[test]
+fn a_path_that_carries_nothing_is_left_out() {
+    let [first, second, third, fourth] = four();
+    let adapters = [first, second, third, fourth.with("path_mtu", 0)];
+    with_adapters(&adapters, || {
+        let [sender, receiver] = transfer_between_pairs("");
+        assert_eq!(detail(&sender, "device"), "mlx5_0/1");
+        assert_eq!(detail(&receiver, "device"), "mlx5_2/1");
+        assert_eq!(detail(&sender, "queue-pairs"), "2");
+    });
+}
+
+#[test]
+fn paths_that_carry_nothing_are_named() {
+    let adapters = four().map(|adapter| adapter.with("path_mtu", 0));
+    with_adapters(&adapters, || {
+        for outcome in transfer_between_pairs("") {
+            let words = outcome.expect_err("nothing gets through");
+            assert!(words.contains("UDP port 4791"), "{words}");
+        }
+    });
+}
+
+/// A device that is not there is no reason for a failure.
+#[test]
+fn fewer_adapters_than_named_are_used() {
+    with_adapters(&four(), || {
+        let [sender, receiver] = transfer(
+            "rdma:device=mlx5_0+mlx5_9;provider=verbs",
+            "rdma:device=mlx5_0+mlx5_1;provider=verbs",
+            BYTES,
+        );
+        assert_eq!(detail(&sender, "device"), "mlx5_0/1");
+        assert_eq!(
+            detail(&receiver, "device"),
+            "mlx5_0/1",
+            "its address is that of the data connection"
+        );
+        let reason = detail(&sender, "reason");
+        assert!(reason.contains("no RDMA device mlx5_9"), "{reason}");
+    });
+}
+
+#[test]
+fn an_end_with_one_adapter_may_use_several_of_the_other() {
+    with_adapters(&four(), || {
+        // The option gid allows the addresses that the other end names.
+        let several = "rdma:device=mlx5_2+mlx5_3;provider=verbs";
+        let outcomes = transfer("rdma:device=mlx5_0;gid=1;provider=verbs", several, BYTES);
+        expect_rails(&outcomes, "2");
+        assert_eq!(detail(&outcomes[0], "device"), "mlx5_0/1");
+        let [_, receiver] = transfer("rdma:provider=verbs", "rdma:device=mlx5_0+mlx5_1", BYTES);
+        assert_eq!(detail(&receiver, "rails"), "", "not without it");
+    });
+}
+
+#[test]
+fn a_single_queue_pair_uses_a_single_adapter() {
+    with_adapters(&four(), || {
+        let stack = "rdma:device=mlx5_0+mlx5_1;provider=verbs;qps=1";
+        let [sender, _] = transfer(stack, stack, BYTES);
+        assert_eq!(detail(&sender, "device"), "mlx5_0/1");
+    });
+}
