@@ -17,10 +17,12 @@ mod rdma;
 mod trees;
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gridhaul_protocol::command::{AlgorithmName, Password, SiteCommand};
 use gridhaul_protocol::stack::StackSpec;
@@ -38,7 +40,7 @@ pub(super) use self::trees::{ChmodArguments, TreeArguments, UsageArguments};
 use super::plan::Plan;
 use super::proxy::ProxyCommand;
 use crate::control::AddressFamily;
-use crate::location::{End, Server};
+use crate::location::{End, Server, as_text};
 use crate::session::DataCredential;
 use crate::transfer::FilePart;
 
@@ -128,7 +130,8 @@ pub(super) struct PingArguments {
 pub(super) struct CopyArguments {
     /// The sources and, last, the destination: paths and URLs like gsiftp://HOST/PATH, ftp://HOST/PATH;
     /// - is standard input or standard output
-    #[arg(required_unless_present = "from_file", conflicts_with = "from_file", num_args = 2.., value_names = ["SRC", "DST"])]
+    #[arg(required_unless_present = "from_file", conflicts_with = "from_file", num_args = 2.., value_names = ["SRC", "DST"],
+        value_parser = OsStringValueParser::new().map(|word| as_text(word.as_bytes())))]
     pub(super) locations: Vec<String>,
     /// Copy the files of a list: a source and a destination on each line, in double quotes if they have
     /// spaces; # begins a comment. - is standard input
