@@ -4,6 +4,7 @@
 //!   cat, files, trees, rdma, bench     the other commands for files
 //!   data                              options that several commands share
 //!   hosts                             options of logins by server
+//!   passwords                         whom a password file is for
 //!   rate                              the value of --rate
 //! ```
 
@@ -12,6 +13,7 @@ mod cat;
 mod data;
 mod files;
 mod hosts;
+mod passwords;
 mod rate;
 mod rdma;
 mod trees;
@@ -35,6 +37,7 @@ pub(super) use self::files::{
     ListArguments, MakeArguments, MoveArguments, RemoveArguments, StatArguments, SumArguments,
 };
 pub(super) use self::hosts::{HostOptions, is_login};
+pub(super) use self::passwords::{NotForUser, PasswordOf};
 pub(super) use self::rdma::{OverRdma, RDMA_DRIVER, RdmaArguments, RdmaWay};
 pub(super) use self::trees::{ChmodArguments, TreeArguments, UsageArguments};
 use super::plan::Plan;
@@ -308,9 +311,9 @@ pub(super) struct LoginArguments {
     /// `user` is that of a `[[host]]`.
     #[arg(skip)]
     pub(super) has_own_user: bool,
-    /// `password_file` is that of a `[[host]]`.
+    /// Who has set `password_file`.
     #[arg(skip)]
-    pub(super) has_own_password_file: bool,
+    pub(super) password_of: PasswordOf,
     /// What configuration files set for each server.
     #[arg(skip)]
     pub(super) hosts: Option<HostOptions>,
@@ -342,13 +345,6 @@ impl LoginArguments {
             self.subject.clone_from(&own.subject);
         }
         (self, own)
-    }
-
-    /// The file with the password of `user`. That of the command line is not for a user whom the command line does not name: it may be
-    /// the password of another server of the command.
-    pub(super) fn password_file_for_user(&self) -> Option<&PathBuf> {
-        let file = self.password_file.as_ref();
-        file.filter(|_| self.has_own_password_file || !self.has_own_user)
     }
 
     pub(super) fn family(&self) -> AddressFamily {
