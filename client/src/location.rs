@@ -3,6 +3,7 @@
 mod encoding;
 mod error;
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -77,10 +78,7 @@ impl Location {
     /// When it starts like a URL and is none.
     pub fn parse(text: &str) -> Result<Self, LocationError> {
         let scheme = text.split_once(":/").map(|(scheme, _)| scheme);
-        let is_scheme = |scheme: &&str| {
-            !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
-        };
-        let Some(scheme) = scheme.filter(is_scheme) else {
+        let Some(scheme) = scheme.filter(|_| is_url(text.as_bytes())) else {
             return Ok(Self::Local(PathBuf::from(text)));
         };
         let rest = &text[scheme.len() + 1..];
@@ -281,6 +279,30 @@ impl fmt::Display for Url {
     }
 }
 
+/// Whether a location is a URL, or would be one if it were right.
+pub(crate) fn is_url(written: &[u8]) -> bool {
+    let scheme = written.windows(2).position(|two| two == b":/");
+    scheme.is_some_and(|end| end > 0 && written[..end].iter().all(u8::is_ascii_alphanumeric))
+}
+
+/// A location as a user has written it, byte for byte, in the form of text: [`Location::parse`] makes a place with these bytes of it.
+pub(crate) fn as_text(written: &[u8]) -> String {
+    if let Ok(text) = std::str::from_utf8(written) {
+        return text.to_owned();
+    }
+    if !is_url(written) {
+        return file_url(Path::new(OsStr::from_bytes(written)));
+    }
+    let mut text = String::new();
+    for chunk in written.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
 /// The URL of a file of this machine.
 pub(crate) fn file_url(path: &Path) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -380,6 +402,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn written_locations_keep_their_bytes(path in proptest::collection::vec(1_u8.., 0..40)) {
+            let path = [b"/".as_slice(), &path].concat();
+            let read = |written: &[u8]| Location::parse(&as_text(written)).expect("valid");
+            let local = Location::Local(std::ffi::OsString::from_vec(path.clone()).into());
+            prop_assert_eq!(read(&path), local);
+            let path: Vec<u8> = path.into_iter().filter(|byte| *byte != b'%').collect();
+            let sent = Url { path: path.clone(), ..url("gsiftp://h/") };
+            prop_assert_eq!(read(&[b"gsiftp://h".as_slice(), &path].concat()), Location::Remote(sent));
+        }
+
         #[test]
         fn local_paths_come_back_byte_for_byte(path in proptest::collection::vec(1_u8.., 0..40)) {
             let path = [b"/".as_slice(), &path].concat();

@@ -4,6 +4,7 @@
 //!   cat, files, trees, rdma, bench     the other commands for files
 //!   data                              options that several commands share
 //!   hosts                             options of logins by server
+//!   passwords                         whom a password file is for
 //!   rate                              the value of --rate
 //! ```
 
@@ -12,15 +13,18 @@ mod cat;
 mod data;
 mod files;
 mod hosts;
+mod passwords;
 mod rate;
 mod rdma;
 mod trees;
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gridhaul_protocol::command::{AlgorithmName, Password, SiteCommand};
 use gridhaul_protocol::stack::StackSpec;
@@ -33,12 +37,13 @@ pub(super) use self::files::{
     ListArguments, MakeArguments, MoveArguments, RemoveArguments, StatArguments, SumArguments,
 };
 pub(super) use self::hosts::{HostOptions, is_login};
+pub(super) use self::passwords::{NotForUser, PasswordOf};
 pub(super) use self::rdma::{OverRdma, RDMA_DRIVER, RdmaArguments, RdmaWay};
 pub(super) use self::trees::{ChmodArguments, TreeArguments, UsageArguments};
 use super::plan::Plan;
 use super::proxy::ProxyCommand;
 use crate::control::AddressFamily;
-use crate::location::{End, Server};
+use crate::location::{End, Server, as_text};
 use crate::session::DataCredential;
 use crate::transfer::FilePart;
 
@@ -128,7 +133,8 @@ pub(super) struct PingArguments {
 pub(super) struct CopyArguments {
     /// The sources and, last, the destination: paths and URLs like gsiftp://HOST/PATH, ftp://HOST/PATH;
     /// - is standard input or standard output
-    #[arg(required_unless_present = "from_file", conflicts_with = "from_file", num_args = 2.., value_names = ["SRC", "DST"])]
+    #[arg(required_unless_present = "from_file", conflicts_with = "from_file", num_args = 2.., value_names = ["SRC", "DST"],
+        value_parser = OsStringValueParser::new().map(|word| as_text(word.as_bytes())))]
     pub(super) locations: Vec<String>,
     /// Copy the files of a list: a source and a destination on each line, in double quotes if they have
     /// spaces; # begins a comment. - is standard input
@@ -305,9 +311,9 @@ pub(super) struct LoginArguments {
     /// `user` is that of a `[[host]]`.
     #[arg(skip)]
     pub(super) has_own_user: bool,
-    /// `password_file` is that of a `[[host]]`.
+    /// Who has set `password_file`.
     #[arg(skip)]
-    pub(super) has_own_password_file: bool,
+    pub(super) password_of: PasswordOf,
     /// What configuration files set for each server.
     #[arg(skip)]
     pub(super) hosts: Option<HostOptions>,
@@ -339,13 +345,6 @@ impl LoginArguments {
             self.subject.clone_from(&own.subject);
         }
         (self, own)
-    }
-
-    /// The file with the password of `user`. That of the command line is not for a user whom the command line does not name: it may be
-    /// the password of another server of the command.
-    pub(super) fn password_file_for_user(&self) -> Option<&PathBuf> {
-        let file = self.password_file.as_ref();
-        file.filter(|_| self.has_own_password_file || !self.has_own_user)
     }
 
     pub(super) fn family(&self) -> AddressFamily {

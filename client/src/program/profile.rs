@@ -83,6 +83,26 @@ impl Profile {
         chosen
     }
 
+    /// The user of the section that sets `password-file` for a host; the inner `None`: that section names no user.
+    pub(super) fn owner_of_password(&self, host: &str) -> Option<Option<&str>> {
+        let host = host.to_ascii_lowercase();
+        let mut sections = self.sections.iter().rev();
+        sections.find_map(|section| {
+            let is_for = section
+                .hosts
+                .as_ref()
+                .is_some_and(|all| all.is_match(&host));
+            let text = |key: &str| {
+                let mut settings = section.settings.iter();
+                settings.find_map(|one| match &one.value {
+                    Value::Text(text) if one.key == key => Some(text.as_str()),
+                    _ => None,
+                })
+            };
+            (is_for && text("password-file").is_some()).then(|| text("user"))
+        })
+    }
+
     /// The words that stand for the settings of these hosts in the command line of `command`, of which `matches` is what the
     /// user has written, and wins. `is_wanted` chooses the options.
     ///

@@ -12,7 +12,7 @@ use gridhaul_security::trust::TrustStore;
 use tokio::sync::Mutex as AsyncMutex;
 use zeroize::Zeroizing;
 
-use super::arguments::LoginArguments;
+use super::arguments::{LoginArguments, NotForUser};
 use super::output::Pause;
 use super::secret;
 use crate::control::{SshSettings, is_user};
@@ -56,6 +56,14 @@ pub(super) enum OpenError {
         "{server}: the user is that of a [[host]] in a configuration file, and --password-file may be for another server: give --user NAME, name the file in the [[host]], or use a terminal"
     )]
     OwnUser { server: String },
+    #[error(
+        "{server}: {file} is the password-file of a [[host]] {}: name the user and the file in one [[host]], or give --password-file", of_owner(.owner.as_deref())
+    )]
+    OtherUser {
+        server: String,
+        file: String,
+        owner: Option<String>,
+    },
     #[error(
         "{server}: --password-file has the password for {first}, and is not sent to another server or user: copy in two steps, or leave --password-file out and type the passwords"
     )]
@@ -217,7 +225,19 @@ impl Servers {
         if let Some((_, password)) = given {
             return Ok(Zeroizing::new(password.as_bytes().to_vec()));
         }
-        let password_file = arguments.password_file_for_user();
+        let user = server.user.as_deref().unwrap_or_default();
+        let (password_file, refused) = match arguments.password_file_for(user) {
+            Ok(file) => (file, None),
+            Err(NotForUser::CommandLine) => (None, Some(OpenError::OwnUser { server: named() })),
+            Err(NotForUser::Section { file, owner }) => {
+                let server = named();
+                return Err(OpenError::OtherUser {
+                    server,
+                    file,
+                    owner,
+                });
+            }
+        };
         let password = match password_file {
             Some(file) => {
                 let mut same = known
@@ -235,10 +255,8 @@ impl Servers {
             None => {
                 let typed = secret::ask(format!("Password for {server}: ")).await;
                 let typed = typed.map_err(OpenError::Terminal)?;
-                typed.ok_or_else(|| match arguments.password_file {
-                    Some(_) => OpenError::OwnUser { server: named() },
-                    None => OpenError::NoPassword { server: named() },
-                })?
+                let none = || OpenError::NoPassword { server: named() };
+                typed.ok_or_else(|| refused.unwrap_or_else(none))?
             }
         };
         let with_file = Known {
@@ -247,6 +265,14 @@ impl Servers {
         };
         known.insert(server.clone(), with_file);
         Ok(password)
+    }
+}
+
+/// Whom a password of the configuration is for.
+fn of_owner(owner: Option<&str>) -> String {
+    match owner {
+        Some(owner) => format!("for the user {owner}"),
+        None => "that does not name this user, as another one does".to_owned(),
     }
 }
 

@@ -104,11 +104,7 @@ impl StallWatch {
 
     /// One end has failed: the other one has little time.
     pub(super) fn shorten(&mut self) {
-        self.shorten_to(FAREWELL);
-    }
-
-    pub(super) fn shorten_to(&mut self, limit: Duration) {
-        self.limit = self.limit.min(limit);
+        self.limit = self.limit.min(FAREWELL);
         self.progressed();
     }
 

@@ -276,17 +276,72 @@ fn a_host_has_a_user_for_urls_that_name_none() {
         password.display()
     ));
     let eve = &["--user", "eve"][..];
+    let given = ["--password-file", password.to_str().unwrap()];
+    let eve_with_password = [eve, &given].concat();
     for (before, host, options, expected) in [
-        ("", "127.0.0.1", &[][..], ["USER ada", "PASS secret"]),
-        ("bob@", "127.0.0.1", &[], ["USER bob", "PASS secret"]),
-        ("", "127.0.0.1", eve, ["USER eve", "PASS secret"]),
-        ("bob@", "127.0.0.1", eve, ["USER bob", "PASS secret"]),
-        ("", "localhost", &[], ["USER anonymous", "PASS gridhaul@"]),
+        ("", "127.0.0.1", &[][..], &["USER ada", "PASS secret"][..]),
+        ("ada@", "127.0.0.1", &[], &["USER ada", "PASS secret"]),
+        // The password is that of ada.
+        ("bob@", "127.0.0.1", &[], &[]),
+        ("", "127.0.0.1", eve, &[]),
+        ("bob@", "127.0.0.1", &given, &["USER bob", "PASS secret"]),
+        (
+            "",
+            "127.0.0.1",
+            &eve_with_password,
+            &["USER eve", "PASS secret"],
+        ),
+        ("", "localhost", &[], &["USER anonymous", "PASS gridhaul@"]),
     ] {
         let server = Scripted::start(Box::new(|_, _| false));
         let url = format!("ftp://{before}{host}:{}/a", server.address.port());
         config.gridhaul(&[&["sum", "-4"], options, &["md5", &url]].concat());
         assert_eq!(logins(&server), expected, "{url} {options:?}");
+    }
+}
+
+#[test]
+fn a_password_is_not_sent_as_the_user_of_another_section() {
+    let place = tempfile::tempdir().unwrap();
+    let password = place.path().join("password");
+    fs::write(&password, "secret\n").unwrap();
+    fs::set_permissions(&password, Permissions::from_mode(0o600)).unwrap();
+    let host =
+        |pattern: &str, setting: &str| format!("[[host]]\nmatch = \"{pattern}\"\n{setting}\n");
+    let file = format!("password-file = \"{}\"", password.display());
+    let of_ada = format!("user = \"ada\"\n{file}");
+    let (ada, bob) = ("user = \"ada\"", "user = \"bob\"");
+    let sent = &["USER ada", "PASS secret"][..];
+    for (content, before, expected, words) in [
+        // Of no user, and of the one in the URL.
+        (host("*", &file), "ada@", sent, ""),
+        (
+            host("*", &file) + &host("*", ada),
+            "",
+            &[],
+            "that does not name this user",
+        ),
+        (
+            host("*", ada) + &host("127.*", &file),
+            "",
+            &[],
+            "that does not name this user",
+        ),
+        (
+            host("*", &of_ada) + &host("127.*", bob),
+            "",
+            &[],
+            "for the user ada",
+        ),
+        (host("*", bob) + &host("127.*", &of_ada), "", sent, ""),
+        (host("*", &of_ada) + &host("127.*", ada), "", sent, ""),
+    ] {
+        let config = Config::new(&content);
+        let server = Scripted::start(Box::new(|_, _| false));
+        let url = format!("ftp://{before}{}/a", server.address);
+        let error = texts(&config.gridhaul(&["sum", "md5", &url])).1;
+        assert_eq!(logins(&server), expected, "{content}: {error}");
+        assert!(error.contains(words), "{content}: {error}");
     }
 }
 

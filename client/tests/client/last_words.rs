@@ -1,4 +1,4 @@
-//! The last markers of a destination whose source is gone.
+//! What a destination says after its source has failed.
 
 use std::io::Write as _;
 use std::net::{Shutdown, TcpStream};
@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use super::blocks;
-use super::scripted::{Scripted, gridhaul};
+use super::scripted::{Scripted, fails, gridhaul};
 use crate::site::texts;
 
 /// Files of less are begun again.
@@ -115,4 +115,47 @@ fn a_destination_that_fails_without_any_byte_is_not_tried_again() {
     let commands = destination.commands();
     let stores = commands.iter().filter(|line| line.starts_with("STOR"));
     assert_eq!(stores.count(), 1, "{stderr}{commands:?}");
+}
+
+/// A destination that waits for data connections until the client sends `ABOR`.
+fn waiting() -> Scripted {
+    Scripted::start(Box::new(|line, control: &mut TcpStream| {
+        let reply = match line.split(' ').next().unwrap_or_default() {
+            "FEAT" => blocks::FEATURES,
+            "MLST" => "250-Facts\r\n Type=dir; /d\r\n250 End.\r\n",
+            "PASV" => "227 (127,0,0,1,1,1)\r\n",
+            "STOR" => "",
+            "ABOR" => "426 The transfer is aborted.\r\n226 Done.\r\n",
+            _ => return false,
+        };
+        // The client may close the connection at any time.
+        control.write_all(reply.as_bytes()).is_ok()
+    }))
+}
+
+#[test]
+fn a_destination_that_waits_for_a_refused_file_is_told_and_goes_on() {
+    const FILES: usize = 8;
+
+    let source = blocks::start(Box::new(|_, control| {
+        Some(control.write_all(b"550 Not for you.\r\n"))
+    }));
+    let destination = waiting();
+    let urls = (1..=FILES).map(|number| source.url(&format!("f{number}")));
+    let urls: Vec<String> = urls.collect();
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    let options = ["copy", "-c", "1", "--pipeline", "1", "--mode", "extended"];
+    let to = destination.url("d/");
+    let error = fails(&[&options[..], &urls, &[&to]].concat());
+    assert_eq!(error.lines().count(), FILES, "{error}");
+    let is_of_source = |line: &str| line.contains("source: ") && line.contains("Not for you");
+    assert!(error.lines().all(is_of_source), "{error}");
+    let count = |verb: &str| {
+        let commands = destination.commands();
+        let of_verb = commands.iter().filter(|line| line.starts_with(verb));
+        of_verb.count()
+    };
+    assert_eq!([count("STOR"), count("ABOR")], [FILES; 2], "{error}");
+    // One session looks for files, and one copies them.
+    assert!(count("USER") <= 3, "{error}");
 }

@@ -1,7 +1,9 @@
 //! `gridhaul copy --from-file`.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::Stdio;
 
 use gridhaul_interop::Kind;
@@ -33,6 +35,26 @@ fn all_files_of_a_list_are_copied() {
         assert!(child.wait().unwrap().success());
         assert_same(&site.local("source"), &site.local("back"), &[]);
     }
+}
+
+#[test]
+fn names_in_lists_may_have_bytes_that_are_no_text() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    // Latin-1, and not UTF-8.
+    let name = OsStr::from_bytes(b"caf\xe9");
+    fs::write(site.place().join(name), "content").unwrap();
+    let line = |from: &[u8], to: &[u8]| [from, b" ", to, b"\n"].concat();
+    let url = [site.server.url("there-").as_bytes(), name.as_bytes()].concat();
+    fs::write(site.local("list"), line(name.as_bytes(), &url)).unwrap();
+    site.must(&["copy", "--from-file", "list"]);
+    let there = site.served("").join(OsStr::from_bytes(b"there-caf\xe9"));
+    assert_eq!(fs::read(there).unwrap(), b"content");
+    let local = [b"file://", site.place().as_os_str().as_bytes(), b"/back-"].concat();
+    let back = [&local[..], name.as_bytes()].concat();
+    fs::write(site.local("list"), line(&url, &back)).unwrap();
+    site.must(&["guc", "-f", "list"]);
+    let back = site.place().join(OsStr::from_bytes(b"back-caf\xe9"));
+    assert_eq!(fs::read(back).unwrap(), b"content");
 }
 
 #[test]

@@ -9,8 +9,8 @@ use super::blocks;
 use super::scripted::{Scripted, gridhaul};
 use crate::site::texts;
 
-/// A destination that keeps nothing, and refuses files whose names end with a zero.
-fn refusing() -> Scripted {
+/// A destination that keeps nothing, and refuses some files by their names.
+fn refusing(is_refused: fn(&str) -> bool) -> Scripted {
     thread_local! {
         static PORT: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
         static DATA: RefCell<Option<TcpStream>> = const { RefCell::new(None) };
@@ -34,7 +34,7 @@ fn refusing() -> Scripted {
             Err(_) => "426 The data connection broke.\r\n",
         }
     }
-    Scripted::start(Box::new(|line, control| {
+    Scripted::start(Box::new(move |line, control| {
         let (verb, argument) = line.split_once(' ').unwrap_or((line, ""));
         let reply = match verb {
             "FEAT" => blocks::FEATURES.to_owned(),
@@ -46,7 +46,7 @@ fn refusing() -> Scripted {
                 let port = PORT.with(|port| port.local_addr().unwrap().port());
                 format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
             }
-            "STOR" if argument.ends_with('0') => "553 Not this one.\r\n".to_owned(),
+            "STOR" if is_refused(argument) => "553 Not this one.\r\n".to_owned(),
             "STOR" => {
                 // The client may close the connection at any time.
                 let _ = control.write_all(b"125 Come.\r\n");
@@ -66,7 +66,7 @@ fn few_files_are_copied_again_where_a_tenth_is_refused() {
     for number in 1..=200 {
         fs::write(tree.join(format!("f{number}")), b"content").unwrap();
     }
-    let server = refusing();
+    let server = refusing(|name| name.ends_with('0'));
     let url = server.url("d");
     let error = texts(&gridhaul(&[
         "copy",
@@ -85,4 +85,26 @@ fn few_files_are_copied_again_where_a_tenth_is_refused() {
     assert!(server.has_read_ahead());
     // With 32 files always ahead: about 900.
     assert!(stored < 350, "{stored}");
+}
+
+#[test]
+fn files_are_sent_ahead_again_after_some_that_were_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let files: Vec<String> = (100..200)
+        .map(|number| {
+            let file = place.path().join(format!("f{number}"));
+            fs::write(&file, b"content").unwrap();
+            file.to_str().unwrap().to_owned()
+        })
+        .collect();
+    let server = refusing(|name| matches!(name, "/d/f100" | "/d/f101" | "/d/f102"));
+    let url = server.url("d/");
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let options = ["copy", "-c", "1", "--mode", "extended"];
+    let error = texts(&gridhaul(&[&options[..], &files, &[&url]].concat())).1;
+    assert_eq!(error.lines().count(), 3, "{error}");
+    // Three pipelines of at most 32 files have ended with their first one; then some files came by themselves.
+    let ahead = server.read_ahead();
+    let is_late = |line: &String| line.as_str() > "STOR /d/f140";
+    assert!(ahead.iter().any(is_late), "{ahead:?}");
 }

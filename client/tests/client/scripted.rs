@@ -3,7 +3,6 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -11,7 +10,8 @@ use std::thread;
 pub(crate) struct Scripted {
     pub(crate) address: SocketAddr,
     commands: Arc<Mutex<Vec<String>>>,
-    read_ahead: Arc<AtomicBool>,
+    /// The commands behind which another one had come already.
+    read_ahead: Arc<Mutex<Vec<String>>>,
 }
 
 /// What the server does after a command: `true` if it has replied.
@@ -23,7 +23,7 @@ impl Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let commands = Arc::<Mutex<Vec<String>>>::default();
-        let read_ahead = Arc::<AtomicBool>::default();
+        let read_ahead = Arc::<Mutex<Vec<String>>>::default();
         let ahead = Arc::clone(&read_ahead);
         let (said, script) = (Arc::clone(&commands), Arc::<Script>::from(script));
         thread::spawn(move || {
@@ -47,7 +47,12 @@ impl Scripted {
 
     /// Whether a command came together with the one before.
     pub(crate) fn has_read_ahead(&self) -> bool {
-        self.read_ahead.load(Ordering::Relaxed)
+        !self.read_ahead().is_empty()
+    }
+
+    /// The commands that came together with the one behind them.
+    pub(crate) fn read_ahead(&self) -> Vec<String> {
+        self.read_ahead.lock().unwrap().clone()
     }
 
     /// All commands so far.
@@ -60,7 +65,7 @@ fn serve(
     mut stream: TcpStream,
     script: &Script,
     commands: &Mutex<Vec<String>>,
-    read_ahead: &AtomicBool,
+    read_ahead: &Mutex<Vec<String>>,
 ) -> std::io::Result<()> {
     stream.write_all(b"220 ready\r\n")?;
     let mut lines = BufReader::new(stream.try_clone()?);
@@ -69,10 +74,10 @@ fn serve(
         if lines.read_line(&mut line)? == 0 {
             return Ok(());
         }
-        if !lines.buffer().is_empty() {
-            read_ahead.store(true, Ordering::Relaxed);
-        }
         let line = line.trim_end();
+        if !lines.buffer().is_empty() {
+            read_ahead.lock().unwrap().push(line.to_owned());
+        }
         commands.lock().unwrap().push(line.to_owned());
         if script(line, &mut stream) {
             continue;

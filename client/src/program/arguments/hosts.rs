@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::{ArgMatches, CommandFactory as _, Parser};
 
-use super::{Command, LoginArguments};
+use super::{Command, LoginArguments, PasswordOf};
 use crate::program::profile::{Profile, given_words, long};
 
 /// What configuration files and the command line say about logins.
@@ -71,14 +71,15 @@ impl LoginArguments {
         let Some(mut merged) = merged.map(|merged| merged.login) else {
             return self.clone();
         };
-        let is_given = |name| {
-            self.hosts
-                .as_ref()
-                .is_some_and(|options| options.gives(name))
+        let Some(options) = &self.hosts else {
+            return merged;
         };
-        merged.has_own_user = merged.user.is_some() && !is_given("--user");
-        merged.has_own_password_file =
-            merged.password_file.is_some() && !is_given("--password-file");
+        merged.has_own_user = merged.user.is_some() && !options.gives("--user");
+        if let Some(owner) = options.profile.owner_of_password(host)
+            && !options.gives("--password-file")
+        {
+            merged.password_of = PasswordOf::Section(owner.map(ToOwned::to_owned));
+        }
         merged
     }
 }

@@ -2,12 +2,13 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _};
 
 use super::read;
-use crate::location::Location;
+use crate::location::{Location, as_text};
 use crate::program::arguments::{Arguments, Command, HostOptions, is_login};
 use crate::program::output::warn;
 
@@ -95,8 +96,8 @@ fn hosts(command: &clap::Command, matches: &ArgMatches) -> Vec<String> {
     for argument in command.get_positionals() {
         let id = argument.get_id().as_str();
         let values = matches.try_get_raw(id).ok().flatten().into_iter().flatten();
-        for text in values.filter_map(|value| value.to_str()) {
-            if let Ok(Location::Remote(url)) = Location::parse(text)
+        for value in values {
+            if let Ok(Location::Remote(url)) = Location::parse(&as_text(value.as_bytes()))
                 && !hosts.contains(&url.server.host)
             {
                 hosts.push(url.server.host);

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use super::find::Errand;
-use crate::location::{Location, LocationError};
+use crate::location::{Location, LocationError, as_text};
 
 /// The most lines. All are in memory.
 const LINES: usize = 1_000_000;
@@ -91,9 +91,9 @@ fn pairs(
             line: number,
             reason: reason.to_owned(),
         };
-        let mut line = String::new();
+        let mut line = Vec::new();
         let mut bounded = lines.by_ref().take(LINE_BYTES);
-        let read = bounded.read_line(&mut line);
+        let read = bounded.read_until(b'\n', &mut line);
         let read = read.map_err(|error| ListError::Io {
             name: name.to_owned(),
             error,
@@ -101,7 +101,7 @@ fn pairs(
         if read == 0 {
             break;
         }
-        if !line.ends_with('\n') && line.len() as u64 >= LINE_BYTES {
+        if !line.ends_with(b"\n") && line.len() as u64 >= LINE_BYTES {
             return Err(wrong("the line is too long"));
         }
         if number > LINES {
@@ -123,18 +123,20 @@ fn pairs(
     Ok(pairs)
 }
 
-/// The words of a line. Those that `-do` of globus-url-copy writes behind the URLs are left out: a part, if that is the whole file,
-/// and facts of the source.
-fn words_of(line: &str) -> Vec<String> {
+/// The words of a line, which keep their bytes. Those that `-do` of globus-url-copy writes behind the URLs are left out: a part, if that
+/// is the whole file, and facts of the source.
+fn words_of(line: &[u8]) -> Vec<String> {
     let mut words = Vec::new();
-    let mut rest = line.trim_start();
-    while !rest.is_empty() && !rest.starts_with('#') {
-        let (word, after) = match rest.strip_prefix('"') {
-            Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
-            None => rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len())),
+    let mut rest = line.trim_ascii_start();
+    while !rest.is_empty() && !rest.starts_with(b"#") {
+        let (quoted, end) = match rest.strip_prefix(b"\"") {
+            Some(quoted) => (quoted, quoted.iter().position(|byte| *byte == b'"')),
+            None => (rest, rest.iter().position(u8::is_ascii_whitespace)),
         };
-        words.push(word.to_owned());
-        rest = after.trim_start();
+        let (word, after) = quoted.split_at(end.unwrap_or(quoted.len()));
+        words.push(as_text(word));
+        // The quote, or the white space.
+        rest = after.get(1..).unwrap_or_default().trim_ascii_start();
     }
     if words.len() <= 4 && words.get(2).is_some_and(|part| part == "0,-1") {
         words.truncate(2);
@@ -144,6 +146,9 @@ fn words_of(line: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
     use super::*;
 
     #[test]
@@ -154,6 +159,15 @@ mod tests {
         assert!(words.eq([&["a", "b"], &["a b", "c"], &["a", "b"]]));
         let error = pairs("list", "a b\na b c\n".as_bytes(), &Ok).expect_err("three words");
         assert!(error.to_string().starts_with("list, line 2: a line is"));
+        let latin = b"caf\xe9 ftp://h/caf\xe9\n\"/a b\xff\" b\xc2\xa0c\n";
+        let read = pairs("list", latin.as_slice(), &Ok).expect("valid");
+        let here = std::path::absolute(OsStr::from_bytes(b"caf\xe9")).expect("a directory");
+        assert_eq!(read[0].source, Location::Local(here));
+        assert_eq!(read[0].words()[1], "ftp://h/caf%E9");
+        let quoted = OsStr::from_bytes(b"/a b\xff");
+        assert_eq!(read[1].source, Location::Local(quoted.into()));
+        // A no-break space is a part of the name, as for globus-url-copy.
+        assert_eq!(read[1].words()[1], "b\u{a0}c");
         let long = vec![b'x'; 40_000];
         let error = pairs("list", long.as_slice(), &Ok).expect_err("too long");
         assert!(error.to_string().contains("too long"), "{error}");

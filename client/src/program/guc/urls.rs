@@ -5,21 +5,14 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use gridhaul_protocol::command::Password;
 
-use crate::location::{LocationError, Server, Url, split_password};
+use crate::location::{LocationError, Server, Url, as_text, is_url, split_password};
 
-/// A word of the command line. Bytes of a URL that are no UTF-8 become what URLs have for them.
+/// A word of the command line. A URL keeps its bytes; options and their values are text.
 pub(super) fn text(word: &OsStr) -> String {
-    if !word.as_bytes().windows(2).any(|bytes| bytes == b":/") {
-        return word.to_string_lossy().into_owned();
+    match is_url(word.as_bytes()) {
+        true => as_text(word.as_bytes()),
+        false => word.to_string_lossy().into_owned(),
     }
-    let mut text = String::new();
-    for chunk in word.as_bytes().utf8_chunks() {
-        text.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            text.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    text
 }
 
 /// A URL whose path begins at the home directory of the user, unless it begins with an encoded slash.

@@ -1,7 +1,8 @@
 //! Follows two servers to their last replies.
 //!
 //! The last markers of the destination say what it has stored until its data connections ended. They are awaited also after the source
-//! has gone, because what no marker has told is sent again, or has to be compared.
+//! has gone, because what no marker has told is sent again, or has to be compared. A source that fails before any data leaves the
+//! destination waiting for data connections, for ever if it is globus-gridftp-server 13.24: `ABOR` ends that.
 
 use std::time::Duration;
 
@@ -19,8 +20,11 @@ use crate::session::Session;
 /// How often the time limit is looked at.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long the destination may take to say why it fails, too, when the source has refused the file or is gone, and nothing has come.
-const REFUSED: Duration = Duration::from_secs(2);
+/// How long the destination may take to answer `ABOR`.
+const ABORTING: Duration = Duration::from_secs(2);
+
+/// The reply to a transfer that was aborted (RFC 959 4.1.3).
+const ABORTED: u16 = 426;
 
 /// The replies of both servers until the last ones.
 pub(super) struct Following<'a> {
@@ -78,6 +82,10 @@ impl<'a> Following<'a> {
                     let counted = self.limits[SOURCE].count(self.copy.retrieve().verb(), &reply);
                     counted.map_err(TransferFailure::Source)?;
                     self.sent = self.hear(SOURCE, reply);
+                    if self.is_refused() && self.stored.is_none() {
+                        self.call_off(destination).await;
+                        break;
+                    }
                 }
                 reply = destination.control().next_reply(), if self.stored.is_none() => {
                     let reply = reply.map_err(TransferFailure::Destination)?;
@@ -104,24 +112,48 @@ impl<'a> Following<'a> {
         if self.copy.settings.mode != TransferMode::Extended {
             return;
         }
-        // Data may still come, if only the control connection is gone; or never, if it has not begun.
-        let limit = match self.told[DESTINATION].has_begun() {
-            true => FAREWELL,
-            false => REFUSED,
-        };
-        let verb = self.copy.store().verb();
+        if !self.told[DESTINATION].has_begun() {
+            return self.call_off(destination).await;
+        }
+        // Data may still come, if only the control connection is gone.
+        let heard =
+            async { while self.stored.is_none() && self.hear_destination(destination).await {} };
+        let _ = timeout(FAREWELL, heard).await;
+    }
+
+    /// Ends the wait of the destination for data connections that will not come, and reads its replies, so that the session can be
+    /// used again. One that does not answer gets no further command.
+    async fn call_off(&mut self, destination: &mut Session) {
         let heard = async {
-            while self.stored.is_none() {
-                let Ok(reply) = destination.control().next_reply().await else {
-                    return;
-                };
-                if self.limits[DESTINATION].count(verb, &reply).is_err() {
-                    return;
-                }
-                self.stored = self.hear(DESTINATION, reply);
-            }
+            let sent = destination.control().send(&Command::Abor).await;
+            while sent.is_ok()
+                && !destination.is_usable()
+                && self.hear_destination(destination).await
+            {}
         };
-        let _ = timeout(limit, heard).await;
+        let _ = timeout(ABORTING, heard).await;
+        // Of a server without the command, the reply to it could be taken for that to the transfer.
+        let has_both = destination.is_usable();
+        self.stored
+            .take_if(|reply| !has_both || reply.code() == ABORTED);
+    }
+
+    /// Hears the next reply of the destination, after the source has failed. Whether there may be further ones.
+    async fn hear_destination(&mut self, destination: &mut Session) -> bool {
+        let Ok(reply) = destination.control().next_reply().await else {
+            return false;
+        };
+        let counted = self.limits[DESTINATION].count(self.copy.store().verb(), &reply);
+        if let Some(last) = self.hear(DESTINATION, reply) {
+            // The next one is that of `ABOR`.
+            self.stored.get_or_insert(last);
+        }
+        counted.is_ok()
+    }
+
+    /// Whether the source has failed before it has sent any data.
+    fn is_refused(&self) -> bool {
+        !self.told[SOURCE].has_begun() && self.sent.as_ref().is_some_and(Reply::is_error)
     }
 
     /// Notes what a server says; returns its last reply.
@@ -169,10 +201,6 @@ impl<'a> Following<'a> {
             Said::Last(reply) => {
                 match reply.is_completion() {
                     true => self.watch.progressed(),
-                    // The destination waits for data that will not come, for ever if it is globus-gridftp-server 13.24.
-                    false if server == SOURCE && !told.has_begun() => {
-                        self.watch.shorten_to(REFUSED);
-                    }
                     // The other one waits for data connections, or for data.
                     false => self.watch.shorten(),
                 }

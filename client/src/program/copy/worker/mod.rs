@@ -18,7 +18,7 @@ use gridhaul_transfer::{Admission, NodeSession};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
 
-use self::pipelined::Length;
+use self::pipelined::{Length, Pause};
 use self::retries::Retries;
 use super::super::arguments::SyncArgument;
 use super::error::CopyError;
@@ -49,8 +49,8 @@ pub(super) struct Worker {
     files: Option<(Arc<Path>, Admission, Arc<dyn NodeSession>)>,
     /// Files of a pipeline that has ended before they were complete.
     taken: VecDeque<Taken>,
-    /// Pipelines in a row without a complete file.
-    fruitless: usize,
+    /// When there are no pipelines.
+    pause: Pause,
     /// The files ahead in pipelines.
     length: Length,
 }
@@ -82,7 +82,7 @@ impl Worker {
             destination: None,
             files: None,
             taken: VecDeque::new(),
-            fruitless: 0,
+            pause: Pause::new(),
             length: Length::new(),
         }
     }

@@ -5,6 +5,7 @@
 //! ```text
 //!   batch     the files of a pipeline
 //!   length    how many of them are ahead
+//!   pause     when there are none, because they were of no use
 //!   here      what those between this machine and a server have in common
 //!   between   what those between two servers have in common
 //! ```
@@ -13,6 +14,7 @@ mod batch;
 mod between;
 mod here;
 mod length;
+mod pause;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,6 +26,7 @@ use self::batch::Batch;
 use self::between::Between;
 use self::here::Here;
 pub(super) use self::length::Length;
+pub(super) use self::pause::Pause;
 use super::super::super::arguments::SyncArgument;
 use super::super::job::Place;
 use super::super::shared::Shared;
@@ -33,18 +36,15 @@ use crate::location::{Server, Url};
 use crate::session::Session;
 use crate::transfer::{Direction, TransferFailure, is_out_of_step, pipeline, pipeline_between};
 
-/// After so many pipelines without a complete file, files are copied one by one.
-const FRUITLESS: usize = 3;
-
 impl Worker {
     /// Copies a file with those that follow in a pipeline. Gives it back if that is not possible.
     pub(super) async fn pipelined(&mut self, next: Taken, queue: &Queue) -> Option<Taken> {
         let shared = Arc::clone(&self.shared);
         let may = !next.is_alone
             && !next.job.is_only
-            && self.fruitless < FRUITLESS
             && !is_known(&shared, &next.job)
-            && allows(&shared);
+            && allows(&shared)
+            && !self.pause.has_file();
         if !may {
             return Some(next);
         }
@@ -150,10 +150,7 @@ impl Worker {
 
     /// Notes whether pipelines are of use with these servers.
     fn count(&mut self, complete: usize, ended: Result<(), TransferFailure>, servers: &[&Server]) {
-        self.fruitless = match &ended {
-            Err(_) if complete == 0 => self.fruitless + 1,
-            _ => 0,
-        };
+        self.pause.note(ended.is_ok() || complete > 0);
         if let Err(failure) = ended
             && (is_out_of_step(&failure) || matches!(failure, TransferFailure::Stalled(_)))
         {
