@@ -274,6 +274,17 @@ fn the_way_of_a_file_is_reported() {
         assert!(way.starts_with("files=direct ("), "{way}");
     }
     assert_eq!(copy(["slab=256K", "qps=1"], &source), ["", ""]);
+    // Bytes that are not a file's begin anywhere in the ring.
+    let (mut sender, mut receiver) = pair(by_threads);
+    thread::scope(|scope| {
+        scope.spawn(|| send_memory(&mut *sender, &content));
+        sink.receive(&mut *receiver, 17, content.len()).0.unwrap();
+    });
+    let way = detail(&*receiver);
+    assert_eq!(
+        way,
+        "files=page cache: its place in the ring does not suit the disk"
+    );
     source.direct = None;
     let [cached, direct] = copy(by_threads, &source);
     let reason = "files=page cache: the file could not be opened past the page cache";

@@ -19,6 +19,8 @@ pub(crate) struct Flights {
     block: Option<u64>,
     /// The error with which the file system refused direct I/O.
     refused: Option<Errno>,
+    /// Any request went past the page cache.
+    has_direct: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +52,7 @@ impl Flights {
             in_order: VecDeque::new(),
             block,
             refused: None,
+            has_direct: false,
         }
     }
 
@@ -67,6 +70,11 @@ impl Flights {
         self.refused
     }
 
+    /// Whether any request went past the page cache.
+    pub(crate) fn has_direct(&self) -> bool {
+        self.has_direct
+    }
+
     pub(crate) fn has_room(&self) -> bool {
         !self.free.is_empty()
     }
@@ -74,6 +82,7 @@ impl Flights {
     /// Submits a request that follows the others in the file; there must be room.
     pub(crate) fn submit(&mut self, queue: &mut dyn IoQueue, request: Request) {
         let slot = self.free.pop().expect("the caller has asked for room");
+        self.has_direct |= request.way == Way::Direct;
         queue.submit(slot, request);
         self.in_order.push_back(Flight {
             slot,

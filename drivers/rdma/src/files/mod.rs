@@ -20,7 +20,6 @@ use std::os::fd::BorrowedFd;
 
 use gridhaul_direct::{Engine, EngineChoice, Files, MAX_REQUESTS, block_bytes};
 use gridhaul_stack::{Detail, FileRange};
-use rustix::io::Errno;
 
 pub(crate) use self::cut::{Cutter, Haste};
 pub(crate) use self::flights::{Failure, Flights};
@@ -125,11 +124,13 @@ impl DiskFiles {
         self.engine = Some(engine);
     }
 
-    /// The file system refused direct I/O for a range.
-    pub(crate) fn note_refusal(&mut self, refused: Option<Errno>) {
-        if let Some(errno) = refused {
+    /// Notes how a range was moved that could have gone past the page cache.
+    pub(crate) fn note_way(&mut self, flights: &Flights) {
+        if let Some(errno) = flights.refused() {
             let error = io::Error::from(errno);
             self.last = Last::Cached(format!("direct I/O: {error}").into());
+        } else if !flights.has_direct() && matches!(self.last, Last::Direct) {
+            self.last = Last::Cached("its place in the ring does not suit the disk".into());
         }
     }
 

@@ -71,7 +71,7 @@ impl Streams {
             self.read_ahead(&mut reading, queue, operation)
         });
         self.files.put_back(engine);
-        self.files.note_refusal(reading.flights.refused());
+        self.files.note_way(&reading.flights);
         match sent {
             Ok(sent) => sent.map(|()| reading.done),
             Err(error) => {

@@ -61,7 +61,7 @@ impl Streams {
             received
         });
         self.files.put_back(engine);
-        self.files.note_refusal(writing.flights.refused());
+        self.files.note_way(&writing.flights);
         self.has_moved = false;
         match received {
             Ok(received) => received.map(|()| Some(writing.done)),
