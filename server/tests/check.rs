@@ -144,13 +144,17 @@ fn account() -> String {
 }
 
 fn check(arguments: &[&str]) -> Said {
-    let done = Command::new(env!("CARGO_BIN_EXE_gridhaul-server"))
-        .arg("check")
-        .args(arguments)
-        .env_clear()
-        .stdin(Stdio::null())
-        .output()
-        .expect("started");
+    check_with(arguments, None)
+}
+
+/// With another directory in the place of `/sys` for RDMA.
+fn check_with(arguments: &[&str], sysfs: Option<&Path>) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gridhaul-server"));
+    command.arg("check").args(arguments).env_clear();
+    if let Some(sysfs) = sysfs {
+        command.env("SYSFS_PATH", sysfs);
+    }
+    let done = command.stdin(Stdio::null()).output().expect("started");
     let text = String::from_utf8(done.stdout).expect("UTF-8");
     Said {
         status: done.status.code().expect("an exit status"),
@@ -477,4 +481,57 @@ fn rdma_is_looked_at_where_it_may_be_used() {
         .says("ok rdma:", "data channels of all users run over rdma");
     let said = check(&["--anonymous", "--rdma", "--rdma-memory", "1000000G"]);
     said.fails().says("error rdma-memory:", "lower one of them");
+}
+
+/// A directory in the place of sysfs, with an adapter whose port is down, and which shows little.
+#[test]
+#[cfg(feature = "rdma")]
+fn adapters_are_examined_with_a_verdict_for_each_topic() {
+    let sysfs = tempfile::tempdir().expect("a directory");
+    let put = |path: &str, text: &str| {
+        let path = sysfs.path().join(path);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        fs::write(path, text).expect("written");
+    };
+    let device = "class/infiniband/test_0";
+    put(&format!("{device}/node_type"), "1: CA");
+    put(&format!("{device}/device/numa_node"), "0");
+    for (name, text) in [
+        ("state", "1: DOWN"),
+        ("link_layer", "Ethernet"),
+        ("rate", "100 Gb/sec (4X EDR)"),
+        ("gids/0", "0000:0000:0000:0000:0000:ffff:c000:0201"),
+        ("gid_attrs/types/0", "RoCE v2"),
+        ("gid_attrs/ndevs/0", "eth9"),
+        ("hw_counters/packet_seq_err", "0"),
+    ] {
+        put(&format!("{device}/ports/1/{name}"), text);
+    }
+    put("class/net/eth9/mtu", "1500");
+    let flags = ["--anonymous", "--rdma"];
+    let said = check_with(&flags, Some(sysfs.path()));
+    said.passes()
+        .says("warning rdma: test_0/1: link:", "it is DOWN: plug in")
+        .says(
+            "warning rdma: test_0/1: mtu: eth9 has 1500 bytes",
+            "set 4192 or more",
+        )
+        .says(
+            "ok rdma: test_0/1: addresses:",
+            "gid 0 192.0.2.1 of eth9 (RoCE v2)",
+        )
+        .says(
+            "ok rdma: test_0/1: losses:",
+            "rate=auto works: packet_seq_err 0",
+        )
+        .says("unknown rdma: test_0/1: slot:", "lspci")
+        .says("unknown rdma: machine: huge pages:", "");
+    // Only `--rdma` examines adapters.
+    let said = check_with(&["--anonymous"], Some(sysfs.path()));
+    assert!(
+        !said
+            .lines
+            .iter()
+            .any(|line| line.contains("test_0/1: link"))
+    );
 }

@@ -9,7 +9,7 @@ use gridhaul_security::trust::{Peer, TrustStore};
 use gridhaul_stack::options::OptionDoc;
 use gridhaul_stack::{
     Built, Channel, ChannelError, Driver, Finding, Operation, RestoreError, SessionValue,
-    SessionValueError, Side, StackError, Transform,
+    SessionValueError, Side, StackError, Standing, Transform,
 };
 
 use crate::channel::{End, TlsChannel};
@@ -104,7 +104,7 @@ impl Driver for Gsi {
         // Without support in the kernel, this process protects the records: no problem to fix.
         vec![Finding {
             about: "kernel-tls",
-            is_good: true,
+            standing: Standing::Good,
             text: kernel::kernel_support().words,
         }]
     }

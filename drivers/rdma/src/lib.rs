@@ -177,6 +177,10 @@ impl Driver for Rdma {
     fn check_devices(&self) -> Vec<Finding> {
         probe::probe()
     }
+
+    fn examine_devices(&self) -> Vec<Finding> {
+        verbs::examine()
+    }
 }
 
 /// The driver `rdma` over a given provider only.

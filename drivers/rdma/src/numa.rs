@@ -152,7 +152,7 @@ fn both(one: &CpuSet, other: &CpuSet) -> CpuSet {
 }
 
 /// Reads a list of the kernel such as `0-3,8`. `None` if it is none, or if a number is not below `limit`.
-fn numbers(list: &str, limit: usize) -> Option<Vec<usize>> {
+pub(crate) fn numbers(list: &str, limit: usize) -> Option<Vec<usize>> {
     let list = list.trim();
     let mut numbers = Vec::new();
     for part in list.split(',').filter(|_| !list.is_empty()) {
@@ -162,6 +162,10 @@ fn numbers(list: &str, limit: usize) -> Option<Vec<usize>> {
             return None;
         }
         numbers.extend(first..=last);
+        // Each number may be there once.
+        if numbers.len() > limit {
+            return None;
+        }
     }
     Some(numbers)
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use gridhaul_stack::Finding;
+use gridhaul_stack::{Finding, Standing};
 
 use crate::memory::{Pool, pinned_bytes};
 use crate::open::ring_length;
@@ -27,7 +27,7 @@ pub(crate) fn has_devices() -> bool {
 fn soft() -> Finding {
     Finding {
         about: ABOUT,
-        is_good: true,
+        standing: Standing::Good,
         text: "provider soft: iWARP over TCP by this program, which needs no device".to_owned(),
     }
 }
@@ -47,7 +47,7 @@ fn rings() -> Finding {
     let round_trip = ring_length::longest_round_trip(rate, ring_bytes);
     Finding {
         about: ABOUT,
-        is_good: round_trip >= LONG,
+        standing: Standing::of(round_trip >= LONG),
         text: format!(
             "rings: all channels together may take {} MiB, and the first one fills {:.0} Gb/s up to a round trip of {} ms",
             limit >> 20,
@@ -72,7 +72,7 @@ fn pinning() -> Finding {
     };
     Finding {
         about: ABOUT,
-        is_good,
+        standing: Standing::of(is_good),
         text: format!("pinned memory: {words}"),
     }
 }
@@ -87,6 +87,9 @@ mod tests {
         let soft = findings
             .iter()
             .find(|finding| finding.text.starts_with("provider soft: "));
-        assert!(soft.is_some_and(|finding| finding.is_good), "{findings:?}");
+        assert!(
+            soft.is_some_and(|finding| finding.is_good()),
+            "{findings:?}"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use gridhaul_stack::Finding;
+use gridhaul_stack::{Finding, Standing};
 use gridhaul_tcp::enable_zerocopy;
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
@@ -53,7 +53,7 @@ fn probe(name: &str, outcome: Result<(), Errno>, words: &str, instead: &str) -> 
 fn finding(name: &str, is_good: bool, words: &str) -> Finding {
     Finding {
         about: "kernel",
-        is_good,
+        standing: Standing::of(is_good),
         text: format!("{name}: {words}"),
     }
 }
@@ -140,8 +140,8 @@ mod tests {
     #[test]
     fn this_kernel_supports_the_calls() {
         let support = support();
-        assert!(support[0].is_good, "{support:?}");
-        assert!(support[1].is_good, "{support:?}");
+        assert!(support[0].is_good(), "{support:?}");
+        assert!(support[1].is_good(), "{support:?}");
         assert!(support[2].text.starts_with("F_SETPIPE_SZ: "), "{support:?}");
     }
 }

@@ -63,6 +63,12 @@ pub trait Driver: Send + Sync + fmt::Debug {
     fn check_devices(&self) -> Vec<Finding> {
         Vec::new()
     }
+
+    /// Examines each device for an administrator: its link, its place in the machine, its settings and its counters, as far as the
+    /// kernel tells this user. What [`Driver::check_devices`] finds is not repeated.
+    fn examine_devices(&self) -> Vec<Finding> {
+        Vec::new()
+    }
 }
 
 /// A driver with its options applied.

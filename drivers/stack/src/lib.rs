@@ -76,7 +76,7 @@ pub use null::Null;
 pub use operation::{Cancel, Operation};
 pub use random::random_bytes;
 pub use registry::Registry;
-pub use report::{Finding, Gauge, GaugeValues};
+pub use report::{Finding, Gauge, GaugeValues, Standing};
 pub use rules::{OptionRules, OptionRulesError};
 pub use session_value::{
     MAX_SESSION_VALUE_BYTES, MAX_SESSION_VALUE_NAME_BYTES, RestoreError, SessionValue,

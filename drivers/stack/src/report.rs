@@ -6,9 +6,37 @@ pub struct Finding {
     /// The subject, for the line of a report.
     pub about: &'static str,
     /// Whether the driver works as far as this subject is concerned.
-    pub is_good: bool,
+    pub standing: Standing,
     /// The details, and how to fix a problem.
     pub text: String,
+}
+
+impl Finding {
+    /// Whether there is no problem.
+    pub fn is_good(&self) -> bool {
+        self.standing == Standing::Good
+    }
+}
+
+/// The result of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// No problem.
+    Good,
+    /// The driver works less well than it could, or not at all.
+    Bad,
+    /// The machine does not tell, or not this user. The text has what would tell.
+    Unknown,
+}
+
+impl Standing {
+    /// Good, or bad.
+    pub fn of(is_good: bool) -> Self {
+        match is_good {
+            true => Self::Good,
+            false => Self::Bad,
+        }
+    }
 }
 
 /// A gauge for monitoring: a present value, several that a label tells apart, or a count.

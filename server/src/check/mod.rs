@@ -159,7 +159,10 @@ fn check_files(
 
 fn check_rdma(report: &mut Report, validated: &Validated) {
     match rdma::driver(&drivers::registry()) {
-        Some(driver) => rdma::check(report, validated, driver),
+        Some(driver) => {
+            rdma::check(report, validated, driver);
+            rdma::examine(report, driver);
+        }
         None => report.error("rdma", "this program was built without it"),
     }
 }

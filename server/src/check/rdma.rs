@@ -71,6 +71,13 @@ pub(super) fn check(report: &mut Report, validated: &Validated, driver: &dyn Dri
     }
 }
 
+/// Reports what each adapter is and how it is set up.
+pub(super) fn examine(report: &mut Report, driver: &dyn Driver) {
+    for finding in driver.examine_devices() {
+        report.finding(finding);
+    }
+}
+
 /// Rings and buffers may be full at the same time.
 fn check_memory(report: &mut Report, config: &Config) {
     const ABOUT: &str = "rdma-memory";

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, Write};
 
+use gridhaul_stack::Standing;
+
 use crate::config::{Place, Problem};
 use crate::harmful::is_harmful;
 
@@ -12,6 +14,8 @@ use crate::harmful::is_harmful;
 pub(crate) enum Verdict {
     /// No problem.
     Ok,
+    /// The machine does not tell, or not this user.
+    Unknown,
     /// The server works, but not for all users, or not for long.
     Warning,
     /// The server does not start, or a part of it cannot be used.
@@ -51,10 +55,10 @@ impl Report {
 
     /// A finding of a driver. If a driver does not work, others do.
     pub(crate) fn finding(&mut self, finding: gridhaul_stack::Finding) {
-        let verdict = if finding.is_good {
-            Verdict::Ok
-        } else {
-            Verdict::Warning
+        let verdict = match finding.standing {
+            Standing::Good => Verdict::Ok,
+            Standing::Unknown => Verdict::Unknown,
+            Standing::Bad => Verdict::Warning,
         };
         self.add(verdict, finding.about, finding.text);
     }
@@ -84,7 +88,8 @@ impl Report {
     /// Adds the places of the settings that errors and warnings are about.
     pub(super) fn find_places(&mut self, place: impl Fn(&str) -> Option<Place>) {
         for finding in &mut self.findings {
-            if finding.verdict != Verdict::Ok && finding.place.is_none() {
+            let is_problem = matches!(finding.verdict, Verdict::Warning | Verdict::Error);
+            if is_problem && finding.place.is_none() {
                 finding.place = place(setting_of(&finding.about));
             }
         }
@@ -143,6 +148,7 @@ impl Report {
         {
             let word = match verdict {
                 Verdict::Ok => "ok",
+                Verdict::Unknown => "unknown",
                 Verdict::Warning => "warning",
                 Verdict::Error => "error",
             };

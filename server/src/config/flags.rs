@@ -50,8 +50,8 @@ pub enum Command {
     Node(Box<NodeServeArguments>),
     /// Check what serving depends on: certificates, trust, maps, accounts, ports, limits
     ///
-    /// Takes the flags of `serve`, and its file, and starts nothing. Each finding is a line that begins with ok, warning or
-    /// error; if there is an error, the exit status is 1.
+    /// Takes the flags of `serve`, and its file, and starts nothing. Each finding is a line that begins with ok, warning,
+    /// error or unknown; if there is an error, the exit status is 1.
     Check(Box<CheckArguments>),
     /// Examine the running server as its clients see it: names, ports, path, clock, speeds, and what limits transfers
     ///
@@ -121,7 +121,7 @@ pub struct NodeServeArguments {
 /// The arguments of `check`.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub struct CheckArguments {
-    /// Check only what data channels over RDMA need: devices, libraries, memory
+    /// Check only what data channels over RDMA need (devices, libraries, memory), and examine each adapter
     #[arg(long, help_heading = "What to check")]
     pub rdma: bool,
     /// The arguments of `serve`.
@@ -150,9 +150,32 @@ pub struct DoctorArguments {
     /// The file whose first line is the password of that user
     #[arg(long, value_name = "FILE", requires = "login")]
     pub password_file: Option<PathBuf>,
+    /// Only measure RDMA to this peer, from memory to memory. On its machine `doctor --rdma-listen` shows the port, and the word, which
+    /// is read from standard input
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        help_heading = "RDMA between two machines"
+    )]
+    pub rdma: Option<String>,
+    /// Only let one peer that knows the word measure RDMA to this machine, at this port or at any; ends by itself
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "0", conflicts_with = "rdma",
+        help_heading = "RDMA between two machines")]
+    pub rdma_listen: Option<u16>,
+    /// The time of each measurement with --rdma, from 1 to 10. Default: 3
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u8).range(1..=10), requires = "rdma",
+        help_heading = "RDMA between two machines")]
+    pub rdma_seconds: Option<u8>,
     /// The arguments of `serve`.
     #[command(flatten)]
     pub serve: ServeArguments,
+}
+
+impl DoctorArguments {
+    /// Whether only RDMA between two machines is examined.
+    pub(crate) fn is_about_rdma(&self) -> bool {
+        self.rdma.is_some() || self.rdma_listen.is_some()
+    }
 }
 
 /// The arguments of `status`.

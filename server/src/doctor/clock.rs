@@ -59,7 +59,7 @@ fn check_certificate(report: &mut Findings, path: &Path, host: &str) {
             let (verdict, text) = lifetime(leaf.validity(), SystemTime::now());
             let text = format!("{path} {text}");
             match verdict {
-                Verdict::Ok => report.ok(ABOUT, text),
+                Verdict::Ok | Verdict::Unknown => report.ok(ABOUT, text),
                 Verdict::Warning => report.warning(ABOUT, text, RENEW),
                 Verdict::Error => report.error(ABOUT, text, RENEW),
             }

@@ -2,7 +2,7 @@
 //!
 //! It takes the flags and the configuration file of `serve`. Where `check` examines what a server needs to start, this asks
 //! the server itself: it connects to its ports under the names and addresses that clients use, and to its administration socket.
-//! Each finding is one line: the problem, and how to fix it.
+//! Each finding is one line: the problem, and how to fix it. With `--rdma` or `--rdma-listen` it only measures RDMA between two machines.
 
 mod administration;
 mod bottleneck;
@@ -17,6 +17,7 @@ mod log;
 mod names;
 mod path;
 mod peer_clock;
+mod rdma;
 mod speed;
 mod transfers;
 
@@ -35,6 +36,9 @@ use crate::config::{Config, DoctorArguments};
 pub fn doctor(arguments: &DoctorArguments, output: &mut impl Write) -> io::Result<bool> {
     let mut findings = Findings::default();
     match Config::load(&arguments.serve) {
+        Ok(config) if arguments.is_about_rdma() => {
+            rdma::examine(&mut findings, output, &config, arguments)?;
+        }
         Ok(config) => examine(&mut findings, &config, arguments),
         Err(error) => findings.report.error("configuration", error),
     }

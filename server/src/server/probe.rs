@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
-use gridhaul_stack::Finding;
+use gridhaul_stack::{Finding, Standing};
 
 use crate::shared::Shared;
 use crate::status::{RdmaState, RdmaStatus};
@@ -44,9 +44,9 @@ fn status(finding: Finding) -> RdmaStatus {
     };
     RdmaStatus {
         device,
-        state: match finding.is_good {
-            true => RdmaState::Ok,
-            false => RdmaState::Unusable,
+        state: match finding.standing {
+            Standing::Good | Standing::Unknown => RdmaState::Ok,
+            Standing::Bad => RdmaState::Unusable,
         },
         text,
     }
@@ -60,7 +60,7 @@ mod tests {
     fn a_finding_is_named_by_its_subject() {
         let finding = |text: &str, is_good| Finding {
             about: "rdma",
-            is_good,
+            standing: Standing::of(is_good),
             text: text.to_owned(),
         };
         let device = status(finding("device rxe0: port 1 is down: plug it in", false));

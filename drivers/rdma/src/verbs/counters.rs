@@ -16,12 +16,12 @@ pub(super) struct Counters {
 }
 
 /// Counters of rxe, mlx5 and bnxt_re for packets that the other end asked for again.
-const MISSES: [&str; 3] = ["rcvd_seq_err", "packet_seq_err", "seq_err_naks_rcvd"];
+pub(super) const MISSES: [&str; 3] = ["rcvd_seq_err", "packet_seq_err", "seq_err_naks_rcvd"];
 
 /// Counters for acknowledgements that did not arrive in time. The timer of rxe may run on although
 /// everything is acknowledged: packets in flight when it expires are retransmitted although none is
 /// missing (rxe_comp.c: "some timeouts are spurious").
-const OVERDUE: [&str; 3] = [
+pub(super) const OVERDUE: [&str; 3] = [
     "completer_retry_err",
     "local_ack_timeout_err",
     "to_retransmits",

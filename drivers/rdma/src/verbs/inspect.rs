@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::net::IpAddr;
 
-use gridhaul_stack::Finding;
+use gridhaul_stack::{Finding, Standing};
 
 use super::bindings::Verbs;
 use super::mtu;
@@ -142,7 +142,7 @@ fn bad(words: impl Display) -> Finding {
 fn finding(is_good: bool, words: impl Display) -> Finding {
     Finding {
         about: "rdma",
-        is_good,
+        standing: Standing::of(is_good),
         text: format!("provider verbs: {words}"),
     }
 }
@@ -157,7 +157,7 @@ mod tests {
         let class = example();
         let mut ports = ports(class.path()).unwrap();
         let finding = addresses(&ports[0], "rxe0/1".to_owned());
-        assert!(finding.is_good, "{finding:?}");
+        assert!(finding.is_good(), "{finding:?}");
         assert!(finding.text.ends_with("10.9.0.1 (gid 2)"), "{finding:?}");
         ports[0].gids.clear();
         let finding = addresses(&ports[0], "rxe0/1".to_owned());

@@ -22,6 +22,7 @@ mod counters;
 mod device_options;
 mod error;
 mod events;
+mod examine;
 mod fabric;
 mod inspect;
 mod ipoib;
@@ -51,6 +52,7 @@ pub(crate) use self::connection_manager::{Connection, ConnectionError, Listener}
 use self::control_socket::{ControlSocket, Peer};
 pub(crate) use self::device_options::{AdapterName, DeviceOptions};
 pub(crate) use self::error::VerbsError;
+pub(crate) use self::examine::examine;
 pub(crate) use self::inspect::{fastest_port, has_devices, inspect};
 pub(crate) use self::opening::DEPTH;
 pub(crate) use self::place::Place;

@@ -8,11 +8,16 @@ pub(super) fn bytes(mtu: u8) -> u64 {
     128 << mtu.min(5)
 }
 
-/// The largest MTU up to this one whose packets fit into IP packets of so many bytes.
-pub(super) fn within(most: u8, ip_bytes: Option<u32>) -> u8 {
+/// The length in bytes of the IP packets that carry such packets of RoCE.
+pub(super) fn ip_bytes(mtu: u8) -> u64 {
     /// The headers of a RoCE packet, as the kernel reserves them (iboe_get_mtu in rdma/ib_addr.h).
     const HEADERS: u64 = 96;
-    let fits = |mtu| ip_bytes.is_none_or(|most| bytes(mtu) + HEADERS <= u64::from(most));
+    bytes(mtu) + HEADERS
+}
+
+/// The largest MTU up to this one whose packets fit into IP packets of so many bytes.
+pub(super) fn within(most: u8, most_bytes: Option<u32>) -> u8 {
+    let fits = |mtu| most_bytes.is_none_or(|most| ip_bytes(mtu) <= u64::from(most));
     (LEAST..=most).rev().find(|&mtu| fits(mtu)).unwrap_or(LEAST)
 }
 

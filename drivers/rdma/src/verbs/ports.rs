@@ -59,15 +59,21 @@ impl Port {
         self.state == "ACTIVE"
     }
 
-    /// The payload rate in bytes per second, if `rate` is the port's own.
-    pub(super) fn payload_rate(&self) -> Option<u64> {
+    /// The rate of the link in gigabits per second, if `rate` is the port's own.
+    pub(super) fn gigabits(&self) -> Option<f64> {
         let gigabits: f64 = self.rate.split_once(" Gb/sec")?.0.parse().ok()?;
         let is_sane = !self.is_software && (1.0..100_000.0).contains(&gigabits);
+        is_sane.then_some(gigabits)
+    }
+
+    /// The payload rate in bytes per second, if `rate` is the port's own.
+    pub(super) fn payload_rate(&self) -> Option<u64> {
+        let gigabits = self.gigabits()?;
         // Of a RoCE v2 packet with 4096 bytes of payload, 90 bytes are frame, headers and
         // checksums.
-        #[expect(clippy::cast_possible_truncation, reason = "checked by the line above")]
-        #[expect(clippy::cast_sign_loss, reason = "checked by the line above")]
-        is_sane.then_some((gigabits * 1e9 / 8.0 * 0.975) as u64)
+        #[expect(clippy::cast_possible_truncation, reason = "`gigabits` has bounds")]
+        #[expect(clippy::cast_sign_loss, reason = "`gigabits` is positive")]
+        Some((gigabits * 1e9 / 8.0 * 0.975) as u64)
     }
 
     /// The same port with its present state and tables.
@@ -159,10 +165,10 @@ fn gids(port: &Path) -> Vec<Gid> {
         if empty == EMPTY_PLACES {
             break;
         }
-        let Ok(text) = fs::read_to_string(port.join(format!("gids/{index}"))) else {
+        let Some(text) = sysfs::text(&port.join(format!("gids/{index}"))) else {
             break;
         };
-        let Ok(address) = text.trim().parse::<Ipv6Addr>() else {
+        let Ok(address) = text.parse::<Ipv6Addr>() else {
             continue;
         };
         if address.is_unspecified() {
@@ -183,10 +189,7 @@ fn gids(port: &Path) -> Vec<Gid> {
 /// The device chooses the size of the table: one entry with RoCE, 128 with most adapters of InfiniBand.
 fn partitions(port: &Path) -> Vec<u16> {
     const MOST: usize = 256;
-    let key = |index| {
-        let text = fs::read_to_string(port.join(format!("pkeys/{index}"))).ok()?;
-        hexadecimal(&text)
-    };
+    let key = |index| hexadecimal(&sysfs::text(&port.join(format!("pkeys/{index}")))?);
     (0..MOST).map_while(key).collect()
 }
 
@@ -200,8 +203,7 @@ fn names(directory: &Path) -> io::Result<Vec<String>> {
 
 /// The content of a file; empty if it cannot be read.
 fn line(path: &Path) -> String {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.trim().to_owned()
+    sysfs::text(path).unwrap_or_default()
 }
 
 /// The kernel writes enumerations as number and name: `4: ACTIVE`.

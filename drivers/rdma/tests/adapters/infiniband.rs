@@ -1,7 +1,7 @@
 //! Partitions, subnets and global routes of InfiniBand.
 
 use gridhaul_rdma::Rdma;
-use gridhaul_stack::Driver as _;
+use gridhaul_stack::{Driver as _, Standing};
 
 use crate::channel::{Outcome, detail, transfer};
 use crate::fabric::{Adapter, with_adapters};
@@ -188,8 +188,33 @@ fn a_check_shows_the_partition() {
             finding.expect("a finding for every port")
         };
         let first = of("mlx5_0/1: InfiniBand, ACTIVE");
-        assert!(first.is_good, "{first:?}");
+        assert!(first.is_good(), "{first:?}");
         assert!(first.text.ends_with("in the partition 0x8001"), "{first:?}");
-        assert!(!of("mlx5_1/1").is_good, "{findings:?}");
+        assert!(!of("mlx5_1/1").is_good(), "{findings:?}");
+    });
+}
+
+#[test]
+fn adapters_are_examined() {
+    let adapters = [
+        Adapter::infiniband("mlx5_0", 5),
+        Adapter::roce("mlx5_1", 1).second_port(),
+    ];
+    with_adapters(&adapters, || {
+        let findings = Rdma.examine_devices();
+        let of = |begin: &str| {
+            let mut findings = findings.iter();
+            let found = findings.find(|finding| finding.text.starts_with(begin));
+            found.unwrap_or_else(|| panic!("no finding that begins with {begin}"))
+        };
+        let link = of("mlx5_0/1: link: InfiniBand, 100 Gb/sec (4X EDR)");
+        assert_eq!(link.standing, Standing::Good);
+        assert_eq!(of("mlx5_1/1: link: Ethernet").standing, Standing::Bad);
+        let addresses =
+            of("mlx5_1/2: addresses: gid 0 127.0.0.1 (RoCE v1), gid 1 127.0.0.1 (RoCE v2)");
+        assert_eq!(addresses.standing, Standing::Good);
+        // The directory shows no counters.
+        assert_eq!(of("mlx5_1/2: losses: ").standing, Standing::Bad);
+        assert_eq!(of("mlx5_1/2: errors: ").standing, Standing::Unknown);
     });
 }
