@@ -12,9 +12,6 @@
 
 use std::time::Duration;
 
-use super::event::{EventKind, Place};
-use super::fabric::Fabric;
-
 /// When a bottleneck marks packets, by the bytes in its queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Marking {
@@ -126,7 +123,7 @@ impl ReactionPoint {
     }
 
     /// A notification has arrived.
-    fn cut(&mut self, now: Duration) {
+    pub(super) fn cut(&mut self, now: Duration) {
         self.advance(now);
         self.target = self.current;
         self.current = (self.current * (1.0 - self.estimate / 2.0)).max(LEAST_RATE);
@@ -174,31 +171,6 @@ impl ReactionPoint {
         self.current = (self.current + self.target) / 2.0;
         if self.line - self.current < 1.0 {
             self.current = self.line;
-        }
-    }
-}
-
-impl Fabric {
-    /// Marked packets have arrived: the device notifies the sender's, unless it has done so lately.
-    pub(super) fn notify(&mut self, place: Place) {
-        let Some(law) = self.settings.congestion_control else {
-            return;
-        };
-        let now = self.now;
-        let notified_at = &mut self.queue_pair(place).notified_at;
-        if notified_at.is_none_or(|at| now >= at + law.notification_interval) {
-            *notified_at = Some(now);
-            self.send_control(place, EventKind::Congested);
-        }
-    }
-
-    /// The other device has seen marked packets of this queue pair.
-    pub(super) fn congested(&mut self, place: Place) {
-        let now = self.now;
-        if self.lives(place)
-            && let Some(reaction) = &mut self.queue_pair(place).reaction
-        {
-            reaction.cut(now);
         }
     }
 }

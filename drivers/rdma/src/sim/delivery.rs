@@ -288,8 +288,31 @@ impl Fabric {
         }
     }
 
+    /// Marked packets have arrived: the device notifies the sender's, unless it has done so lately.
+    fn notify(&mut self, place: Place) {
+        let Some(law) = self.settings.congestion_control else {
+            return;
+        };
+        let now = self.now;
+        let notified_at = &mut self.queue_pair(place).notified_at;
+        if notified_at.is_none_or(|at| now >= at + law.notification_interval) {
+            *notified_at = Some(now);
+            self.send_control(place, EventKind::Congested);
+        }
+    }
+
+    /// The other device has seen marked packets of this queue pair.
+    pub(super) fn congested(&mut self, place: Place) {
+        let now = self.now;
+        if self.lives(place)
+            && let Some(reaction) = &mut self.queue_pair(place).reaction
+        {
+            reaction.cut(now);
+        }
+    }
+
     /// Sends a control packet to the other device.
-    pub(super) fn send_control(&mut self, place: Place, kind: EventKind) {
+    fn send_control(&mut self, place: Place, kind: EventKind) {
         let rail = rail_of(place.queue_pair, self.rails());
         let wire = &mut self.hosts[place.host].ports[rail].wire;
         if let Some(at) = wire.carry_control(self.now, &mut self.random) {

@@ -56,7 +56,7 @@ pub(crate) struct QueuePair {
     responses: VecDeque<Train>,
     /// With selective repeat: the requester's knowledge of losses, and what the responder holds.
     repair: Repair,
-    held: Held,
+    held: Held<Kind>,
 }
 
 /// An unacknowledged request.
@@ -123,7 +123,7 @@ impl QueuePair {
             has_sent_nak: false,
             responses: VecDeque::new(),
             repair: Repair::default(),
-            held: Held::default(),
+            held: Held::new(),
         }
     }
 

@@ -7,8 +7,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use super::queue_pair::Kind;
-
 /// Packets behind the first unacknowledged one.
 #[derive(Debug, Default)]
 pub(super) struct Repair {
@@ -111,19 +109,23 @@ impl Repair {
     }
 }
 
-/// Trains that have arrived behind a missing packet: the first packets, with the ends.
-#[derive(Debug, Default)]
-pub(super) struct Held(BTreeMap<u64, (u64, Kind)>);
+/// Trains that have arrived behind a missing packet: the first packets, with the ends and what they are.
+#[derive(Debug)]
+pub(super) struct Held<K>(BTreeMap<u64, (u64, K)>);
 
-impl Held {
+impl<K> Held<K> {
+    pub(super) fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
     /// Holds packets until those before them have arrived.
-    pub(super) fn hold(&mut self, packets: Range<u64>, kind: Kind) {
+    pub(super) fn hold(&mut self, packets: Range<u64>, kind: K) {
         let held = self.0.entry(packets.start).or_insert((packets.end, kind));
         held.0 = held.0.max(packets.end);
     }
 
     /// Takes the packets that begin with the awaited one, if they have arrived; all of one message.
-    pub(super) fn take(&mut self, awaited: u64) -> Option<(Range<u64>, Kind)> {
+    pub(super) fn take(&mut self, awaited: u64) -> Option<(Range<u64>, K)> {
         while let Some(entry) = self.0.first_entry()
             && *entry.key() <= awaited
         {
@@ -204,9 +206,9 @@ mod tests {
             mut trains in shuffled_trains(),
         ) {
             let count = trains.iter().map(|train| train.end).max().unwrap();
-            let (mut held, mut taken) = (Held::default(), 0);
+            let (mut held, mut taken) = (Held::new(), 0);
             while let Some(train) = trains.pop() {
-                held.hold(train, Kind::Message);
+                held.hold(train, ());
                 while let Some((packets, _)) = held.take(taken) {
                     prop_assert_eq!(packets.start, taken);
                     taken = packets.end;
