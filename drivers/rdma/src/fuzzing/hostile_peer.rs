@@ -384,7 +384,7 @@ fn leave_secrets() {
     let rings = Pool::of_process()
         .take(holder, Lengths::both(ring_bytes), &operation)
         .expect("memory for rings")
-        .map(0)
+        .map(0, &|| true)
         .expect("memory for rings");
     for ring in rings {
         ring.copy_in(0, &[SECRET; RING_BYTES]);

@@ -52,18 +52,25 @@ const BYTES_OF_A_THREAD: usize = 256 << 20;
 /// The most threads that populate a mapping.
 const MAX_THREADS: usize = 8;
 
+/// A thread populates so many bytes at a time, and stops in between if the mapping is not wanted any more. That is some tens of
+/// milliseconds.
+const STEP_BYTES: usize = 64 << 20;
+
 /// The size of a huge page. Architectures with other sizes get transparent ones.
 const HUGE_BYTES: usize = 2 << 20;
 
 impl Pages {
-    /// Maps `length` bytes of zeros.
+    /// Maps `length` bytes of zeros, as long as they are wanted.
     ///
     /// # Errors
     ///
-    /// When there is no memory.
-    pub(super) fn map(length: NonZeroUsize) -> io::Result<Self> {
+    /// When there is no memory, and ECANCELED when they are not wanted any more.
+    pub(super) fn map(
+        length: NonZeroUsize,
+        are_wanted: &(dyn Fn() -> bool + Sync),
+    ) -> io::Result<Self> {
         if length.get().is_multiple_of(HUGE_BYTES)
-            && let Ok(pages) = Self::map_as(length, PageKind::Huge)
+            && let Ok(pages) = Self::map_as(length, PageKind::Huge, are_wanted)
         {
             return Ok(pages);
         }
@@ -72,10 +79,14 @@ impl Pages {
         } else {
             PageKind::Small
         };
-        Self::map_as(length, kind)
+        Self::map_as(length, kind, are_wanted)
     }
 
-    fn map_as(length: NonZeroUsize, kind: PageKind) -> io::Result<Self> {
+    fn map_as(
+        length: NonZeroUsize,
+        kind: PageKind,
+        are_wanted: &(dyn Fn() -> bool + Sync),
+    ) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = match kind {
             PageKind::Huge => MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB,
@@ -94,7 +105,7 @@ impl Pages {
             // Only advice: without it the pages are small.
             let _ = pages.advise(Advice::LinuxHugepage);
         }
-        match pages.populate(BYTES_OF_A_THREAD) {
+        match pages.populate(BYTES_OF_A_THREAD, are_wanted) {
             // Kernels before 5.14 populate pages at first use.
             Ok(()) | Err(Errno::INVAL) => Ok(pages),
             Err(errno) => Err(errno.into()),
@@ -103,14 +114,28 @@ impl Pages {
 
     /// Populates all pages: several threads at once if the mapping is long, since the kernel clears
     /// only some gigabytes in a second with one.
-    fn populate(&self, bytes_of_a_thread: usize) -> Result<(), Errno> {
+    fn populate(
+        &self,
+        bytes_of_a_thread: usize,
+        are_wanted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), Errno> {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let threads = (self.length() / bytes_of_a_thread).clamp(1, processors.min(MAX_THREADS));
         let part = (self.length() / threads).next_multiple_of(HUGE_BYTES);
         let starts = (0..self.length()).step_by(part);
         // madvise(2): unlike MAP_POPULATE it reports a lack of memory, also where a control group
         // limits huge pages, which would cause a SIGBUS later.
-        let populate = |from| self.advise_part(from, part, Advice::LinuxPopulateWrite);
+        let populate = |from: usize| {
+            let end = (from + part).min(self.length());
+            for step in (from..end).step_by(STEP_BYTES) {
+                if !are_wanted() {
+                    return Err(Errno::CANCELED);
+                }
+                let length = STEP_BYTES.min(end - step);
+                self.advise_part(step, length, Advice::LinuxPopulateWrite)?;
+            }
+            Ok(())
+        };
         thread::scope(|scope| {
             let (mut outcomes, mut others) = (Vec::new(), Vec::new());
             for from in starts.skip(1) {
@@ -221,6 +246,8 @@ impl Drop for Pages {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     /// Whether the kernel has all pages in memory.
@@ -241,10 +268,21 @@ mod tests {
     #[test]
     fn pages_are_there_at_once() {
         let length = NonZeroUsize::new(8 << 20).unwrap();
-        let pages = Pages::map(length).unwrap();
+        let pages = Pages::map(length, &|| true).unwrap();
         assert_eq!(pages.length(), length.get());
         // mincore(2) counts no pages of hugetlbfs.
         assert!(pages.kind() == PageKind::Huge || is_populated(&pages));
+    }
+
+    #[test]
+    fn pages_that_are_not_wanted_any_more_are_not_populated() {
+        let steps = AtomicUsize::new(0);
+        let are_wanted = || steps.fetch_add(1, Ordering::Relaxed) < 1;
+        // Not a multiple of huge pages.
+        let length = NonZeroUsize::new(3 * STEP_BYTES + 4096).unwrap();
+        let error = Pages::map(length, &are_wanted).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+        assert_eq!(steps.into_inner(), 2, "of four");
     }
 
     #[test]
@@ -260,7 +298,7 @@ mod tests {
                 kind: PageKind::Small,
             };
             assert!(!is_populated(&pages));
-            pages.populate(1 << 20).unwrap();
+            pages.populate(1 << 20, &|| true).unwrap();
             assert!(is_populated(&pages), "{length}");
         }
     }

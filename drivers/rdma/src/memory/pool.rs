@@ -403,23 +403,27 @@ impl Share {
 
     /// Maps memory to send from and memory to receive into, filled with zeros. They are as long as
     /// the rings may be, except that the first is shorter by `elsewhere` bytes, which are pinned in
-    /// files instead.
+    /// files instead. Long ones take seconds, and are given up when they are not wanted any more.
     ///
     /// # Errors
     ///
-    /// When the kernel has no memory.
-    pub(crate) fn map(self, elsewhere: usize) -> io::Result<[Arc<Memory>; 2]> {
+    /// When the kernel has no memory, and ECANCELED when it is not wanted any more.
+    pub(crate) fn map(
+        self,
+        elsewhere: usize,
+        are_wanted: &(dyn Fn() -> bool + Sync),
+    ) -> io::Result<[Arc<Memory>; 2]> {
         let Lengths { outgoing, incoming } = self.rings;
         let share = Arc::new(self);
         let memory = |bytes| -> io::Result<Arc<Memory>> {
-            let pages = share.pages(bytes)?;
+            let pages = share.pages(bytes, are_wanted)?;
             Ok(Arc::new(Memory::shared(pages, Arc::<Self>::clone(&share))))
         };
         let here = outgoing.get().saturating_sub(elsewhere as u64);
         Ok([memory(here)?, memory(incoming.get())?])
     }
 
-    fn pages(&self, bytes: u64) -> io::Result<Cleared> {
+    fn pages(&self, bytes: u64, are_wanted: &(dyn Fn() -> bool + Sync)) -> io::Result<Cleared> {
         let length = whole_pages(bytes);
         let mut state = self.pool.lock();
         let found = state.idle.take(length);
@@ -429,7 +433,7 @@ impl Share {
             return Ok(pages.clear());
         }
         let length = usize::try_from(length).ok().and_then(NonZeroUsize::new);
-        Cleared::map(length.ok_or(io::ErrorKind::OutOfMemory)?)
+        Cleared::map(length.ok_or(io::ErrorKind::OutOfMemory)?, are_wanted)
     }
 }
 

@@ -21,13 +21,16 @@ use super::pages::Pages;
 pub(super) struct Cleared(Pages);
 
 impl Cleared {
-    /// Maps new pages of `length` bytes, which the kernel has cleared.
+    /// Maps new pages of `length` bytes, which the kernel has cleared, as long as they are wanted.
     ///
     /// # Errors
     ///
-    /// When there is no memory.
-    pub(super) fn map(length: NonZeroUsize) -> io::Result<Self> {
-        Pages::map(length).map(Self)
+    /// As [`Pages::map`].
+    pub(super) fn map(
+        length: NonZeroUsize,
+        are_wanted: &(dyn Fn() -> bool + Sync),
+    ) -> io::Result<Self> {
+        Pages::map(length, are_wanted).map(Self)
     }
 
     /// The pages, for an owner that tracks what is written to them.

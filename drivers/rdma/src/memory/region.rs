@@ -31,7 +31,7 @@ impl Memory {
     /// When there is no memory.
     pub(crate) fn new(length: NonZeroUsize) -> io::Result<Self> {
         Ok(Self {
-            pages: Some(Pages::map(length)?),
+            pages: Some(Pages::map(length, &|| true)?),
             used_bytes: AtomicUsize::new(0),
             owner: None,
             is_file: false,

@@ -179,12 +179,17 @@ impl Opening<'_> {
             .then(|| Sections::for_ring(lengths.outgoing.get()))
             .flatten();
         let pinned_bytes = sections.as_ref().map_or(0, Sections::allowance);
-        let map = || share.map(pinned_bytes);
+        let is_wanted = || self.operation.check().is_ok();
+        let map = || share.map(pinned_bytes, &is_wanted);
         let mapped = match &locality {
             // The threads that populate long rings would place parts of them on the other nodes.
             Some(locality) => locality.with_thread_bound(map),
             None => map(),
         };
+        if mapped.is_err() {
+            // This is the reason, if it is over.
+            self.operation.check()?;
+        }
         let [outgoing, incoming] = mapped.map_err(local)?;
         // A ring of an earlier channel may be elsewhere. Registered memory cannot be moved any more.
         if let Some(locality) = &locality {

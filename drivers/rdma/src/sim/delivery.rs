@@ -1,21 +1,74 @@
 //! How the devices at both ends react to arriving packets.
 
+use std::ops::Range;
+
 use super::event::{EventKind, Place};
 use super::fabric::Fabric;
+use super::link::Arrival;
 use super::queue_pair::{Kind, Pending, Train, Verdict};
 use super::regions::copy;
+use super::settings::Repeat;
 use crate::memory::Span;
 use crate::provider::{Access, Completion, Remote, Work, rail_of};
 
 impl Fabric {
     /// Packets of a train have arrived.
-    pub(crate) fn arrive(&mut self, place: Place, train: Train, packets: u64, has_gap: bool) {
+    pub(crate) fn arrive(&mut self, place: Place, train: Train, arrival: &Arrival) {
         if !self.lives(place) {
             return;
         }
-        match train.kind {
-            Kind::Message | Kind::Read => self.take(place, train, packets, has_gap),
-            Kind::Response => self.take_response(place, train, packets, has_gap),
+        if arrival.is_marked {
+            self.notify(place);
+        }
+        let (packets, has_gap) = (arrival.packets, arrival.has_gap);
+        match (train.kind, self.settings.repeat) {
+            (Kind::Response, _) => self.take_response(place, train, packets, has_gap),
+            (_, Repeat::GoBackN) => self.take(place, train, packets, has_gap),
+            (_, Repeat::Selective) => self.take_in_any_order(place, train, arrival),
+        }
+    }
+
+    /// The responder's part with selective repeat: packets behind a missing one are held.
+    fn take_in_any_order(&mut self, place: Place, train: Train, arrival: &Arrival) {
+        let awaited = self.queue_pair(place).expected();
+        if train.kind == Kind::Read && train.first < awaited {
+            // A repeated request is answered again.
+            self.queue_pair(place).answer(train);
+            return self.queue(place);
+        }
+        let leading = (arrival.packets > 0).then_some(0..arrival.packets);
+        let parts = leading.into_iter().chain(arrival.later.iter().cloned());
+        let parts: Vec<_> = parts
+            .map(|part| train.first + part.start..train.first + part.end)
+            .filter(|part| part.end > awaited)
+            .collect();
+        for part in &parts {
+            self.queue_pair(place).hold(part.clone(), train.kind);
+        }
+        while let Some((packets, kind)) = self.queue_pair(place).take_held() {
+            let pending = self.queue_pair(place.peer()).find(packets.start);
+            let allowed = pending.map_or(Ok(()), |pending| self.allow(place, &pending));
+            if let Err(reason) = allowed {
+                return self.refuse(place, reason);
+            }
+            if kind == Kind::Read {
+                self.queue_pair(place).answer(Train {
+                    kind,
+                    first: packets.start,
+                    packets: packets.end - packets.start,
+                });
+                self.queue(place);
+            } else {
+                self.deliver(place, packets.start, packets.end);
+            }
+        }
+        let packet = self.queue_pair(place).expected();
+        if self.queue_pair(place).has_held() {
+            let arrived = parts.into_iter().filter(|part| part.end > packet);
+            let arrived = arrived.collect();
+            self.send_control(place, EventKind::Missing { packet, arrived });
+        } else if train.kind == Kind::Message {
+            self.send_control(place, EventKind::Acknowledged { packet });
         }
     }
 
@@ -30,9 +83,7 @@ impl Fabric {
         if let Err(reason) = allowed
             && in_sequence
         {
-            self.send_control(place, EventKind::Refused { reason });
-            self.fail(place, reason);
-            return;
+            return self.refuse(place, reason);
         }
         let verdict = self.queue_pair(place).arrive(train.first, packets);
         if let Verdict::Takes { from } = verdict
@@ -46,7 +97,8 @@ impl Fabric {
         }
         let packet = self.queue_pair(place).expected();
         if sends_nak {
-            self.send_control(place, EventKind::Missing { packet });
+            let arrived = Vec::new();
+            self.send_control(place, EventKind::Missing { packet, arrived });
         } else if !matches!(verdict, Verdict::Gap { .. }) {
             if train.kind == Kind::Read {
                 // A repeated request is answered again.
@@ -56,6 +108,12 @@ impl Fabric {
                 self.send_control(place, EventKind::Acknowledged { packet });
             }
         }
+    }
+
+    /// The peer's request is not allowed.
+    fn refuse(&mut self, place: Place, reason: &'static str) {
+        self.send_control(place, EventKind::Refused { reason });
+        self.fail(place, reason);
     }
 
     /// Whether the peer's request is allowed.
@@ -206,20 +264,50 @@ impl Fabric {
         self.close_if_done(place);
     }
 
-    /// The other device misses a packet: it and everything after it are retransmitted.
-    pub(crate) fn missing(&mut self, place: Place, packet: u64) {
+    /// The other device misses a packet: it and everything after it are retransmitted, or what is missing before the packets
+    /// that have just arrived.
+    pub(crate) fn missing(&mut self, place: Place, packet: u64, arrived: &[Range<u64>]) {
         self.acknowledged(place, packet);
-        if self.lives(place) {
-            self.queue_pair(place).misses += 1;
-            self.queue_pair(place).go_back(packet);
-            self.queue(place);
+        if !self.lives(place) {
+            return;
         }
+        match self.settings.repeat {
+            Repeat::GoBackN => {
+                self.queue_pair(place).misses += 1;
+                self.queue_pair(place).go_back(packet);
+            }
+            Repeat::Selective => self.queue_pair(place).repair(arrived),
+        }
+        self.queue(place);
     }
 
     /// The other device refused the request.
     pub(crate) fn refused(&mut self, place: Place, reason: &str) {
         if self.lives(place) {
             self.fail(place, reason);
+        }
+    }
+
+    /// Marked packets have arrived: the device notifies the sender's, unless it has done so lately.
+    fn notify(&mut self, place: Place) {
+        let Some(law) = self.settings.congestion_control else {
+            return;
+        };
+        let now = self.now;
+        let notified_at = &mut self.queue_pair(place).notified_at;
+        if notified_at.is_none_or(|at| now >= at + law.notification_interval) {
+            *notified_at = Some(now);
+            self.send_control(place, EventKind::Congested);
+        }
+    }
+
+    /// The other device has seen marked packets of this queue pair.
+    pub(super) fn congested(&mut self, place: Place) {
+        let now = self.now;
+        if self.lives(place)
+            && let Some(reaction) = &mut self.queue_pair(place).reaction
+        {
+            reaction.cut(now);
         }
     }
 

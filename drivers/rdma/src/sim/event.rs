@@ -1,8 +1,10 @@
 //! Events of a simulated fabric.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::time::Duration;
 
+use super::link::Arrival;
 use super::queue_pair::Train;
 use crate::provider::Loss;
 
@@ -39,16 +41,17 @@ pub(crate) enum EventKind {
     PortIsFree,
     /// The queue pair may send its next train.
     Rested,
-    /// `packets` of a train have arrived.
-    Arrives {
-        train: Train,
-        packets: u64,
-        has_gap: bool,
-    },
+    /// Packets of a train have arrived.
+    Arrives { train: Train, arrival: Arrival },
     /// The device at the other end has received all packets before this one.
     Acknowledged { packet: u64 },
-    /// The device at the other end misses this packet.
-    Missing { packet: u64 },
+    /// The device at the other end misses this packet. If it holds packets behind it, it names those that have just arrived.
+    Missing {
+        packet: u64,
+        arrived: Vec<Range<u64>>,
+    },
+    /// The device at the other end has received marked packets.
+    Congested,
     /// The device at the other end refused the request.
     Refused { reason: &'static str },
     /// The retransmission timer expires.

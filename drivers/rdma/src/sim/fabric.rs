@@ -8,12 +8,13 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 
+use super::congestion::ReactionPoint;
 use super::event::{Event, EventKind, Place};
-use super::link::{Link, Passage, Wire};
+use super::link::{Link, Wire};
 use super::queue_pair::{Kind, QueuePair, Train};
 use super::random::Random;
 use super::regions::Regions;
-use super::settings::{FOR_EVER, FabricSettings, Naps};
+use super::settings::{FOR_EVER, FabricSettings, Naps, Repeat};
 use crate::pacing::time_of;
 use crate::provider::{Completion, rail_of};
 
@@ -66,8 +67,12 @@ pub(crate) struct End {
 
 impl Fabric {
     pub(crate) fn new(settings: FabricSettings) -> Self {
+        let wire = |link: &Link| match settings.repeat {
+            Repeat::GoBackN => Wire::new(link.clone()),
+            Repeat::Selective => Wire::new(link.clone()).telling_all(),
+        };
         let port = |link: &Link| Port {
-            wire: Wire::new(link.clone()),
+            wire: wire(link),
             turns: VecDeque::new(),
             busy: false,
             nap: Duration::ZERO..Duration::ZERO,
@@ -89,10 +94,11 @@ impl Fabric {
 
     /// Connects both ends of a new channel; returns its number.
     pub(crate) fn connect(&mut self, queue_pairs: usize) -> usize {
-        for host in &mut self.hosts {
-            let queue_pair = |_| QueuePair::new(0, self.settings.packet_bytes);
-            host.ends.push(End {
-                queue_pairs: (0..queue_pairs).map(queue_pair).collect(),
+        for host in 0..self.hosts.len() {
+            let queue_pairs = (0..queue_pairs).map(|number| self.new_queue_pair(host, number, 0));
+            let queue_pairs = queue_pairs.collect();
+            self.hosts[host].ends.push(End {
+                queue_pairs,
                 regions: Regions::default(),
                 completions: VecDeque::new(),
                 is_ended: false,
@@ -100,6 +106,17 @@ impl Fabric {
             });
         }
         self.hosts[0].ends.len() - 1
+    }
+
+    /// A queue pair of a host, connected.
+    pub(crate) fn new_queue_pair(&self, host: usize, number: usize, generation: u32) -> QueuePair {
+        let settings = &self.settings;
+        let mut queue_pair = QueuePair::new(generation, settings.packet_bytes);
+        let rail = rail_of(number, self.rails());
+        let line = self.hosts[host].ports[rail].wire.rate();
+        let law = settings.congestion_control;
+        queue_pair.reaction = law.map(|law| ReactionPoint::new(law, line));
+        queue_pair
     }
 
     /// The time of the next event.
@@ -189,10 +206,14 @@ impl Fabric {
 
     /// The queue pair rests as long as its own rate needs for a train of this many bytes.
     fn rest(&mut self, place: Place, bytes: u64) {
-        let rates = &self.settings.queue_pair_rates;
-        if let Some(&rate) = rates.get(place.queue_pair) {
-            let until = self.now + time_of(bytes, rate);
-            self.queue_pair(place).rests_until = until;
+        let now = self.now;
+        let rate = self.settings.queue_pair_rates.get(place.queue_pair);
+        let of_path = rate.map(|&rate| time_of(bytes, rate));
+        let queue_pair = self.queue_pair(place);
+        let reaction = queue_pair.reaction.as_mut();
+        let of_reaction = reaction.map(|reaction| reaction.send(bytes, now));
+        if let Some(rest) = of_path.max(of_reaction) {
+            queue_pair.rests_until = now + rest;
         }
     }
 
@@ -205,6 +226,7 @@ impl Fabric {
             self.plan(until, of, EventKind::PortIsFree);
             return;
         }
+        let turn_packets = self.settings.turn_packets;
         while let Some((channel, queue_pair)) = self.port(of).turns.pop_front() {
             let place = Place {
                 host,
@@ -218,16 +240,16 @@ impl Fabric {
                 continue;
             }
             let was_waiting = sender.is_waiting();
-            let Some(train) = sender.next_train() else {
+            let Some(train) = sender.next_train(turn_packets) else {
                 continue;
             };
-            let passage = self.send(place, train);
+            let leaves = self.send(place, train);
             let runs_on = self.settings.timer_runs_on && self.queue_pair(place).deadline.is_some();
             if !was_waiting && !runs_on && self.queue_pair(place).is_waiting() {
-                self.watch(place, passage.leaves);
+                self.watch(place, leaves);
             }
             self.port(place).busy = true;
-            self.plan(passage.leaves, place, EventKind::PortIsFree);
+            self.plan(leaves, place, EventKind::PortIsFree);
             self.queue(place);
             return;
         }
@@ -246,7 +268,8 @@ impl Fabric {
         nap.contains(&now).then_some(nap.end)
     }
 
-    fn send(&mut self, place: Place, train: Train) -> Passage {
+    /// Sends a train; returns when its last packet leaves the port.
+    fn send(&mut self, place: Place, train: Train) -> Duration {
         let (bytes, packets) = match train.kind {
             Kind::Message => (self.train_bytes(place, train), train.packets),
             Kind::Read => (READ_REQUEST_BYTES, 1),
@@ -256,18 +279,14 @@ impl Fabric {
         let rail = rail_of(place.queue_pair, self.rails());
         let wire = &mut self.hosts[place.host].ports[rail].wire;
         let passage = wire.carry(bytes, packets, self.now, &mut self.random);
-        if let Some(arrival) = passage.arrival {
-            let kind = EventKind::Arrives {
-                train,
-                packets: match train.kind {
-                    Kind::Read => train.packets,
-                    Kind::Message | Kind::Response => arrival.packets,
-                },
-                has_gap: arrival.has_gap,
-            };
-            self.plan(arrival.at, place.peer(), kind);
+        if let Some(mut arrival) = passage.arrival {
+            if train.kind == Kind::Read {
+                arrival.packets = train.packets;
+            }
+            let at = arrival.at;
+            self.plan(at, place.peer(), EventKind::Arrives { train, arrival });
         }
-        passage
+        passage.leaves
     }
 
     /// The payload bytes of a train, which belongs to a request of `requester`.
@@ -299,13 +318,10 @@ impl Fabric {
                     self.send_next(place);
                 }
             }
-            EventKind::Arrives {
-                train,
-                packets,
-                has_gap,
-            } => self.arrive(place, train, packets, has_gap),
+            EventKind::Arrives { train, arrival } => self.arrive(place, train, &arrival),
             EventKind::Acknowledged { packet } => self.acknowledged(place, packet),
-            EventKind::Missing { packet } => self.missing(place, packet),
+            EventKind::Missing { packet, arrived } => self.missing(place, packet, &arrived),
+            EventKind::Congested => self.congested(place),
             EventKind::Refused { reason } => self.refused(place, reason),
             EventKind::Deadline => self.deadline(place),
             EventKind::PeerLost { ended } => self.peer_lost(place, ended),
@@ -334,7 +350,17 @@ impl Fabric {
             self.fail(place, "nothing was acknowledged, however often it was sent");
             return;
         }
-        queue_pair.go_back(0);
+        let has_reads = queue_pair.reads() > 0;
+        match self.settings.repeat {
+            Repeat::Selective if !has_reads => {
+                self.queue_pair(place).repeat_all();
+                // The repetitions may be lost as well.
+                let from = self.now.max(self.port(place).wire.free_at());
+                self.watch(place, from);
+            }
+            // The request of a READ may have arrived, and its response not.
+            Repeat::GoBackN | Repeat::Selective => self.queue_pair(place).go_back(0),
+        }
         self.queue(place);
     }
 }

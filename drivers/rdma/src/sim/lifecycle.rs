@@ -125,8 +125,7 @@ impl Fabric {
             return;
         }
         for place in [place, peer] {
-            let packet_bytes = self.settings.packet_bytes;
-            let restored = QueuePair::new(place.generation + 1, packet_bytes);
+            let restored = self.new_queue_pair(place.host, place.queue_pair, place.generation + 1);
             let before = std::mem::replace(self.queue_pair(place), restored);
             // It keeps its place in the port's queue and the device's counters.
             self.queue_pair(place).queued = before.queued;

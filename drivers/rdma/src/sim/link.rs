@@ -5,9 +5,11 @@
 //! passes a policer or is dropped, may lose packets at random, and arrives after the delay. Trains
 //! do not overtake each other.
 
+use std::iter;
 use std::ops::Range;
 use std::time::Duration;
 
+use super::congestion::Marking;
 use super::random::Random;
 use crate::pacing::time_of;
 
@@ -33,12 +35,14 @@ pub struct Link {
 }
 
 /// A bottleneck.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Queue {
     /// In bytes per second.
     pub rate: u64,
     /// The queue's capacity in bytes; what does not fit is dropped.
     pub bytes: u64,
+    /// How it marks packets (ECN); `None` if it does not.
+    pub marking: Option<Marking>,
 }
 
 /// Drops what exceeds its rate once its burst is used up.
@@ -74,6 +78,8 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct Wire {
     link: Link,
+    /// Arrivals list the packets behind a missing one.
+    tells_all: bool,
     /// When the port has sent its whole queue.
     free_at: Duration,
     /// When the queue will be empty.
@@ -89,7 +95,7 @@ pub(crate) struct Wire {
 }
 
 /// The outcome of sending a train.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Passage {
     /// When its last packet leaves the port.
     pub(crate) leaves: Duration,
@@ -98,16 +104,18 @@ pub(crate) struct Passage {
 }
 
 /// The packets of a train that a policer passes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default)]
 struct Policed {
     /// The leading packets that pass.
     packets: u64,
     /// Whether packets pass after the first one that is dropped.
     has_gap: bool,
+    /// Those packets, where arrivals list them.
+    later: Vec<Range<u64>>,
 }
 
 /// The packets of a train that arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Arrival {
     /// When its last part arrives.
     pub(crate) at: Duration,
@@ -115,6 +123,10 @@ pub(crate) struct Arrival {
     pub(crate) packets: u64,
     /// Whether packets arrive after the first one that is missing.
     pub(crate) has_gap: bool,
+    /// Those packets, counted from the first one of the train; only of a wire that is [`Wire::telling_all`].
+    pub(crate) later: Vec<Range<u64>>,
+    /// The bottleneck has marked packets.
+    pub(crate) is_marked: bool,
 }
 
 impl Wire {
@@ -122,6 +134,7 @@ impl Wire {
         Self {
             tokens: link.policer.map_or(0.0, |policer| policer.burst as f64),
             link,
+            tells_all: false,
             free_at: Duration::ZERO,
             empty_at: Duration::ZERO,
             filled_at: Duration::ZERO,
@@ -129,6 +142,19 @@ impl Wire {
             last_control: Duration::ZERO,
             dropped: 0,
         }
+    }
+
+    /// The same one, whose arrivals list the packets behind a missing one.
+    pub(crate) fn telling_all(self) -> Self {
+        Self {
+            tells_all: true,
+            ..self
+        }
+    }
+
+    /// The rate of the port in bytes per second.
+    pub(crate) fn rate(&self) -> u64 {
+        self.link.rate
     }
 
     /// When the port can send.
@@ -152,12 +178,18 @@ impl Wire {
         let begins = self.free_at.max(now);
         let leaves = begins + time_of(bytes, self.link.rate);
         self.free_at = leaves;
-        let arrival = self
+        let mut is_marked = false;
+        let mut arrival = self
             .wait(bytes, begins, leaves)
             .filter(|_| !self.link.down.contains(&leaves))
+            .inspect(|&at| is_marked = self.marks(packets, at.saturating_sub(leaves), random))
             .and_then(|at| Some((at, self.police(bytes, packets, at)?)))
             .map(|(at, policed)| self.arrive(at, packets, policed, random));
-        if arrival.is_none_or(|arrival| arrival.packets < packets) {
+        if let Some(arrival) = &mut arrival {
+            arrival.is_marked = is_marked;
+        }
+        let is_whole = |arrival: &Arrival| arrival.packets == packets;
+        if !arrival.as_ref().is_some_and(is_whole) {
             self.dropped += 1;
         }
         Passage {
@@ -197,13 +229,21 @@ impl Wire {
         Some(self.empty_at)
     }
 
+    /// Whether the bottleneck marks one of so many packets that wait in its queue for so long.
+    fn marks(&self, packets: u64, waiting: Duration, random: &mut Random) -> bool {
+        let queue = self.link.queue;
+        let Some((rate, marking)) = queue.and_then(|queue| Some((queue.rate, queue.marking?)))
+        else {
+            return false;
+        };
+        let share = marking.share(waiting.as_secs_f64() * rate as f64);
+        share > 0.0 && random.share() >= (1.0 - share).powf(packets as f64)
+    }
+
     /// The packets that the policer passes of a train whose last packet reaches it at `at`; `None` if
     /// it drops all.
     fn police(&mut self, bytes: u64, packets: u64, at: Duration) -> Option<Policed> {
-        let mut policed = Policed {
-            packets: 0,
-            has_gap: false,
-        };
+        let mut policed = Policed::default();
         let Some(policer) = self.link.policer else {
             policed.packets = packets;
             return Some(policed);
@@ -221,6 +261,9 @@ impl Wire {
                 is_missing = true;
             } else if is_missing {
                 policed.has_gap = true;
+                if self.tells_all {
+                    policed.later.push(number - 1..number);
+                }
             } else {
                 policed.packets += packets / judged;
             }
@@ -249,19 +292,47 @@ impl Wire {
         random: &mut Random,
     ) -> Arrival {
         self.last = (at + self.link.delay + self.jitter(random)).max(self.last);
-        let intact = self.intact(random);
-        if intact >= policed.packets {
-            return Arrival {
-                at: self.last,
-                packets: policed.packets,
-                has_gap: policed.has_gap,
-            };
-        }
-        Arrival {
+        let mut arrival = Arrival {
             at: self.last,
-            packets: intact,
-            has_gap: intact + 1 < packets,
+            packets: policed.packets,
+            has_gap: policed.has_gap,
+            later: Vec::new(),
+            is_marked: false,
+        };
+        if self.tells_all {
+            let mut intact = self.survivors(policed, random);
+            let has_first = intact.first().is_some_and(|range| range.start == 0);
+            let first = has_first.then(|| intact.remove(0));
+            arrival.packets = first.map_or(0, |first| first.end);
+            arrival.has_gap = !intact.is_empty();
+            arrival.later = intact;
+            return arrival;
         }
+        let intact = self.intact(random);
+        if intact < policed.packets {
+            (arrival.packets, arrival.has_gap) = (intact, intact + 1 < packets);
+        }
+        arrival
+    }
+
+    /// The packets that the policer has passed and that are not lost at random.
+    fn survivors(&self, policed: Policed, random: &mut Random) -> Vec<Range<u64>> {
+        let mut survivors = Vec::new();
+        let mut intact = self.intact(random);
+        for mut range in iter::once(0..policed.packets).chain(policed.later) {
+            while range.end - range.start > intact {
+                if intact > 0 {
+                    survivors.push(range.start..range.start + intact);
+                }
+                range.start += intact + 1;
+                intact = self.intact(random);
+            }
+            if !range.is_empty() {
+                intact -= range.end - range.start;
+                survivors.push(range);
+            }
+        }
+        survivors
     }
 
     /// How many packets pass before one is lost at random.
@@ -282,102 +353,4 @@ impl Wire {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: u64 = 1 << 20;
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn arrival(wire: &mut Wire, bytes: u64, now: Duration) -> Option<Arrival> {
-        wire.carry(bytes, 10, now, &mut Random::new(1)).arrival
-    }
-
-    #[test]
-    fn a_train_takes_its_time() {
-        let mut wire = Wire::new(Link::new(MIB, SECOND));
-        for seconds in [2, 3] {
-            let arrival = arrival(&mut wire, MIB, Duration::ZERO).unwrap();
-            assert_eq!(arrival.at, seconds * SECOND, "behind the one before");
-            assert_eq!((arrival.packets, arrival.has_gap), (10, false));
-        }
-        assert_eq!(wire.free_at(), 2 * SECOND);
-    }
-
-    #[test]
-    fn a_policer_drops_trains_above_its_rate() {
-        let mut link = Link::new(1000 * MIB, SECOND);
-        link.policer = Some(Policer {
-            rate: MIB,
-            burst: 2 * MIB,
-        });
-        let mut wire = Wire::new(link);
-        assert!(arrival(&mut wire, 2 * MIB, Duration::ZERO).is_some());
-        assert!(arrival(&mut wire, MIB, Duration::ZERO).is_none());
-        assert!(arrival(&mut wire, MIB, 2 * SECOND).is_some());
-        assert!(arrival(&mut wire, 2 * MIB, 2 * SECOND).is_none());
-        assert!(arrival(&mut wire, 3 * MIB, 100 * SECOND).is_none(), "ever");
-        assert_eq!(wire.dropped(), 3);
-    }
-
-    #[test]
-    fn packets_are_policed_individually() {
-        let mut link = Link::new(8 * MIB, SECOND);
-        link.policer = Some(Policer {
-            rate: MIB,
-            burst: MIB / 2,
-        });
-        link.polices_packets = true;
-        let mut wire = Wire::new(link);
-        // Five tenths of a mebibyte pass, and one tenth more while the rest arrives.
-        let train = arrival(&mut wire, MIB, Duration::ZERO).unwrap();
-        assert_eq!((train.packets, train.has_gap), (5, true));
-        let train = arrival(&mut wire, MIB / 2, SECOND).unwrap();
-        assert_eq!((train.packets, train.has_gap), (10, false));
-        assert_eq!(wire.dropped(), 1);
-    }
-
-    #[test]
-    fn a_full_queue_drops_trains() {
-        let mut link = Link::new(4 * MIB, SECOND);
-        link.queue = Some(Queue {
-            rate: MIB,
-            bytes: MIB,
-        });
-        let mut wire = Wire::new(link);
-        // A quarter of a second to send, a second to leave the queue.
-        let first = arrival(&mut wire, MIB, Duration::ZERO).unwrap();
-        assert_eq!(first.at, 2 * SECOND);
-        assert!(arrival(&mut wire, MIB, Duration::ZERO).is_none());
-        let second = arrival(&mut wire, MIB, SECOND).unwrap();
-        assert_eq!(second.at, 3 * SECOND);
-    }
-
-    #[test]
-    fn a_link_that_is_down_drops_all_packets() {
-        let mut link = Link::new(MIB, Duration::ZERO);
-        link.down = SECOND..3 * SECOND;
-        let mut wire = Wire::new(link);
-        assert!(arrival(&mut wire, MIB, SECOND).is_none());
-        assert!(
-            wire.carry_control(2 * SECOND, &mut Random::new(1))
-                .is_none(),
-            "nor do acknowledgements"
-        );
-        assert_eq!(wire.carry_reliably(2 * SECOND), 3 * SECOND);
-        assert!(arrival(&mut wire, MIB, 2 * SECOND).is_some());
-    }
-
-    #[test]
-    fn packets_are_lost_at_the_configured_share() {
-        let mut link = Link::new(MIB, Duration::ZERO);
-        link.loss = 0.01;
-        let mut wire = Wire::new(link);
-        let mut random = Random::new(7);
-        let mut intact = 0;
-        for _ in 0..10_000 {
-            let passage = wire.carry(1, 1_000_000, Duration::ZERO, &mut random);
-            intact += passage.arrival.map_or(0, |arrival| arrival.packets);
-        }
-        assert!((960_000..1_020_000).contains(&intact), "{intact} of 990000");
-    }
-}
+mod tests;

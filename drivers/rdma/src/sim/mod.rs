@@ -1,7 +1,8 @@
 //! A simulated fabric: two hosts and the path between them, in simulated time.
 //!
-//! It behaves like hardware: a reliable connection that goes back to the first missing packet, over
-//! a path with a rate, a delay, a queue, a policer and losses. So the engine and its pacing run on
+//! It behaves like hardware: a reliable connection that goes back to the first missing packet, or repeats
+//! only what is missing, over a path with a rate, a delay, a queue, a policer and losses. The queue may mark
+//! packets, upon which devices cut the rates of queue pairs ([`Dcqcn`]). So the engine and its pacing run on
 //! paths that a test machine does not have, and simulated seconds take milliseconds. A seed
 //! determines a run. The whole driver runs over it as well ([`driver`]), in real time.
 //!
@@ -10,6 +11,8 @@
 //!
 //! It is compiled for tests, and with the feature `sim` for the benchmark; never into a server.
 
+mod congestion;
+mod cost;
 mod delivery;
 mod endpoint;
 mod event;
@@ -22,14 +25,17 @@ mod queue_pair;
 mod random;
 mod regions;
 mod run;
+mod selective;
 mod settings;
 
+pub use congestion::{Dcqcn, Marking};
+pub use cost::{MessageCost, message_cost};
 #[cfg(test)]
 pub(crate) use endpoint::SharedFabric;
 pub use experiment::{Experiment, ExperimentError, Interval, Outcome, Pace};
 pub use link::{Link, Policer, Queue};
 pub use provider::driver;
-pub use settings::{FabricSettings, Naps};
+pub use settings::{FabricSettings, Naps, Repeat};
 
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,14 @@
 //! Packets are numbered as in the InfiniBand architecture (9.7): a WRITE or a SEND has a number for
 //! each of its packets, a READ one for each packet of its response. The requester goes back to the
 //! first missing packet on a NAK or a timeout; the responder takes packets in order and sends one
-//! NAK for a gap.
+//! NAK for a gap. Devices that repeat only what is missing use [`selective`](super::selective) in addition.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
+use super::congestion::ReactionPoint;
+use super::selective::{Held, Repair};
 use crate::provider::{Request, Work};
 
 /// One end of a queue pair.
@@ -28,6 +31,9 @@ pub(crate) struct QueuePair {
     pub(crate) queued: bool,
     /// It sends nothing before this moment, because its own rate is lower than the port's.
     pub(crate) rests_until: Duration,
+    /// Its rate, where devices react to marked packets, and when its last notification of such packets was sent.
+    pub(crate) reaction: Option<ReactionPoint>,
+    pub(crate) notified_at: Option<Duration>,
     /// It ends when all of its requests have completed.
     pub(crate) closing: bool,
     packet_bytes: u64,
@@ -48,6 +54,9 @@ pub(crate) struct QueuePair {
     expected: u64,
     has_sent_nak: bool,
     responses: VecDeque<Train>,
+    /// With selective repeat: the requester's knowledge of losses, and what the responder holds.
+    repair: Repair,
+    held: Held<Kind>,
 }
 
 /// An unacknowledged request.
@@ -100,6 +109,8 @@ impl QueuePair {
             misses: 0,
             queued: false,
             rests_until: Duration::ZERO,
+            reaction: None,
+            notified_at: None,
             closing: false,
             packet_bytes,
             requests: VecDeque::new(),
@@ -111,6 +122,8 @@ impl QueuePair {
             expected: 0,
             has_sent_nak: false,
             responses: VecDeque::new(),
+            repair: Repair::default(),
+            held: Held::new(),
         }
     }
 
@@ -145,32 +158,54 @@ impl QueuePair {
     }
 
     /// The bytes of a request in its packets from `first` up to `end`.
-    pub(crate) fn bytes(&self, pending: &Pending, first: u64, end: u64) -> std::ops::Range<u64> {
+    pub(crate) fn bytes(&self, pending: &Pending, first: u64, end: u64) -> Range<u64> {
         let length = length(&pending.request);
         let place = |packet: u64| ((packet - pending.first) * self.packet_bytes).min(length);
         place(first)..place(end)
     }
 
-    /// The next train for the port.
-    pub(crate) fn next_train(&mut self) -> Option<Train> {
-        if let Some(response) = self.responses.pop_front() {
-            return Some(response);
+    /// The next train for the port, of at most so many packets.
+    pub(crate) fn next_train(&mut self, most: u64) -> Option<Train> {
+        if let Some(response) = self.responses.front_mut() {
+            let train = Train {
+                packets: response.packets.min(most),
+                ..*response
+            };
+            response.first += train.packets;
+            response.packets -= train.packets;
+            self.responses.pop_front_if(|rest| rest.packets == 0);
+            return Some(train);
         }
-        let pending = self.find(self.sent)?;
-        let train = Train {
-            kind: match pending.request.work {
-                Work::Read { .. } => Kind::Read,
-                Work::Write { .. } | Work::Send(_) | Work::Carry { .. } => Kind::Message,
-            },
-            first: self.sent,
-            packets: pending.first + pending.packets - self.sent,
-        };
+        if let Some(wanted) = self.repair.next() {
+            let train = self.train_at(wanted.start, most.min(wanted.end - wanted.start))?;
+            self.repair
+                .put_back(train.first + train.packets..wanted.end);
+            return Some(train);
+        }
+        let train = self.train_at(self.sent, most)?;
         self.sent += train.packets;
         Some(train)
     }
 
+    /// The train that begins with this packet, of at most so many packets. The request of a READ is one packet.
+    fn train_at(&self, first: u64, most: u64) -> Option<Train> {
+        let pending = self.find(first)?;
+        let rest = pending.first + pending.packets - first;
+        let (kind, packets) = match pending.request.work {
+            Work::Read { .. } => (Kind::Read, rest),
+            Work::Write { .. } | Work::Send(_) | Work::Carry { .. } => {
+                (Kind::Message, rest.min(most))
+            }
+        };
+        Some(Train {
+            kind,
+            first,
+            packets,
+        })
+    }
+
     pub(crate) fn has_train(&self) -> bool {
-        !self.responses.is_empty() || self.sent < self.end
+        !self.responses.is_empty() || !self.repair.is_empty() || self.sent < self.end
     }
 
     /// Whether something sent is unacknowledged.
@@ -229,6 +264,7 @@ impl QueuePair {
         }
         self.acknowledged = packet;
         self.sent = self.sent.max(packet);
+        self.repair.acknowledge(packet);
         self.retries = 0;
         while let Some(first) = self.requests.front()
             && first.first + first.packets <= packet
@@ -243,6 +279,38 @@ impl QueuePair {
     pub(crate) fn go_back(&mut self, packet: u64) {
         self.repeats += 1;
         self.sent = packet.clamp(self.acknowledged, self.sent.max(self.acknowledged));
+        self.repair.go_back(self.sent);
+    }
+
+    /// Retransmits what was lost, after the responder has told which packets arrived behind a missing one.
+    pub(crate) fn repair(&mut self, arrived: &[Range<u64>]) {
+        if self.repair.heard(self.acknowledged, arrived) {
+            self.repeats += 1;
+            self.misses += 1;
+        }
+    }
+
+    /// Retransmits all packets that are not known to have arrived.
+    pub(crate) fn repeat_all(&mut self) {
+        self.repeats += 1;
+        self.repair.repeat_all(self.acknowledged..self.sent);
+    }
+
+    /// Holds packets until those before them have arrived.
+    pub(crate) fn hold(&mut self, packets: Range<u64>, kind: Kind) {
+        self.held.hold(packets, kind);
+    }
+
+    /// Takes the next packets that are held, all of one message, if none before them is missing.
+    pub(crate) fn take_held(&mut self) -> Option<(Range<u64>, Kind)> {
+        let (packets, kind) = self.held.take(self.expected)?;
+        self.expected = packets.end;
+        Some((packets, kind))
+    }
+
+    /// Whether packets wait for a missing one.
+    pub(crate) fn has_held(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// The responder's verdict on the first `packets` packets of a train.

@@ -16,7 +16,7 @@ use crate::handshake::{Mode, USUAL_INLINE_BYTES};
 use crate::memory::{Buffer, Memory};
 use crate::open::tuning::piece_bytes;
 use crate::pacing::{Pacers, Path};
-use crate::provider::{Endpoint, RemoteRing};
+use crate::provider::{Endpoint, Limits, RemoteRing};
 
 /// Some channels, their fabric, and the time.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl Run {
         let parts = endpoints.into_iter().zip(paths).zip(memories);
         for (((endpoint, paths), memories), remote) in parts.zip(exposed.into_iter().rev()) {
             let pacer = Pacers::new(&paths, settings.queue_pairs);
-            let mut sender = settings.sender(ring, remote, &endpoint);
+            let mut sender = settings.sender(ring, remote, endpoint.limits());
             if memories.is_some() {
                 sender.inline_bytes = u64::from(USUAL_INLINE_BYTES);
             }
@@ -201,23 +201,23 @@ impl Run {
 }
 
 impl RunSettings {
-    fn pieces(self) -> usize {
+    pub(super) fn pieces(self) -> usize {
         pieces(self.ring_bytes)
     }
 
-    fn sender(self, ring: Ring, remote: RemoteRing, endpoint: &SimEndpoint) -> SenderSettings {
+    pub(super) fn sender(self, ring: Ring, remote: RemoteRing, limits: Limits) -> SenderSettings {
         SenderSettings {
             ring,
             region: OUTGOING,
             remote,
             queue_pairs: self.queue_pairs,
-            depth: endpoint.limits().depth,
+            depth: limits.depth,
             message_bytes: self.message_bytes,
             piece_bytes: piece_bytes(ring, self.message_bytes, self.queue_pairs),
             max_pieces: self.pieces(),
             is_fetched: self.mode == Mode::Get,
             inline_bytes: 0,
-            immediate: endpoint.limits().immediate && ring.fits_immediates(),
+            immediate: limits.immediate && ring.fits_immediates(),
             completes_early: false,
             stall: self.stall,
         }

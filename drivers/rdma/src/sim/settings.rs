@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use super::congestion::Dcqcn;
 use super::link::Link;
 
 /// The properties of a fabric.
@@ -14,12 +15,18 @@ pub struct FabricSettings {
     pub rails: Vec<[Link; 2]>,
     /// The payload of a packet: the path's MTU in bytes.
     pub packet_bytes: u64,
+    /// The most packets that a queue pair sends before another one has its turn at the port.
+    pub turn_packets: u64,
     /// Requests of one queue pair that may be outstanding.
     pub depth: usize,
     /// How long a requester waits for an acknowledgement. It must exceed a round trip.
     pub acknowledgement_timeout: Duration,
     /// Retransmissions before a queue pair is lost; 7 means no limit, as with devices.
     pub retries: u32,
+    /// What a device sends again after a loss.
+    pub repeat: Repeat,
+    /// How devices react to marked packets; `None` if they do not.
+    pub congestion_control: Option<Dcqcn>,
     /// WRITEs can carry immediate data.
     pub immediate: bool,
     /// Lost queue pairs are connected again.
@@ -41,6 +48,15 @@ pub struct FabricSettings {
     pub wakes_late: Option<Range<Duration>>,
     /// The seed of all random decisions.
     pub seed: u64,
+}
+
+/// What a device sends again after a loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeat {
+    /// Everything from the first missing packet on (the InfiniBand architecture, 9.7), as adapters and rxe do by default.
+    GoBackN,
+    /// Only what is missing. Responses of READs are requested again as with [`Repeat::GoBackN`].
+    Selective,
 }
 
 /// Times in which a port does not send. After them it sends all queued packets at once.
@@ -68,9 +84,12 @@ impl FabricSettings {
             links: [link.clone(), link],
             rails: Vec::new(),
             packet_bytes: 4096,
+            turn_packets: u64::MAX,
             depth: 1024,
             acknowledgement_timeout: timeout,
             retries: FOR_EVER,
+            repeat: Repeat::GoBackN,
+            congestion_control: None,
             immediate: true,
             replaces: true,
             counts_repeats: true,

@@ -53,14 +53,17 @@ fn take_rings_at_once(
 fn mappings_are_used_again_until_they_are_old() {
     let pool = Pool::new(64 * MIB, u64::MAX);
     let share = take(&pool, ACCEPTOR, MIB).unwrap();
-    let [one, other] = share.map(0).unwrap();
+    let [one, other] = share.map(0, &|| true).unwrap();
     let addresses = [one.address(), other.address()];
     drop(one);
     assert_eq!(pool.load().used_bytes, 2 * MIB);
     drop(other);
     let load = pool.load();
     assert_eq!((load.used_bytes, load.idle_bytes), (0, 2 * MIB));
-    let rings = take(&pool, ACCEPTOR, MIB).unwrap().map(0).unwrap();
+    let rings = take(&pool, ACCEPTOR, MIB)
+        .unwrap()
+        .map(0, &|| true)
+        .unwrap();
     assert!(rings.iter().all(|ring| addresses.contains(&ring.address())));
     drop(rings);
     let mut state = pool.lock();
@@ -72,7 +75,12 @@ fn mappings_are_used_again_until_they_are_old() {
 #[test]
 fn idle_mappings_make_room() {
     let pool = Pool::new(16 * MIB, u64::MAX);
-    drop(take(&pool, ACCEPTOR, 2 * MIB).unwrap().map(0).unwrap());
+    drop(
+        take(&pool, ACCEPTOR, 2 * MIB)
+            .unwrap()
+            .map(0, &|| true)
+            .unwrap(),
+    );
     assert_eq!(pool.load().idle_bytes, 4 * MIB);
     let share = take(&pool, ACCEPTOR, 100 * MIB).unwrap();
     let load = pool.load();
@@ -83,7 +91,12 @@ fn idle_mappings_make_room() {
 #[test]
 fn mappings_are_unmapped_after_the_lock() {
     let pool = Pool::new(64 * MIB, u64::MAX);
-    drop(take(&pool, ACCEPTOR, MIB).unwrap().map(0).unwrap());
+    drop(
+        take(&pool, ACCEPTOR, MIB)
+            .unwrap()
+            .map(0, &|| true)
+            .unwrap(),
+    );
     let mut state = pool.lock();
     state.idle.evict(0);
     assert_eq!(state.idle.bytes(), 0);
@@ -103,7 +116,7 @@ fn memory_in_addition_to_rings_counts() {
     assert!(share.set_extra(MIB / 2));
     assert_eq!(pool.load().used_bytes, 5 * MIB / 2);
     share.shrink(both(MIB / 2));
-    drop(share.map(0).unwrap());
+    drop(share.map(0, &|| true).unwrap());
     assert_eq!(pool.load().used_bytes, 0);
 }
 
@@ -198,7 +211,7 @@ fn a_share_gives_back_what_it_does_not_need() {
     let mut share = take(&pool, ACCEPTOR, 2 * MIB).unwrap();
     share.shrink(both(MIB));
     assert_eq!(pool.load().used_bytes, 2 * MIB);
-    let rings = share.map(0).unwrap();
+    let rings = share.map(0, &|| true).unwrap();
     assert_eq!(rings.map(|ring| ring.length() as u64), [MIB; 2]);
     assert_eq!(pool.load().used_bytes, 0);
 }
@@ -310,7 +323,7 @@ proptest! {
                     let (_, share) = channels.swap_remove(which % channels.len());
                     // Mapped at last, so that something becomes idle.
                     if share.rings().longer().get() <= MIB {
-                        rings.push(share.map(0).unwrap());
+                        rings.push(share.map(0, &|| true).unwrap());
                         rings.truncate(0);
                     }
                 }
@@ -358,7 +371,10 @@ fn many_threads_share_a_bound() {
                 };
                 for round in 0..50 {
                     let wanted = (number * 50 + round) * 7919 % (2 * MIB) + 1;
-                    let rings = take(pool, holder, wanted).unwrap().map(0).unwrap();
+                    let rings = take(pool, holder, wanted)
+                        .unwrap()
+                        .map(0, &|| true)
+                        .unwrap();
                     let length = rings.iter().map(|ring| ring.length() as u64).sum();
                     let all = mapped.fetch_add(length, Ordering::AcqRel) + length;
                     assert!(all <= LIMIT, "{all} bytes are mapped");

@@ -8,7 +8,7 @@ use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::conformance::Subject;
 use gridhaul_stack::{Fault, Registry, Trace, conformance_tests};
 
-use crate::sim::{FabricSettings, Link, Policer, driver};
+use crate::sim::{FabricSettings, Link, Policer, Repeat, driver};
 
 conformance_tests!(short, subject(short_path(), "rdma"));
 conformance_tests!(
@@ -27,6 +27,17 @@ conformance_tests!(
             ..short_path()
         },
         "rdma:slab=64K;message=4K"
+    )
+);
+conformance_tests!(
+    with_selective_repeat,
+    subject(
+        FabricSettings {
+            repeat: Repeat::Selective,
+            turn_packets: 4,
+            ..lossy_path()
+        },
+        "rdma:qps=3;slab=64K;slabs=3;message=16K"
     )
 );
 conformance_tests!(in_messages, subject(lossy_path(), "rdma:inline=16K;qps=2"));

@@ -125,13 +125,23 @@ fn in_real_time_a_descriptor_tells_when_something_happens() {
     }
 }
 
-/// Over a path that loses packets and drops messages, everything arrives once and in order.
 #[test]
 fn a_reliable_connection_is_reliable() {
+    everything_arrives_once(Repeat::GoBackN);
+}
+
+#[test]
+fn so_it_is_with_selective_repeat() {
+    everything_arrives_once(Repeat::Selective);
+}
+
+/// In order, over a path that loses packets and drops messages.
+fn everything_arrives_once(repeat: Repeat) {
     for seed in seeds(300) {
         let _replay = Replay(seed);
         let mut random = Random::new(seed);
         let mut settings = FabricSettings::new(link());
+        settings.repeat = repeat;
         settings.seed = seed;
         settings.packet_bytes = 256;
         for link in &mut settings.links {

@@ -1,6 +1,7 @@
 //! The guarantees of the fabric, and the engine over it.
 
 mod conformance;
+mod congestion;
 mod crawl;
 mod fabric;
 mod late_wake_ups;
@@ -8,6 +9,7 @@ mod pacing;
 mod queue_pairs;
 mod rails;
 mod rings;
+mod selective;
 mod streams;
 
 /// The seed of a failure, if one is given; otherwise many.

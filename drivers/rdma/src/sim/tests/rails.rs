@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::queue_pairs::{rate, ring_bytes};
-use super::streams::{run_over, survive};
+use super::streams::{Device, run_over, survive};
 use super::{Replay, seeds};
 use crate::handshake::Mode;
 use crate::memory::Memory;
@@ -148,7 +148,7 @@ fn streams_survive_everything_over_rails() {
         let _replay = Replay(seed);
         let mut random = Random::new(seed);
         let rails = 2 + random.index(3);
-        let run = run_over(&mut random, true, rails);
+        let run = run_over(&mut random, true, rails, Device::Usual);
         survive(run, &mut random);
     }
 }

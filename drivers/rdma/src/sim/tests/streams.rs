@@ -11,7 +11,7 @@ use crate::pacing::{Path, Rate};
 use crate::provider::Endpoint;
 use crate::sim::random::Random;
 use crate::sim::run::{Run, RunSettings};
-use crate::sim::{FabricSettings, Link, Policer, Queue};
+use crate::sim::{Dcqcn, FabricSettings, Link, Marking, Policer, Queue, Repeat};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -37,6 +37,7 @@ fn link(random: &mut Random) -> Link {
         link.queue = Some(Queue {
             rate: 1_000_000 + random.below(link.rate),
             bytes: 8_000 + random.below(100_000),
+            marking: None,
         });
     }
     if polices {
@@ -56,14 +57,29 @@ fn link(random: &mut Random) -> Link {
 }
 
 fn run(random: &mut Random, replaces: bool) -> Run {
-    run_over(random, replaces, 1)
+    run_over(random, replaces, 1, Device::Usual)
 }
 
 /// A channel with everything random, over so many rails.
-pub(super) fn run_over(random: &mut Random, replaces: bool, rails: usize) -> Run {
+pub(super) fn run_over(random: &mut Random, replaces: bool, rails: usize, device: Device) -> Run {
     let mut settings = FabricSettings::new(link(random));
     settings.links[1] = link(random);
     settings.rails = (1..rails).map(|_| [link(random), link(random)]).collect();
+    if device == Device::Newer {
+        settings.repeat = Repeat::Selective;
+        settings.turn_packets = 1 + random.below(8);
+        settings.congestion_control = Some(Dcqcn::of_paper());
+        let queues = settings
+            .links
+            .iter_mut()
+            .filter_map(|link| link.queue.as_mut());
+        for queue in queues {
+            queue.marking = Some(Marking {
+                most_bytes: 5_000 + random.below(100_000),
+                ..Marking::of_paper()
+            });
+        }
+    }
     settings.seed = random.next();
     settings.immediate = settings.seed.is_multiple_of(2);
     settings.packet_bytes = 256 << random.below(5);
@@ -104,13 +120,31 @@ pub(super) fn run_over(random: &mut Random, replaces: bool, rails: usize) -> Run
     run
 }
 
-/// Where lost queue pairs are replaced, every stream arrives after any losses.
+/// The devices of both ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Device {
+    /// They go back to the first missing packet.
+    Usual,
+    /// They repeat what is missing, take turns after some packets, and slow down when packets are marked.
+    Newer,
+}
+
 #[test]
 fn streams_survive_everything() {
+    survives(Device::Usual);
+}
+
+#[test]
+fn streams_survive_everything_with_selective_repeat() {
+    survives(Device::Newer);
+}
+
+/// Where lost queue pairs are replaced, every stream arrives after any losses.
+fn survives(device: Device) {
     for seed in seeds(1000) {
         let _replay = Replay(seed);
         let mut random = Random::new(seed);
-        let run = run(&mut random, true);
+        let run = run_over(&mut random, true, 1, device);
         survive(run, &mut random);
     }
 }
