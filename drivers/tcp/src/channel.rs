@@ -212,6 +212,12 @@ impl Channel for TcpChannel {
             && socket[0].revents() == PollFlags::OUT
     }
 
+    fn has_input(&self) -> bool {
+        let mut socket = [PollFd::new(&self.socket, PollFlags::IN)];
+        poll(&mut socket, Some(&Timespec::default())) == Ok(1)
+            && socket[0].revents().contains(PollFlags::IN)
+    }
+
     fn receive(
         &mut self,
         buffer: &mut [u8],
