@@ -280,6 +280,10 @@ impl Channel for SpliceChannel {
         self.tcp.takes_at_once(bytes)
     }
 
+    fn has_input(&self) -> bool {
+        self.tcp.has_input()
+    }
+
     fn receive(
         &mut self,
         buffer: &mut [u8],

@@ -55,6 +55,11 @@ pub trait Channel: Send + fmt::Debug {
         false
     }
 
+    /// Whether bytes of the peer wait, so that the next receive call does not. `false` if that cannot be seen cheaply.
+    fn has_input(&self) -> bool {
+        false
+    }
+
     /// Receives at least one byte into `buffer`, or the end of the stream.
     ///
     /// `buffer` must not be empty: an empty one returns [`Received::EndOfStream`].

@@ -204,12 +204,18 @@ impl Channel for TcpChannel {
 
     fn takes_at_once(&self, bytes: usize) -> bool {
         // A socket is writable while a third of its buffer is free. The buffer also counts the kernel's overhead, which is as
-        // large as the data for small packets (tcp(7)).
-        let free = sockopt::socket_send_buffer_size(&self.socket).unwrap_or(0) / 3;
+        // large as the data for small packets (tcp(7)). It hardly ever shrinks.
+        let free = self.facts.of(self.socket()).send_buffer / 3;
         let mut socket = [PollFd::new(&self.socket, PollFlags::OUT)];
         bytes <= free / 2
             && poll(&mut socket, Some(&Timespec::default())) == Ok(1)
             && socket[0].revents() == PollFlags::OUT
+    }
+
+    fn has_input(&self) -> bool {
+        let mut socket = [PollFd::new(&self.socket, PollFlags::IN)];
+        poll(&mut socket, Some(&Timespec::default())) == Ok(1)
+            && socket[0].revents().contains(PollFlags::IN)
     }
 
     fn receive(
@@ -269,14 +275,13 @@ impl Channel for TcpChannel {
 
     /// The buffer of the direction that was used last, as the kernel counts it: twice the requested size.
     fn info(&self) -> ChannelInfo {
-        let size = if self.is_sending {
-            sockopt::socket_send_buffer_size(&self.socket)
-        } else {
-            sockopt::socket_recv_buffer_size(&self.socket)
-        };
+        let recent = self.facts.of(self.socket());
         ChannelInfo {
-            buffer_bytes: size.unwrap_or(0),
-            details: self.facts.details(self.socket()),
+            buffer_bytes: match self.is_sending {
+                true => recent.send_buffer,
+                false => recent.receive_buffer,
+            },
+            details: recent.details(),
             ..ChannelInfo::default()
         }
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use gridhaul_stack::{Detail, Watch};
 use rustix::io::Errno;
+use rustix::net::sockopt;
 
 use crate::socket::{TCP_INFO_BYTES, tcp_info};
 
@@ -43,29 +44,46 @@ pub fn connection_facts(socket: BorrowedFd<'_>) -> Result<ConnectionFacts, Errno
     Ok(parse(&info))
 }
 
-/// The facts of one connection, read at most every [`RecentFacts::AGE`]: a connection may carry a hundred thousand small files in
-/// a second, and none of them is slow.
+/// What the kernel has told of one connection, read at most every [`RecentFacts::AGE`]: a connection may carry a hundred thousand small
+/// files in a second, and none of them is slow.
 #[derive(Debug, Default)]
-pub(crate) struct RecentFacts(Mutex<Option<(Instant, ConnectionFacts)>>);
+pub(crate) struct RecentFacts(Mutex<Option<(Instant, Recent)>>);
+
+/// What the kernel has told of a connection a moment ago.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recent {
+    facts: Option<ConnectionFacts>,
+    /// The bytes of the buffers, as the kernel counts them: twice the requested size. 0 if it does not tell.
+    pub(crate) send_buffer: usize,
+    pub(crate) receive_buffer: usize,
+}
 
 impl RecentFacts {
     const AGE: Duration = Duration::from_millis(10);
 
-    /// The details of the connection for the log.
-    pub(crate) fn details(&self, socket: BorrowedFd<'_>) -> Vec<Detail> {
-        self.facts(socket).map_or_else(Vec::new, details)
-    }
-
-    fn facts(&self, socket: BorrowedFd<'_>) -> Option<ConnectionFacts> {
+    pub(crate) fn of(&self, socket: BorrowedFd<'_>) -> Recent {
         // A panic cannot leave half a value.
         let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let is_recent = |(at, _): &(Instant, _)| now.duration_since(*at) < Self::AGE;
-        if !recent.as_ref().is_some_and(is_recent) {
-            let facts = connection_facts(socket).ok()?;
-            *recent = Some((now, facts));
+        match *recent {
+            Some((at, recent)) if now.duration_since(at) < Self::AGE => recent,
+            _ => recent.insert((now, Recent::read(socket))).1,
         }
-        recent.map(|(_, facts)| facts)
+    }
+}
+
+impl Recent {
+    fn read(socket: BorrowedFd<'_>) -> Self {
+        Self {
+            facts: connection_facts(socket).ok(),
+            send_buffer: sockopt::socket_send_buffer_size(socket).unwrap_or(0),
+            receive_buffer: sockopt::socket_recv_buffer_size(socket).unwrap_or(0),
+        }
+    }
+
+    /// The details of the connection for the log.
+    pub(crate) fn details(&self) -> Vec<Detail> {
+        self.facts.map_or_else(Vec::new, details)
     }
 }
 

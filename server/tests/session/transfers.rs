@@ -78,6 +78,38 @@ fn blocks_are_received_with_markers() {
 }
 
 #[test]
+fn files_that_were_sent_ahead_are_stored_in_their_order() {
+    const FILES: u8 = 40;
+
+    let served = Served::new();
+    let mut client = served.anonymous();
+    client.expect("MODE E", 200);
+    let mut data = client.passive();
+    client.send_bytes(b"STOR first\r\n");
+    client.expect_reply(150);
+    send_end(&mut data);
+    for code in [112, 112, 226] {
+        client.expect_reply(code);
+    }
+    // Neither waits for a reply.
+    for number in 0..FILES {
+        send_block(&mut data, 0, &[number; 100]);
+        send_end(&mut data);
+    }
+    let commands = (0..FILES).map(|number| format!("ALLO 100\r\nSTOR {number}\r\n"));
+    client.send_bytes((commands.collect::<String>() + "NOOP\r\n").as_bytes());
+    for _ in 0..FILES {
+        for code in [200, 125, 112, 112, 111, 226] {
+            client.expect_reply(code);
+        }
+    }
+    client.expect_reply(200);
+    for number in 0..FILES {
+        assert_eq!(served.read(&number.to_string()), [number; 100]);
+    }
+}
+
+#[test]
 fn channels_are_used_again_for_queued_files() {
     let served = Served::new();
     let mut client = served.anonymous();

@@ -142,6 +142,11 @@ impl BlockReader {
         true
     }
 
+    /// Whether bytes of the next transfer wait here or in the channel.
+    pub(crate) fn has_input(&self, channel: &dyn Channel) -> bool {
+        !self.unused().is_empty() || channel.has_input()
+    }
+
     /// Whether the read-ahead contains all data up to EOD, and EOF announces no other channel.
     fn holds_whole(&self) -> bool {
         let mut rest = self.unused();

@@ -64,6 +64,16 @@ impl RunningTransfer for InlineTransfer {
         lock(&self.held).is_some()
     }
 
+    fn resume_if_arrived(&self) {
+        let arrived = {
+            let mut held = lock(&self.held);
+            held.take_if(|held| held.has_begun_to_arrive())
+        };
+        if let Some(held) = arrived {
+            held.resume_here();
+        }
+    }
+
     fn resume_here(&self) {
         if let Some(held) = self.take_held() {
             held.resume_here();

@@ -161,6 +161,12 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// Whether the peer has sent some of the file, without waiting for the start reply.
+    pub(super) fn has_begun_to_arrive(&self) -> bool {
+        let only = self.job.channels.only_kept();
+        only.is_some_and(|kept| kept.reader.has_input(&*kept.channel))
+    }
+
     /// Receives the file on the calling thread if it arrives quickly, else on a worker.
     pub(super) fn resume_here(mut self) {
         let running = self.job.context.running.clone();

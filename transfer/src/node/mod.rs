@@ -193,6 +193,10 @@ pub trait RunningTransfer: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Continues a held transfer as [`Self::resume_here`] does, if its data has begun to arrive already: the peer does not wait for the
+    /// reply. Otherwise it stays held.
+    fn resume_if_arrived(&self) {}
+
     /// Continues a held transfer, for at most a millisecond on the calling thread and then on a worker.
     fn resume_here(&self) {}
 

@@ -77,6 +77,37 @@ fn small_files_are_transferred_within_the_call() {
 }
 
 #[test]
+fn a_file_that_was_sent_ahead_is_received_before_the_reply() {
+    let (from, to) = connected();
+    from.write("a", b"12345");
+    let receiver = to.start_here(receiving("b", 5));
+    receiver.transfer.resume_if_arrived();
+    assert!(receiver.transfer.is_held(), "nothing was sent");
+    let sender = from.start_here(sending("a"));
+    sender.finish().result.expect("sent");
+    while receiver.transfer.is_held() {
+        receiver.transfer.resume_if_arrived();
+        std::thread::yield_now();
+    }
+    receiver.finish().result.expect("received");
+    assert_eq!(to.read("b"), b"12345");
+
+    // One call takes all that has arrived, so that the next file waits in memory.
+    for _ in 0..2 {
+        from.start_here(sending("a")).finish().result.expect("sent");
+    }
+    for name in ["c", "d"] {
+        let receiver = to.start_here(receiving(name, 5));
+        while receiver.transfer.is_held() {
+            receiver.transfer.resume_if_arrived();
+            std::thread::yield_now();
+        }
+        receiver.finish().result.expect("received");
+        assert_eq!(to.read(name), b"12345");
+    }
+}
+
+#[test]
 fn transfers_that_would_wait_continue_on_a_worker() {
     let (from, to) = connected();
     let data = content(10_000_000);

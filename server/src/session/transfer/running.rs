@@ -15,6 +15,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::order::Order;
 use super::timers::{Due, Timers};
+use crate::in_place::InPlace;
 use crate::live::TransferEntry;
 use crate::session::call::Call;
 use crate::session::end::End;
@@ -52,18 +53,27 @@ impl Running {
         self.entry.stop_counting()
     }
 
-    pub(super) fn start(call: &Call<'_>, order: &Order, entry: TransferEntry) -> Self {
+    pub(super) async fn start(call: &mut Call<'_>, order: &Order, entry: TransferEntry) -> Self {
         let (sender, events) = mpsc::unbounded_channel();
         let plan = order.plan.clone();
         let node = &call.user.node;
         // Sending fails only when the session has ended.
         let sink: EventSink = Box::new(move |event| drop(sender.send(event)));
-        let handle = if node.may_be_quick(&plan)
-            && let Some(_place) = call.context.shared.in_place.enter()
-        {
-            node.transfer_here(plan, sink)
-        } else {
-            node.transfer(plan, sink)
+        let in_place = &call.context.shared.in_place;
+        let place = match node.may_be_quick(&plan) {
+            true => in_place.enter().await,
+            false => None,
+        };
+        let handle = match place {
+            Some(_place) => {
+                let handle = node.transfer_here(plan, sink);
+                // A client that has sent further commands may have sent the file, too.
+                if call.control.next().is_some() {
+                    handle.resume_if_arrived();
+                }
+                handle
+            }
+            None => node.transfer(plan, sink),
         };
         entry.take(&handle);
         let limits = &call.context.config().limits;
@@ -146,14 +156,14 @@ impl Running {
             {
                 self.lose(error.into());
             }
-            self.release_data(call);
+            self.release_data(&call.context.shared.in_place).await;
         }
     }
 
     /// Resumes a transfer that was held until the client got the reply that lets it send.
-    fn release_data(&self, call: &Call<'_>) {
+    async fn release_data(&self, in_place: &InPlace) {
         if self.handle.is_held() {
-            match call.context.shared.in_place.enter() {
+            match in_place.enter().await {
                 Some(_place) => self.handle.resume_here(),
                 None => self.handle.resume_on_worker(),
             }

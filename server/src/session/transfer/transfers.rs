@@ -30,8 +30,8 @@ use crate::telemetry;
 use crate::transfer_verb::TransferVerb;
 
 /// From so many bytes on, replies do not wait for those to further small files: the client goes on with some files while the server
-/// moves the next ones. Those to five files are less.
-const TOGETHER: usize = 512;
+/// moves the next ones. Those to ten files that are sent are less.
+const TOGETHER: usize = 1024;
 
 /// A command that moves data, or concerns transfers.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl Transfers {
             None => return Ok(replies::aborted_early()),
         };
         look_ahead(call);
-        let mut running = Running::start(call, order, entry);
+        let mut running = Running::start(call, order, entry).await;
         let finished = running.follow(call).await;
         let outcome = finished.as_ref();
         drop(permit);
