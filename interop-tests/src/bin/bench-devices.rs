@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Parser;
 use gridhaul_interop::bench::awake::Awake;
 use gridhaul_interop::bench::cpus::Cpus;
-use gridhaul_interop::bench::devices::tables::Table;
+use gridhaul_interop::bench::devices::tables::{Page, Table};
 use gridhaul_interop::bench::machine;
 use gridhaul_interop::bench::record::section::{self, Section};
 use gridhaul_interop::guest::Guest;
@@ -23,7 +23,7 @@ struct Arguments {
     /// Only this table; may be given several times
     #[arg(long, value_enum)]
     table: Vec<Table>,
-    /// Also write the page to this directory
+    /// Also write the pages of the tables to this directory
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
     /// Measure the table in this process, inside a guest
@@ -54,41 +54,43 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
         }
         return Ok(true);
     }
-    let mut introduction = INTRODUCTION.to_owned();
-    for (name, words) in machine::facts() {
-        introduction += &format!("- {name}: {words}\n");
-    }
+    let facts = machine::facts();
+    let facts = facts
+        .iter()
+        .map(|(name, words)| format!("- {name}: {words}\n"));
+    let facts: String = facts.collect();
     let mut sections = Vec::new();
     for &table in tables {
         let section = measure(table)?;
         println!("{}", section.text());
-        sections.push(section);
+        sections.push((table.page(), section));
         // Written after each table, so that an interrupted run leaves its results.
         if let Some(directory) = &arguments.record {
-            record(directory, &introduction, &sections)?;
+            record(directory, &facts, &sections)?;
         }
     }
-    Ok(sections.iter().all(Section::is_met))
+    Ok(sections.iter().all(|(_, section)| section.is_met()))
 }
 
-/// Writes the page. If the directory contains a `rdma-notes.md`, that becomes its end.
-fn record(directory: &Path, introduction: &str, sections: &[Section]) -> io::Result<()> {
-    const PAGE: &str = "rdma-devices.md";
-    // Hand-written notes on the numbers: the causes of missed targets, and experiments.
-    let notes = fs::read_to_string(directory.join("rdma-notes.md"));
-    let notes = notes.map_or_else(|_| String::new(), |notes| format!("\n{notes}"));
-    section::write(directory, PAGE, introduction, sections, &notes)
+/// Writes the pages of the sections. If the directory contains a `rdma-notes.md`, that becomes the end of the page of stacks.
+fn record(directory: &Path, facts: &str, sections: &[(Page, Section)]) -> io::Result<()> {
+    for page in Page::ALL {
+        let of_page = sections.iter().filter(|(of, _)| *of == page);
+        let of_page: Vec<Section> = of_page.map(|(_, section)| section.clone()).collect();
+        if of_page.is_empty() {
+            continue;
+        }
+        // Hand-written notes on the numbers: the causes of missed targets, and experiments.
+        let notes = match page {
+            Page::Stacks => fs::read_to_string(directory.join("rdma-notes.md")).ok(),
+            Page::Files => None,
+        };
+        let notes = notes.map_or_else(String::new, |notes| format!("\n{notes}"));
+        let introduction = page.introduction().to_owned() + facts;
+        section::write(directory, page.name(), &introduction, &of_page, &notes)?;
+    }
+    Ok(())
 }
-
-/// The introduction of the page.
-const INTRODUCTION: &str = "# The driver rdma over devices in software
-
-This page and its plots are written by `make bench-rdma`. Zeros are sent from one end of a cable to the other through a
-driver stack, without a server or a file system; the tables from file to file have both. All is in a guest with one processor, which both
-ends, the devices and the cable share. The guest is pinned to the last processor of the host, which a busy program of the lowest priority keeps out of idle
-states, because leaving these is slow on some hosts.
-
-";
 
 fn measure(table: Table) -> Result<Section, Box<dyn std::error::Error>> {
     let Some(network) = table.network() else {

@@ -74,7 +74,8 @@ fn port_finding(port: &Port, verbs: Option<&'static Verbs>) -> Finding {
             "{name}; it cannot be opened ({error}): may this user read and write /dev/infiniband/uverbs*?"
         )),
         Err(error) => bad(format!(
-            "{name}; it cannot be opened ({error}): is its part of libibverbs there (apt install ibverbs-providers)?"
+            "{name}; it cannot be opened ({error}): is its part of libibverbs there (apt install ibverbs-providers), and does it \
+             belong to this network namespace (rdma system show)?"
         )),
     }
 }

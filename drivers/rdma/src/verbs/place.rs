@@ -311,8 +311,11 @@ impl Place {
             OpenDevice::open(Verbs::get()?, name).map_err(|error| self.failed("opening", error))?;
         let device = device.ok_or_else(|| {
             self.failed(
-                "libibverbs has no driver for the device",
-                io::Error::other("on Debian they come with: apt install ibverbs-providers"),
+                "opening",
+                io::Error::other(
+                    "libibverbs does not list it: is its driver there (on Debian: apt install ibverbs-providers), and does \
+                     the device belong to this network namespace (rdma system show)?",
+                ),
             )
         })?;
         Ok(Arc::new(device))

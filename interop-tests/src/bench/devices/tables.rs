@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::perftest::Device;
+use super::perftest::{Device, WriteBandwidth};
 use super::{inline, loopback, many_channels, policer, processor, registration, sizes};
 use crate::bench::rdma_files::network;
 use crate::bench::record::section::Section;
@@ -36,6 +36,53 @@ pub enum Table {
     Loopback,
 }
 
+/// A page of the record. Each is written by one run, so that it has no rows of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Page {
+    /// Driver stacks, without servers.
+    Stacks,
+    /// Files.
+    Files,
+}
+
+impl Page {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Stacks, Self::Files];
+
+    /// The name of its file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stacks => "rdma-devices.md",
+            Self::Files => "rdma-devices-files.md",
+        }
+    }
+
+    /// Its beginning.
+    pub fn introduction(self) -> &'static str {
+        match self {
+            Self::Stacks => STACKS,
+            Self::Files => FILES,
+        }
+    }
+}
+
+const STACKS: &str = "# The driver rdma over devices in software
+
+This page and its plots are written by `make bench-rdma`. Zeros are sent from one end of a cable to the other through a
+driver stack, without a server or a file system, in a guest with one processor, which both ends, the devices and the cable
+share. The guest is pinned to the last processor of the host, which a busy program of the lowest priority keeps out of idle
+states, because leaving these is slow on some hosts.
+
+";
+
+const FILES: &str = "# From file to file over devices in software
+
+This page is written by `make bench-rdma`. The program `gridhaul` copies a file in memory from and to a server at the other end of a cable, and
+between two servers, in a guest with one processor. Programs, servers, devices and the cable share it, so that the numbers compare stacks in that
+machine, and do not predict adapters. The guest is set up as for the [driver alone](rdma-devices.md).
+
+";
+
 impl Table {
     /// All of them.
     pub const ALL: [Self; 11] = [
@@ -64,6 +111,14 @@ impl Table {
             | Self::FilesRoce => Some(Network::Rxe),
             Self::Iwarp | Self::InlineIwarp | Self::FilesIwarp => Some(Network::Siw),
             Self::Loopback => None,
+        }
+    }
+
+    /// The page that has it.
+    pub fn page(self) -> Page {
+        match self {
+            Self::FilesRoce | Self::FilesIwarp => Page::Files,
+            _ => Page::Stacks,
         }
     }
 
@@ -104,9 +159,23 @@ impl Table {
                 bench.section().map_err(io::Error::other)
             }
             Self::Many => Ok(many_channels::measure()),
-            Self::FilesRoce => network::measure("RoCE"),
-            Self::FilesIwarp => network::measure("iWARP"),
+            Self::FilesRoce => files(Device::Roce),
+            Self::FilesIwarp => files(Device::Iwarp),
             Self::Loopback => Ok(loopback::measure()),
         }
     }
+}
+
+/// Files, beside what `ib_write_bw` moves in messages of 1 MiB.
+fn files(device: Device) -> io::Result<Section> {
+    network::measure(&device.to_string(), |bytes| {
+        let bandwidth = WriteBandwidth {
+            device,
+            message_bytes: 1 << 20,
+            depth: 16,
+            queue_pairs: 1,
+            bytes,
+        };
+        bandwidth.megabytes_per_second()
+    })
 }
