@@ -39,7 +39,7 @@
 //! | `inline=4K` | payloads of up to so many bytes travel in the message that announces them, at most 16K; 1K unless given |
 //! | `immediate=off` | announces every piece by a message of its own; `on`, by the WRITE itself where RoCE or InfiniBand carry it, unless given |
 //! | `stall=10s` | a queue pair of a device on which no request completes for so long, or fewer bytes arrive than the device retransmits, is given up; 3 s unless given |
-//! | `provider=auto` | `verbs` is an RDMA adapter, `soft` iWARP over TCP by this program (RFC 5040), which works on every machine; `auto` takes `verbs` where both ends have it |
+//! | `provider=auto` | `verbs` is an RDMA adapter, `soft` iWARP over TCP by this program (RFC 5040), which works on every machine; `auto` takes `verbs` where both ends have it and the path carries its packets |
 //! | `device=mlx5_0` | the adapter of this end, where its address is not the data connection's; with `+` between them, up to four adapters, by device or address, which a channel uses at once |
 //! | `gid=3` | the place of the GID in the table of its port, where it is not the data connection's address |
 //! | `tc=106` | the traffic class of RoCE packets |

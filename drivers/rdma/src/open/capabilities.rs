@@ -4,7 +4,7 @@ use super::opening::{OpenError, Opening};
 use crate::handshake::{Method, Methods};
 use crate::provider::MAX_RAILS;
 use crate::settings::Provider;
-use crate::verbs::{Place, Protocol, VerbsError};
+use crate::verbs::{Place, Protocol};
 
 /// How queue pairs are connected on a port.
 pub(super) fn method(place: &Place) -> Method {
@@ -24,8 +24,8 @@ pub(super) struct Capabilities {
     adapters: Vec<Place>,
     /// Why named adapters are not used.
     notices: Vec<String>,
-    /// Why no adapter was found, if one was searched for.
-    verbs_error: Option<VerbsError>,
+    /// Why no adapter is used, if one was searched for.
+    why_none: Option<String>,
 }
 
 /// Adapters of this end.
@@ -36,13 +36,22 @@ struct Found {
 }
 
 impl Capabilities {
-    fn without_adapter(methods: Methods, verbs_error: Option<VerbsError>) -> Self {
+    fn without_adapter(methods: Methods, why_none: Option<String>) -> Self {
         Self {
             methods,
             place: None,
             adapters: Vec::new(),
             notices: Vec::new(),
-            verbs_error,
+            why_none,
+        }
+    }
+
+    /// What this end supports without its adapters, whose packets do not get to the other end.
+    pub(super) fn after_failed_tests(&self, why: String) -> Result<Self, OpenError> {
+        let soft = Methods::default().with(Method::Soft);
+        match self.methods.has(Method::Soft) {
+            true => Ok(Self::without_adapter(soft, Some(why))),
+            false => Err(OpenError::Local(why)),
         }
     }
 
@@ -56,8 +65,8 @@ impl Capabilities {
     }
 
     fn reason_of_method(&self, method: Method) -> String {
-        match (method, &self.place, &self.verbs_error) {
-            (Method::Soft, None, Some(error)) => error.to_string(),
+        match (method, &self.place, &self.why_none) {
+            (Method::Soft, None, Some(reason)) => reason.clone(),
             (Method::Soft, None, None) => "provider=soft".to_owned(),
             (Method::Soft, Some(place), _) => {
                 format!(
@@ -114,7 +123,7 @@ impl Capabilities {
 
     /// The reason why no adapter was found, to be appended to an error.
     pub(super) fn adapter_error(&self) -> String {
-        let error = self.verbs_error.as_ref();
+        let error = self.why_none.as_ref();
         error.map_or_else(String::new, |error| format!(" ({error})"))
     }
 }
@@ -140,11 +149,11 @@ impl Opening<'_> {
                 place: Some(found.place),
                 adapters: found.adapters,
                 notices: found.notices,
-                verbs_error: None,
+                why_none: None,
             }),
-            Err(OpenError::Verbs(error)) if provider == Provider::Auto => {
-                Ok(Capabilities::without_adapter(methods, Some(error)))
-            }
+            Err(OpenError::Verbs(error)) if provider == Provider::Auto => Ok(
+                Capabilities::without_adapter(methods, Some(error.to_string())),
+            ),
             Err(OpenError::Verbs(error)) => Err(OpenError::Local(error.to_string())),
             Err(error) => Err(error),
         }
@@ -215,7 +224,7 @@ impl Opening<'_> {
             place,
             adapters: Vec::new(),
             notices: Vec::new(),
-            verbs_error: None,
+            why_none: None,
         })
     }
 }

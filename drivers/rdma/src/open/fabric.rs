@@ -90,6 +90,11 @@ impl Tests {
 impl Opening<'_> {
     /// Connects the queue pairs of adapters, with the longest packets that each rail carries; the data connection stays open.
     /// Rails that carry none are left out, unless none is left. Returns the peer's ring on the others.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::NoPath`] at both ends alike if no rail is left: each knows the results of both. The data connection has then no
+    /// unread record, so that the two can agree on another method.
     pub(super) fn connect_fabric(
         &self,
         endpoint: &mut dyn Fabric,
@@ -116,7 +121,7 @@ impl Opening<'_> {
                     Step::GiveUp => self.nothing_arrives(method),
                 };
                 if rings.remote.rails() == 1 {
-                    return self.or_refuse(Err(OpenError::Local(reason)));
+                    return Err(OpenError::NoPath(reason));
                 }
                 endpoint.leave_out(rail);
                 tests.remove(rail);

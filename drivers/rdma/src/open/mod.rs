@@ -18,6 +18,7 @@ use gridhaul_stack::exact::ReadError;
 use gridhaul_stack::{ChannelError, Operation, Side, SocketOptions, random_bytes};
 use gridhaul_tcp::TcpChannel;
 
+use self::capabilities::Capabilities;
 use self::fabric::TestRings;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::opening::private_data;
@@ -71,15 +72,26 @@ pub(crate) fn open(
 }
 
 impl Opening<'_> {
-    fn connect(self) -> Result<Opened, OpenError> {
+    /// If packets of the adapters do not arrive, the two ends begin again without them, where both have iWARP in user space.
+    fn connect(&self) -> Result<Opened, OpenError> {
         let capabilities = self.or_refuse(self.capabilities())?;
+        match self.connect_with(&capabilities) {
+            Err(OpenError::NoPath(reason)) => {
+                let capabilities = self.or_refuse(capabilities.after_failed_tests(reason))?;
+                self.connect_with(&capabilities)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn connect_with(&self, capabilities: &Capabilities) -> Result<Opened, OpenError> {
         let pins = capabilities.place.is_some();
-        let path = self.path(&capabilities);
-        let rings = self.offered_rings(&capabilities, path);
+        let path = self.path(capabilities);
+        let rings = self.offered_rings(capabilities, path);
         let adapters = capabilities.adapters();
         let mut share = self.share(Side::Connector, adapters, rings)?;
         let longer = share.rings().longer();
-        let queue_pairs = self.queue_pairs(&capabilities, None, longer, adapters);
+        let queue_pairs = self.queue_pairs(capabilities, None, longer, adapters);
         let rails = [adapters, capabilities.most_rails()];
         let mut offer = self.settings.offer(share.rings(), queue_pairs, rails);
         let has_slots = pins || capabilities.methods.has(Method::Provided);
@@ -114,8 +126,8 @@ impl Opening<'_> {
             // It is no more than for the offer.
             share.set_extra(slot_bytes(answer.chosen, answer.method));
         }
-        let locality = locality(answer.method, &capabilities);
-        let endpoint = self.new_endpoint(answer.chosen, answer.method, &capabilities);
+        let locality = locality(answer.method, capabilities);
+        let endpoint = self.new_endpoint(answer.chosen, answer.method, capabilities);
         let rings =
             endpoint.and_then(|endpoint| self.rings(endpoint, locality, share, answer.chosen));
         let mut rings = self.or_refuse(rings)?;
@@ -141,12 +153,37 @@ impl Opening<'_> {
         )
     }
 
-    fn accept(self) -> Result<Opened, OpenError> {
-        let Record::Offer(offer, methods, path) = handshake::read(&self.socket, self.operation)?
-        else {
-            return Err(OpenError::Unexpected);
-        };
-        let prepared = self.or_refuse(self.prepare(offer, methods, path))?;
+    /// As [`Opening::connect`].
+    fn accept(&self) -> Result<Opened, OpenError> {
+        let offered = self.read_offer()?;
+        let capabilities = self.or_refuse(self.capabilities())?;
+        match self.accept_with(offered, &capabilities) {
+            Err(OpenError::NoPath(reason)) => {
+                let capabilities = self.or_refuse(capabilities.after_failed_tests(reason))?;
+                // The connecting end refuses if it has nothing else.
+                self.accept_with(self.read_offer()?, &capabilities)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn read_offer(&self) -> Result<Offered, OpenError> {
+        match handshake::read(&self.socket, self.operation)? {
+            Record::Offer(offer, methods, path) => Ok(Offered {
+                offer,
+                methods,
+                path,
+            }),
+            _ => Err(OpenError::Unexpected),
+        }
+    }
+
+    fn accept_with(
+        &self,
+        offered: Offered,
+        capabilities: &Capabilities,
+    ) -> Result<Opened, OpenError> {
+        let prepared = self.or_refuse(self.prepare(offered, capabilities))?;
         let Prepared {
             chosen,
             method,
@@ -187,11 +224,14 @@ impl Opening<'_> {
     /// The steps of the accepting end that may fail, before it answers.
     fn prepare(
         &self,
-        offer: Offer,
-        methods: Methods,
-        path: PathRecord,
+        offered: Offered,
+        capabilities: &Capabilities,
     ) -> Result<Prepared, OpenError> {
-        let capabilities = self.capabilities()?;
+        let Offered {
+            offer,
+            methods,
+            path,
+        } = offered;
         let method = methods.choose(capabilities.methods).ok_or_else(|| {
             let (theirs, ours) = (methods, capabilities.methods);
             OpenError::Local(format!(
@@ -199,7 +239,7 @@ impl Opening<'_> {
                 capabilities.adapter_error()
             ))
         })?;
-        let path = self.path(&capabilities).with(path);
+        let path = self.path(capabilities).with(path);
         let ring_bytes = self.settings.ring_bytes;
         let ring_bytes = ring_bytes.unwrap_or_else(|| ring_length::of_path(self.trusted(path), 1));
         let ours = capabilities.adapters();
@@ -209,7 +249,7 @@ impl Opening<'_> {
                 .min(capabilities.most_rails()),
             false => 1,
         };
-        let queue_pairs = self.queue_pairs(&capabilities, Some(method), ring_bytes, pairs);
+        let queue_pairs = self.queue_pairs(capabilities, Some(method), ring_bytes, pairs);
         let rails = [offer.adapters.into(), pairs];
         let wanted = self
             .settings
@@ -241,8 +281,8 @@ impl Opening<'_> {
             };
         }
         let chosen = chosen.within_rails();
-        let locality = locality(method, &capabilities);
-        let new_endpoint = self.new_endpoint(chosen, method, &capabilities)?;
+        let locality = locality(method, capabilities);
+        let new_endpoint = self.new_endpoint(chosen, method, capabilities)?;
         let further = match new_endpoint {
             NewEndpoint::Iwarp(_) => self.listen_by_manager()?,
             NewEndpoint::Soft(_) if method == Method::Iwarp || chosen.queue_pairs > 1 => {
@@ -319,6 +359,13 @@ fn slot_bytes(chosen: Offer, method: Method) -> u64 {
         Method::Soft => 0,
         Method::Iwarp | Method::Roce | Method::InfiniBand | Method::Provided => chosen.slot_bytes(),
     }
+}
+
+/// What the connecting end has offered.
+struct Offered {
+    offer: Offer,
+    methods: Methods,
+    path: PathRecord,
 }
 
 /// The state of the accepting end before it answers.

@@ -31,6 +31,9 @@ pub(super) enum OpenError {
     /// A reason of this end, which is sent to the other end.
     #[error("{0}")]
     Local(String),
+    /// The path does not carry packets of the adapters. Both ends know that.
+    #[error("{0}")]
+    NoPath(String),
 }
 
 /// The data connection of a channel that is being opened.

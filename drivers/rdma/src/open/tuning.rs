@@ -62,7 +62,7 @@ impl Tuning {
 
 impl Opening<'_> {
     pub(super) fn finish(
-        self,
+        &self,
         mut rings: Rings,
         chosen: Offer,
         remote: RemoteRing,

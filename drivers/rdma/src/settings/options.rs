@@ -109,7 +109,7 @@ const OWN: [OptionDoc; 21] = [
     OptionDoc {
         name: "provider",
         meaning: "The provider: verbs is an RDMA adapter, soft is iWARP over TCP by this program; auto \
-                  takes verbs where both ends have them.",
+                  takes verbs where both ends have them and the path carries their packets.",
         example: "verbs",
         kind: OptionKind::Word,
         // A peer without an adapter gets `soft` with `auto` as well, and one with an adapter gets

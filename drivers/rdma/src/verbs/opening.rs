@@ -41,17 +41,14 @@ impl VerbsEndpoint {
         let devices: Vec<_> = places.iter().map(Place::open).collect::<Result<_, _>>()?;
         let mut wanted = wanted;
         loop {
-            match Self::prepare(places, &devices, rails, wanted) {
-                Err((_, QUEUE_PAIR, error))
-                    if is_too_deep(&error) && wanted.requests > LEAST_DEPTH =>
-                {
-                    wanted.requests = (wanted.requests / 2).max(LEAST_DEPTH);
-                }
-                outcome => {
-                    return outcome
-                        .map_err(|(adapter, what, error)| places[adapter].failed(what, error));
-                }
-            }
+            let error = match Self::prepare(places, &devices, rails, wanted) {
+                Ok(endpoint) => return Ok(endpoint),
+                Err(error) => error,
+            };
+            wanted = match (shorter_queues(wanted), error) {
+                (Some(shorter), (_, QUEUE_PAIR, error)) if is_too_deep(&error) => shorter,
+                (_, (adapter, what, error)) => return Err(places[adapter].failed(what, error)),
+            };
         }
     }
 
@@ -252,6 +249,26 @@ impl Fabric for VerbsEndpoint {
         self.rails.remove(rail);
         (self.limits.queue_pairs, self.limits.rails) = (self.slots.len(), self.rails.len());
     }
+}
+
+/// The same with half of the longer queue; `None` if every device takes both. The peer's device waits where messages find no
+/// buffer, so that a short queue for them costs time only.
+fn shorter_queues(wanted: Wanted) -> Option<Wanted> {
+    let half = |depth: usize| (depth / 2).max(LEAST_DEPTH);
+    if wanted.requests.max(wanted.messages) <= LEAST_DEPTH {
+        return None;
+    }
+    Some(if wanted.messages > wanted.requests {
+        Wanted {
+            messages: half(wanted.messages),
+            ..wanted
+        }
+    } else {
+        Wanted {
+            requests: half(wanted.requests),
+            ..wanted
+        }
+    })
 }
 
 /// Errors of devices that cannot create a queue pair with so many requests.

@@ -62,6 +62,25 @@ fn a_path_without_roce_is_named() {
     });
 }
 
+/// With the default `provider=auto` at both ends the channel needs no packets of adapters.
+#[test]
+fn without_roce_a_channel_uses_tcp() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("path_mtu", 0);
+    with_adapters(&[adapter], || {
+        let ends = transfer("rdma:qps=2", "rdma", BYTES);
+        for end in &ends {
+            assert_eq!(detail(end, "provider"), "soft");
+        }
+        for [connecting, accepting] in [["verbs", "auto"], ["auto", "verbs"]] {
+            let stack = |provider| format!("rdma:provider={provider}");
+            for end in transfer(&stack(connecting), &stack(accepting), BYTES) {
+                let words = end.expect_err("one end allows nothing else");
+                assert!(words.contains("UDP port 4791"), "{words}");
+            }
+        }
+    });
+}
+
 #[test]
 fn the_smaller_port_decides() {
     let adapters = [

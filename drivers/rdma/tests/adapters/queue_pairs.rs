@@ -34,6 +34,19 @@ fn an_adapter_with_short_queues_is_used() {
     });
 }
 
+/// A ring of the usual length has 192 messages in flight.
+#[test]
+fn an_adapter_with_few_receive_buffers_is_used() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("created_recv_wr", 150);
+    with_adapters(&[adapter], || {
+        for mode in ["put", "get"] {
+            let stack = format!("rdma:provider=verbs;message=4K;immediate=off;mode={mode}");
+            let [sender, _] = transfer(&stack, &stack, BYTES);
+            assert_eq!(detail(&sender, "provider"), "verbs");
+        }
+    });
+}
+
 #[test]
 fn an_adapter_with_too_short_queues_is_refused() {
     let adapter = Adapter::roce("mlx5_0", 1).with("created_qp_wr", 100);

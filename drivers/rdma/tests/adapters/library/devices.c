@@ -77,7 +77,7 @@ static void read_settings(struct device *device)
 		{"grh_required", &set->grh_required}, {"router_lid", &set->router_lid},
 		{"service_level", &set->service_level},
 		{"comp_vectors", &set->comp_vectors}, {"max_cqe", &set->max_cqe},
-		{"created_qp_wr", &set->created_qp_wr},
+		{"created_qp_wr", &set->created_qp_wr}, {"created_recv_wr", &set->created_recv_wr},
 		{"max_qp_wr", &set->max_qp_wr}, {"max_reads", &set->max_reads},
 		{"delay_us", &set->delay_us}, {"refuse_after", &set->refuse_after},
 		{"refuse_errno", &set->refuse_errno}, {"refuse_count", &set->refuse_count},
@@ -87,7 +87,7 @@ static void read_settings(struct device *device)
 		{"new_lid", &set->new_lid}, {"absent_ms", &set->absent_ms}, {"overrun_after", &set->overrun_after},
 	};
 	*set = (struct settings){
-		.active_mtu = IBV_MTU_4096, .path_mtu = IBV_MTU_4096, .comp_vectors = 1, .max_cqe = 1 << 20, .created_qp_wr = 1 << 20,
+		.active_mtu = IBV_MTU_4096, .path_mtu = IBV_MTU_4096, .comp_vectors = 1, .max_cqe = 1 << 20, .created_qp_wr = 1 << 20, .created_recv_wr = 1 << 20,
 		.max_qp_wr = 1 << 14, .max_reads = 16, .refuse_after = -1, .refuse_count = 1, .event_after = -1,
 		.overrun_after = -1, .service_level = -1,
 	};

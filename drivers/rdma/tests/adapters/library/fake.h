@@ -44,8 +44,8 @@ struct settings {
 	/* The LID of the router to other subnets, and the only service level with buffers in the switches; -1 for any. */
 	long router_lid, service_level;
 	long comp_vectors, max_cqe, max_qp_wr, max_reads;
-	/* Requests that a queue pair has memory for. */
-	long created_qp_wr;
+	/* Requests and receive buffers that a queue pair has memory for. */
+	long created_qp_wr, created_recv_wr;
 	/* Microseconds for each request. */
 	long delay_us;
 	/* After so many requests of the device, the next `refuse_count` posts fail with this error. */

@@ -22,7 +22,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *domain, struct ibv_qp_init_attr *ini
 		errno = EINVAL;
 		return NULL;
 	}
-	if (init->cap.max_send_wr > device->set.created_qp_wr) {
+	if (init->cap.max_send_wr > device->set.created_qp_wr || init->cap.max_recv_wr > device->set.created_recv_wr) {
 		errno = ENOMEM;
 		return NULL;
 	}
