@@ -123,8 +123,17 @@ fn limits(port: &Port, verbs: &'static Verbs) -> io::Result<String> {
     let device = OpenDevice::open(verbs, &port.device)?.ok_or(io::ErrorKind::NotFound)?;
     let attributes = device.attributes()?;
     let active = device.port(port.number)?;
+    // InfiniBand has static rates instead, which no device lists.
+    let limiter = match (device.rate_range(), port.protocol) {
+        (Some(range), _) => format!(
+            "rates limited up to {:.0} Gb/s",
+            f64::from(range.most) * 1e-6
+        ),
+        (None, Protocol::InfiniBand) => "static rates".to_owned(),
+        (None, _) => "no limiter of rates".to_owned(),
+    };
     Ok(format!(
-        "MTU {} bytes, messages to {} bytes, {} requests and {} READs of a queue pair",
+        "MTU {} bytes, messages to {} bytes, {} requests and {} READs of a queue pair, {limiter}",
         mtu::bytes(u8::try_from(active.active_mtu).unwrap_or(0)),
         active.max_message_bytes,
         attributes.max_requests,

@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use gridhaul_rdma::Rdma;
+use gridhaul_stack::Driver as _;
+
 use crate::channel::{detail, transfer};
 use crate::fabric::{Adapter, with_adapters};
 
@@ -19,6 +22,27 @@ fn recorded(device: &str, file: &str) -> Vec<u64> {
 
 fn with_limiter() -> Adapter {
     Adapter::roce("mlx5_0", 1).with("limit_max", 400_000_000)
+}
+
+#[test]
+fn a_check_shows_the_limiter() {
+    let adapters = [
+        with_limiter(),
+        Adapter::roce("mlx5_1", 2),
+        Adapter::infiniband("mlx5_2", 5),
+    ];
+    with_adapters(&adapters, || {
+        let findings = Rdma.check_devices();
+        for (device, words) in [
+            ("mlx5_0/1", ", rates limited up to 400 Gb/s,"),
+            ("mlx5_1/1", ", no limiter of rates,"),
+            ("mlx5_2/1", ", static rates,"),
+        ] {
+            let mut texts = findings.iter().map(|finding| &finding.text);
+            let found = texts.any(|text| text.contains(device) && text.contains(words));
+            assert!(found, "{device}: {findings:?}");
+        }
+    });
 }
 
 #[test]
