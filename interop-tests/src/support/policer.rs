@@ -57,7 +57,8 @@ impl Policer {
     }
 }
 
-fn tc(arguments: &str) -> io::Result<Finished> {
+/// Runs tc(8) with these words.
+pub(crate) fn tc(arguments: &str) -> io::Result<Finished> {
     let finished = Client::new("tc").args(arguments.split_whitespace()).run();
     let finished = finished.map_err(io::Error::other)?;
     match finished.status.success() {

@@ -1,5 +1,7 @@
 //! Driver stacks over real RDMA devices: the software ones of a guest, and no server around them.
 
+mod distance;
+mod engine;
 mod inline;
 mod loopback;
 mod many_channels;

@@ -4,7 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use super::perftest::{Device, WriteBandwidth};
-use super::{inline, loopback, many_channels, policer, processor, registration, sizes};
+use super::{
+    distance, engine, inline, loopback, many_channels, policer, processor, registration, sizes,
+};
 use crate::bench::rdma_files::network;
 use crate::bench::record::section::Section;
 use crate::support::guest_network::{Network, RIGHT};
@@ -14,6 +16,8 @@ use crate::support::guest_network::{Network, RIGHT};
 pub enum Table {
     /// A policer in the path.
     Policer,
+    /// RDMA and TCP over long paths.
+    Distance,
     /// Block size against depth over RoCE.
     Roce,
     /// Block size against depth over iWARP.
@@ -34,6 +38,8 @@ pub enum Table {
     FilesIwarp,
     /// iWARP in user space compared with TCP, on the host itself.
     Loopback,
+    /// The engine without a device, on the host itself.
+    Engine,
 }
 
 /// A page of the record. Each is written by one run, so that it has no rows of two.
@@ -85,8 +91,9 @@ machine, and do not predict adapters. The guest is set up as for the [driver alo
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Policer,
+        Self::Distance,
         Self::Roce,
         Self::Iwarp,
         Self::Processor,
@@ -97,6 +104,7 @@ impl Table {
         Self::FilesRoce,
         Self::FilesIwarp,
         Self::Loopback,
+        Self::Engine,
     ];
 
     /// The network of its guest, unless it is measured on the host.
@@ -104,13 +112,14 @@ impl Table {
         match self {
             Self::Roce
             | Self::Policer
+            | Self::Distance
             | Self::Processor
             | Self::Inline
             | Self::Registration
             | Self::Many
             | Self::FilesRoce => Some(Network::Rxe),
             Self::Iwarp | Self::InlineIwarp | Self::FilesIwarp => Some(Network::Siw),
-            Self::Loopback => None,
+            Self::Loopback | Self::Engine => None,
         }
     }
 
@@ -126,7 +135,7 @@ impl Table {
     pub fn memory_mib(self) -> u32 {
         match self {
             // Eight channels with the longest rings take 2 GiB.
-            Self::Roce | Self::Iwarp => 4096,
+            Self::Roce | Self::Iwarp | Self::Distance => 4096,
             _ => 1024,
         }
     }
@@ -139,6 +148,7 @@ impl Table {
     pub fn measure(self) -> io::Result<Section> {
         match self {
             Self::Policer => policer::measure(),
+            Self::Distance => distance::measure(),
             Self::Roce => Ok(sizes::measure(Device::Roce)),
             Self::Iwarp => Ok(sizes::measure(Device::Iwarp)),
             Self::Processor => Ok(processor::measure()),
@@ -162,6 +172,7 @@ impl Table {
             Self::FilesRoce => files(Device::Roce),
             Self::FilesIwarp => files(Device::Iwarp),
             Self::Loopback => Ok(loopback::measure()),
+            Self::Engine => engine::measure(),
         }
     }
 }
