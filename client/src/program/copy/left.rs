@@ -49,7 +49,7 @@ fn is_name(name: &[u8]) -> bool {
     digits.is_some_and(|digits| digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// The names of old ones in the destination, which has one with the name `own` now. None if the destination cannot be listed.
+/// The names of the old directories in the destination, which has one with the name `own` now. None if the destination cannot be listed.
 pub(super) async fn old_ones(shared: &Shared, destination: &Place, own: &[u8]) -> Vec<Vec<u8>> {
     let found = match destination {
         Place::Local { root, beneath, .. } => {
