@@ -1,10 +1,10 @@
 //! The key of checksums that are stored with files.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use gridhaul_security::files::open_file;
 use gridhaul_storage::{ChecksumKey, ShortKey};
 use zeroize::Zeroizing;
 
@@ -50,7 +50,7 @@ pub(crate) fn read(path: &Path) -> Result<ChecksumKey, ChecksumKeyError> {
         path: path.to_owned(),
         error,
     };
-    let file = File::open(path).map_err(failed)?;
+    let file = open_file(path).map_err(failed)?;
     if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
         let path = path.to_owned();
         return Err(ChecksumKeyError::Open { path });

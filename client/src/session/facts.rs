@@ -1,5 +1,6 @@
 //! What a server says about files (RFC 3659 7.5).
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::SystemTime;
 
 use gridhaul_protocol::facts::{FileFacts, FileType};
@@ -17,6 +18,8 @@ pub struct Facts {
     pub modified: Option<SystemTime>,
     /// The permission bits.
     pub mode: Option<u32>,
+    /// A number that files of one owner have in common.
+    pub owner: Option<u64>,
 }
 
 /// The type of a file.
@@ -54,6 +57,17 @@ impl Facts {
             size: facts.size,
             modified: facts.modified.map(SystemTime::from),
             mode: facts.mode,
+            owner: owner(facts),
         }
     }
+}
+
+/// Servers tell a number, or a name only.
+fn owner(facts: &FileFacts<'_>) -> Option<u64> {
+    if let Some(uid) = facts.uid {
+        return Some(uid.into());
+    }
+    let mut hasher = DefaultHasher::new();
+    facts.owner.as_ref()?.hash(&mut hasher);
+    Some(hasher.finish())
 }

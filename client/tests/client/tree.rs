@@ -1,11 +1,12 @@
 //! Directories.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use gridhaul_interop::{Kind, chown_to_nobody};
 
@@ -228,7 +229,7 @@ fn a_directory_that_the_server_serves_is_not_copied_into_itself() {
 #[test]
 fn times_are_kept_where_that_is_wanted() {
     let site = Site::anonymous(Kind::Gridhaul, &[]);
-    let past = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    let past = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     let file = fs::File::options().write(true).open(site.local("source"));
     file.unwrap().set_modified(past).unwrap();
     let (url, third) = (site.server.url("a"), site.server.url("b"));
@@ -309,4 +310,60 @@ fn contents_are_compared_by_checksum_where_that_is_wanted() {
     fs::write(site.local("x"), "two").unwrap();
     assert!(copies());
     assert_eq!(fs::read(site.served("a")).unwrap(), b"two");
+}
+
+#[test]
+fn what_killed_copies_have_left_is_removed_by_later_ones() {
+    const OLD: Duration = Duration::from_secs(2 * 3600);
+
+    for kind in [Kind::Gridhaul, Kind::Globus] {
+        let site = Site::anonymous(kind, &[]);
+        let make = |place: &Path, is_served: bool| {
+            let own = |path: &Path| {
+                if is_served {
+                    chown_to_nobody(path).unwrap();
+                }
+            };
+            fs::create_dir(place).unwrap();
+            own(place);
+            for (name, age) in [
+                (".gridhaul-00112233445566aa", OLD),
+                (".gridhaul-00112233445566bb", OLD),
+                (".gridhaul-00112233445566cc", OLD / 4),
+                (".gridhaul-00112233", OLD),
+            ] {
+                let path = place.join(name);
+                fs::create_dir(&path).unwrap();
+                if name.ends_with("bb") {
+                    fs::write(path.join("file"), "content").unwrap();
+                }
+                own(&path);
+                let directory = fs::File::open(&path).unwrap();
+                directory.set_modified(SystemTime::now() - age).unwrap();
+            }
+        };
+        let names = |place: &Path| {
+            let entries = fs::read_dir(place).unwrap();
+            let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            names.collect::<BTreeSet<_>>()
+        };
+        let expected = [
+            ".gridhaul-00112233",
+            ".gridhaul-00112233445566bb",
+            ".gridhaul-00112233445566cc",
+            "file",
+        ];
+        let expected = BTreeSet::from(expected.map(str::to_owned));
+        fs::create_dir_all(site.local("source-of/same")).unwrap();
+        fs::write(site.local("source-of/same/file"), "content").unwrap();
+        make(&site.served("same"), true);
+        let url = site.server.url("same");
+        site.must(&["copy", "-r", "source-of/same", &url]);
+        assert_eq!(names(&site.served("same")), expected, "{kind:?}");
+        fs::create_dir_all(site.served("from/same")).unwrap();
+        fs::write(site.served("from/same/file"), "content").unwrap();
+        make(&site.local("same"), false);
+        site.must(&["copy", "-r", &site.server.url("from/same"), "same"]);
+        assert_eq!(names(&site.local("same")), expected, "{kind:?}");
+    }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 use super::FileError;
-use super::read::{failed, read_opened};
+use super::read::{failed, open_file, read_opened};
 use crate::certificate::Certificate;
 use crate::credential::{Credential, CredentialError};
 use crate::key::{KeyError, PrivateKey};
@@ -26,7 +26,7 @@ const OTHERS: u32 = 0o077;
 /// When a file cannot be read or used, or the key's file has permission bits for group or others. globus-gridftp-server
 /// refuses such keys as well.
 pub fn read_credential(certificates: &Path, key: &Path) -> Result<Credential, FileError> {
-    read_credential_with(certificates, key, |path| File::open(path))
+    read_credential_with(certificates, key, open_file)
 }
 
 /// As [`read_credential`], with another way to open files.
@@ -71,7 +71,7 @@ pub fn read_encrypted_credential(
 ///
 /// As for [`read_credential`].
 pub fn read_session_credential(path: &Path) -> Result<Credential, FileError> {
-    let pem = read_key(path, File::open(path).map_err(failed(path))?)?;
+    let pem = read_key(path, open_file(path).map_err(failed(path))?)?;
     Credential::of_session(&pem).map_err(|error| FileError::Credential {
         path: path.to_owned(),
         error,

@@ -23,6 +23,7 @@ pub use credential::{
     read_credential, read_credential_with, read_encrypted_credential, read_session_credential,
 };
 pub use gridmap::GridmapFile;
+pub use read::open_file;
 pub use roots::read_roots;
 pub use trust::TrustDirectory;
 pub use voms::{VomsDirectory, VomsProblem};
@@ -50,7 +51,7 @@ pub struct OwnRights;
 
 impl OpenFiles for OwnRights {
     fn open(&self, path: &Path) -> io::Result<File> {
-        File::open(path)
+        open_file(path)
     }
 
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {

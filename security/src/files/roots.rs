@@ -1,13 +1,12 @@
 //! Files with the roots of web servers and others, which have no signing policies.
 
-use std::fs::File;
 use std::path::Path;
 
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
 use super::FileError;
-use super::read::{failed, read_opened};
+use super::read::{failed, open_file, read_opened};
 use crate::certificate::Certificate;
 use crate::trust::TrustStore;
 
@@ -21,7 +20,7 @@ const MAX_BYTES: u64 = 16 << 20;
 ///
 /// When the file cannot be read, or has no usable certificate.
 pub fn read_roots(path: &Path) -> Result<TrustStore, FileError> {
-    let pem = File::open(path).and_then(|file| read_opened(file, MAX_BYTES));
+    let pem = open_file(path).and_then(|file| read_opened(file, MAX_BYTES));
     let pem = pem.map_err(failed(path))?;
     let roots: Vec<Certificate> = CertificateDer::pem_slice_iter(&pem)
         .filter_map(|section| Certificate::from_der(&section.ok()?).ok())

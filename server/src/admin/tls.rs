@@ -1,12 +1,12 @@
 //! TLS of the administration page.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gridhaul_security::certificate::Certificate;
+use gridhaul_security::files::open_file;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -126,7 +126,7 @@ fn certificates(
 }
 
 fn read(path: &Path, is_secret: bool) -> io::Result<Zeroizing<Vec<u8>>> {
-    let file = File::open(path)?;
+    let file = open_file(path)?;
     if is_secret && file.metadata()?.mode() & 0o077 != 0 {
         return Err(io::Error::other(
             "others than the owner may read or write it: chmod 600",

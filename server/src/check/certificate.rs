@@ -1,13 +1,11 @@
 //! The server's own certificate.
 
 use std::cell::Cell;
-use std::fs::File;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use gridhaul_security::certificate::{Certificate, Validity};
 use gridhaul_security::credential::Credential;
-use gridhaul_security::files::{OwnRights, read_encrypted_credential};
+use gridhaul_security::files::{OwnRights, open_file, read_encrypted_credential};
 use gridhaul_security::trust::TrustStore;
 use jiff::Timestamp;
 
@@ -36,16 +34,15 @@ pub(super) fn check(
         is_encrypted.set(true);
         passphrase.of(&files.key, &OwnRights, may_ask)
     };
-    let open = |path: &Path| File::open(path);
-    let credential = match read_encrypted_credential(&files.certificates, &files.key, open, unlock)
-    {
-        Ok(credential) => credential,
-        Err(_) if is_encrypted.get() && files.passphrase.is_none() && !may_ask => return None,
-        Err(error) => {
-            report.error(ABOUT, error);
-            return None;
-        }
-    };
+    let credential =
+        match read_encrypted_credential(&files.certificates, &files.key, open_file, unlock) {
+            Ok(credential) => credential,
+            Err(_) if is_encrypted.get() && files.passphrase.is_none() && !may_ask => return None,
+            Err(error) => {
+                report.error(ABOUT, error);
+                return None;
+            }
+        };
     let leaf = credential.leaf();
     report.ok(
         ABOUT,

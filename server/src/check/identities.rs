@@ -91,14 +91,19 @@ fn check_gridmap(
 
 /// The accounts that the grid-mapfile and rules name, without pools.
 pub(super) fn account_names(gsi: &Gsi) -> BTreeSet<String> {
+    let of_rules = accounts_of_rules(gsi).map(|(account, _)| account.to_owned());
+    let of_rules = of_rules.filter(|account| !account.starts_with('.'));
+    mapped_accounts(gsi).into_iter().chain(of_rules).collect()
+}
+
+/// The accounts that the grid-mapfile names, without pools.
+pub(super) fn mapped_accounts(gsi: &Gsi) -> BTreeSet<String> {
     let gridmap = gsi.gridmap.as_ref();
     // A file that cannot be read is an error of its own.
     let gridmap = gridmap.and_then(|path| GridmapFile::open(path).ok());
     let gridmap = gridmap.map(|file| file.current());
     let entries = gridmap.iter().flat_map(|gridmap| gridmap.entries());
-    let of_map = entries.flat_map(|entry| entry.accounts.iter().cloned());
-    let of_rules = accounts_of_rules(gsi).map(|(account, _)| account.to_owned());
-    let all = of_map.chain(of_rules);
+    let all = entries.flat_map(|entry| entry.accounts.iter().cloned());
     all.filter(|account| !account.starts_with('.')).collect()
 }
 

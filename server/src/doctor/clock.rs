@@ -1,11 +1,11 @@
 //! The clock, and the host's certificate, which is valid at some times only.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::time::SystemTime;
 
 use gridhaul_security::certificate::Certificate;
+use gridhaul_security::files::open_file;
 
 use super::findings::Findings;
 use crate::check::certificate::{check_names, lifetime, time};
@@ -48,7 +48,7 @@ fn check_certificate(report: &mut Findings, path: &Path, host: &str) {
     const FILE: &str = "name the PEM file of the host certificate (cert), and run this as an account that may read it";
 
     let mut pem = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut pem));
+    let read = open_file(path).and_then(|file| file.take(MOST).read_to_end(&mut pem));
     let chain = match read {
         Ok(_) => Certificate::all_from_pem(&pem).map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),

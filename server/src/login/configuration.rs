@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridhaul_security::files::OpenFiles;
+use gridhaul_security::files::{OpenFiles, open_file};
 
 use super::LoginClient;
 use super::messages::{Answer, Question};
@@ -46,7 +46,7 @@ impl ConfigurationFile {
 
 impl OpenFiles for ConfigurationFile {
     fn open(&self, path: &Path) -> io::Result<File> {
-        match File::open(path) {
+        match open_file(path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.0.open_configuration().map_err(io::Error::other)
             }

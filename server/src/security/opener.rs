@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gridhaul_accounts::{Monitor, OpenError};
-use gridhaul_security::files::OpenFiles;
+use gridhaul_security::files::{OpenFiles, open_file};
 
 use crate::telemetry::{OpenLogs, OwnRights};
 
@@ -53,7 +53,7 @@ impl OpenLogs for Opener {
 
 impl OpenFiles for Opener {
     fn open(&self, path: &Path) -> io::Result<File> {
-        let denied = match File::open(path) {
+        let denied = match open_file(path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
             opened => return opened,
         };

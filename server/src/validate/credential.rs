@@ -1,10 +1,7 @@
 //! The certificates and keys of this server, and the secret of administrators: what the server would refuse when it reads them.
 
-use std::fs::File;
-use std::path::Path;
-
 use gridhaul_security::credential::{Credential, CredentialError};
-use gridhaul_security::files::{FileError, OwnRights, read_encrypted_credential};
+use gridhaul_security::files::{FileError, OwnRights, open_file, read_encrypted_credential};
 use gridhaul_security::key::KeyError;
 use gridhaul_security::tls::HostCertificate;
 
@@ -27,8 +24,7 @@ pub(super) fn check_host(validated: &mut Validated, config: &Config) {
     // A passphrase is asked for when the server starts, once.
     let passphrase = Passphrase::new(host.passphrase.as_deref(), None);
     let unlock = || passphrase.of(&host.key, &OwnRights, false);
-    let open = |path: &Path| File::open(path);
-    let read = read_encrypted_credential(&host.certificates, &host.key, open, unlock);
+    let read = read_encrypted_credential(&host.certificates, &host.key, open_file, unlock);
     let error = match read {
         Ok(credential) => return check_between_hosts(validated, config, &credential),
         Err(error) => error,

@@ -1,12 +1,13 @@
 //! The files that settings name must be there, and usable by the account that serves.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use gridhaul_accounts::pam_service_is_described;
+use gridhaul_security::files::open_file;
 use gridhaul_storage::{PosixOptions, PosixStorage};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -157,7 +158,7 @@ fn check_security(validated: &mut Validated, config: &Config) {
             "trust" | "vomsdir" | "gridmapdir" => fs::read_dir(path).map(drop),
             // A program that must be executable, and need not be readable.
             "authz-callout" => fs::metadata(path).map(drop),
-            _ => File::open(path).map(drop),
+            _ => open_file(path).map(drop),
         };
         let Err(error) = opened else {
             continue;

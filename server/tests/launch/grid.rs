@@ -468,14 +468,16 @@ fn lcmaps_decides_through_its_callout() {
     let Some(callout) = lcmaps(&grid, &policy) else {
         return;
     };
+    // Its interpreter and its plugins start slowly on a busy machine.
+    let options = ["--authz-callout", &callout, "--authz-callout-timeout", "60"];
     // The grid-mapfile would map the client, and LCMAPS denies it.
-    let server = grid.serve(&["--authz-callout", &callout]);
+    let server = grid.serve(&options);
     let refused = grid.log_in(&server);
     assert!(refused.contains("LCMAPS has no account"), "{refused}");
     // LCMAPS maps the client, and the grid-mapfile does not.
     grid.map("\"/CN=somebody else\" nobody\n");
     grid.write("lcmaps.map", &format!("\"{IDENTITY}\" nobody\n"));
-    let server = grid.serve(&["--authz-callout", &callout]);
+    let server = grid.serve(&options);
     let reply = grid.log_in(&server);
     assert!(reply.starts_with("230 User nobody"), "{reply}");
 }

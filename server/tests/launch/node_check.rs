@@ -361,6 +361,92 @@ fn accounts_that_nodes_do_not_have_are_named() {
 }
 
 #[test]
+fn roots_of_rules_that_nodes_do_not_serve_are_named() {
+    if !has_root() {
+        return;
+    }
+    let site = Nodes::new();
+    let node = Running::of(&mut site.command(&CONTROL));
+    let other = other_node(&site, "another", "node", &[]);
+    let root = site.path("root/of-nobody");
+    fs::create_dir(&root).expect("made");
+    let (root, config) = (text(&root), site.path("rules.toml"));
+    let rule =
+        |account: &str| format!("[[authorize]]\nidentity = \"*\"\n{account}\nroot = \"{root}\"\n");
+    fs::write(site.path("gridmap"), "\"/DC=test/CN=a\" nobody\n").expect("written");
+    for account in ["account = \"nobody\"", "map = true"] {
+        fs::write(&config, rule(account)).expect("written");
+        let flags = ["--config", text(&config)];
+        let said = check(&site, "control", &[name(&node)], &flags);
+        said.says("ok", &["1 root of [[authorize]] can be used on all nodes"]);
+        let names = [name(&node), name(&other)];
+        let said = check(&site, "control", &names, &flags);
+        assert_eq!(said.status, Some(1));
+        said.says(
+            "error",
+            &[&names[1], "refuses the root", root, "table 1 to nobody"],
+        );
+        let others = said.nodes();
+        let mut of_first = others.iter().filter(|line| line.contains(&names[0]));
+        assert!(
+            !of_first.any(|line| line.contains("refuses the root")),
+            "{others:#?}"
+        );
+    }
+}
+
+/// A library that puts the clock of a program this many seconds ahead.
+fn other_clock(site: &Nodes, ahead: i32) -> PathBuf {
+    const SOURCE: &str = r#"
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <time.h>
+        static int (*real)(clockid_t, struct timespec *);
+        int clock_gettime(clockid_t clock, struct timespec *now) {
+            if (!real)
+                *(void **)&real = dlsym(RTLD_NEXT, "clock_gettime");
+            int failed = real(clock, now);
+            if (!failed && clock == CLOCK_REALTIME)
+                now->tv_sec += AHEAD;
+            return failed;
+        }"#;
+
+    let (source, library) = (site.path("clock.c"), site.path(&format!("clock{ahead}.so")));
+    fs::write(&source, SOURCE).expect("written");
+    // The linker of Rust programs.
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", &format!("-DAHEAD={ahead}"), "-o"]);
+    let done = compiler.arg(&library).arg(&source).arg("-ldl").output();
+    let done = done.expect("a compiler");
+    assert!(done.status.success(), "{done:?}");
+    library
+}
+
+#[test]
+fn a_node_with_another_clock_is_told() {
+    let site = Nodes::new();
+    for (ahead, verdict, words) in [
+        (30, "warning", " s ahead of that of this machine"),
+        (7200, "error", "its clock is 7"),
+    ] {
+        let mut node = site.command(&CONTROL);
+        node.env("LD_PRELOAD", other_clock(&site, ahead));
+        let node = Running::of(&mut node);
+        let said = check(&site, "control", &[name(&node)], &["--anonymous"]);
+        said.says(
+            verdict,
+            &[&name(&node), "its clock is ", words, "set both clocks"],
+        );
+        assert_eq!(
+            said.status,
+            Some(i32::from(verdict == "error")),
+            "{:#?}",
+            said.lines
+        );
+    }
+}
+
+#[test]
 fn without_a_place_for_files_the_rest_is_tried() {
     let site = Nodes::new();
     let nodes = [(); 2].map(|()| other_node(&site, "closed", "node", &[]));

@@ -199,6 +199,9 @@ impl Part {
 
     /// Extends a sparse file over zeros at its end that were not written. Also after a
     /// failure: the restart markers included them, so the peer does not send them again.
+    ///
+    /// No single call does that: ftruncate also cuts, and fallocate and a write at the end take a block. So what another program
+    /// appends between both calls is lost, as it would be if it came before the zeros.
     pub(super) fn lengthen(&self, present: &RangeSet) -> Result<(), TransferError> {
         let needed = self.base.saturating_add(present.end());
         if self.sparse.is_some() && self.file.size()? < needed {

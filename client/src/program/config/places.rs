@@ -6,6 +6,8 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use gridhaul_security::files::open_file;
+
 use crate::program::place::PlaceError;
 
 const OF_SYSTEM: &str = "/etc/gridhaul/client.toml";
@@ -42,7 +44,7 @@ pub(super) fn read() -> Result<Vec<Found>, PlaceError> {
     ];
     for (path, must_exist) in places {
         let Some(path) = path else { continue };
-        let file = match File::open(&path) {
+        let file = match open_file(&path) {
             Ok(file) => file,
             Err(error) if !must_exist && is_missing(&error) => continue,
             Err(error) => return Err(PlaceError::Io { path, error }),

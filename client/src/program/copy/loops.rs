@@ -4,9 +4,9 @@
 //! level by level. Names do not show that: the server has its own root, and hosts have several names. So a directory of the
 //! source with the name of the destination is probed: a directory that is made in one of them is in the other as well. One such directory
 //! serves for all directories of a walk.
+//!
+//! A copy that is killed leaves its directory. A later one to the same destination removes it.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher as _;
 use std::os::unix::ffi::OsStrExt as _;
 
 use gridhaul_transfer::Admission;
@@ -14,6 +14,7 @@ use tokio::task::block_in_place;
 
 use super::error::CopyError;
 use super::job::Place;
+use super::left::{new_name, old_ones};
 use super::shared::Shared;
 use crate::session::Session;
 
@@ -26,6 +27,8 @@ pub(super) struct Probe<'a> {
     /// The last component of the destination.
     name: Option<Vec<u8>>,
     state: State,
+    /// What earlier copies have left was looked for.
+    has_looked: bool,
 }
 
 enum State {
@@ -44,6 +47,7 @@ impl<'a> Probe<'a> {
             destination,
             name: name(destination),
             state: State::Unused,
+            has_looked: false,
         }
     }
 
@@ -77,6 +81,7 @@ impl<'a> Probe<'a> {
         }
         if matches!(self.state, State::Unused) {
             self.state = self.begin().await;
+            self.remove_old().await;
         }
         match &self.state {
             State::Made(_, name) => has(session, &source.join(name.as_bytes())).await,
@@ -85,7 +90,7 @@ impl<'a> Probe<'a> {
     }
 
     async fn begin(&self) -> State {
-        let name = format!(".gridhaul-{:016x}", RandomState::new().hash_one(()));
+        let name = new_name();
         let place = self.destination.join(name.as_bytes());
         match make(self.shared, &place).await {
             Made::Yes => State::Made(place, name),
@@ -94,6 +99,19 @@ impl<'a> Probe<'a> {
                 remove(self.shared, &place).await;
                 State::Unused
             }
+        }
+    }
+
+    /// Removes what earlier copies of this user have left in the destination, once.
+    async fn remove_old(&mut self) {
+        let State::Made(_, name) = &self.state else {
+            return;
+        };
+        if std::mem::replace(&mut self.has_looked, true) {
+            return;
+        }
+        for old in old_ones(self.shared, self.destination, name.as_bytes()).await {
+            remove(self.shared, &self.destination.join(&old)).await;
         }
     }
 
@@ -153,7 +171,7 @@ async fn make(shared: &Shared, place: &Place) -> Made {
     }
 }
 
-/// Removes a directory. What cannot be removed is empty.
+/// Removes a directory, if it is empty.
 async fn remove(shared: &Shared, place: &Place) {
     match place {
         Place::Local { root, beneath, .. } => {

@@ -9,6 +9,7 @@ mod error;
 mod find;
 mod job;
 mod journal;
+mod left;
 mod list;
 mod looked;
 mod loops;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gridhaul_protocol::stack::StackSpec;
 
-use super::site::{self, Ends};
+use super::site::{self, AfterLogin, Ends};
 use super::urls::text;
 use super::values::Values;
 use super::{GucError, Request};
@@ -57,26 +57,14 @@ impl Request {
         name: &str,
         value: &mut Values<'_>,
     ) -> Result<bool, GucError> {
-        let names: &[&str] = match name {
-            // Observed from globus-url-copy 10.12: both, with the same command line.
-            "pipe" => &["src-pipe", "dst-pipe"],
-            _ => &[name],
-        };
-        let option = format!("-{name}");
-        let mut given = None;
-        for name in names {
-            let mut missing = None;
-            let read = site::read(name, &option, &mut || {
-                if given.is_none() {
-                    given = value().map_err(|error| missing = Some(error)).ok();
-                }
-                given.clone()
-            });
-            match (read, missing) {
-                (_, Some(error)) => return Err(error),
-                (Some(after_login), None) => self.after_login.push(after_login?),
-                (None, None) => return Ok(false),
-            }
+        let forms = site::forms(name);
+        if forms.is_empty() {
+            return Ok(false);
+        }
+        let (option, value) = (format!("-{name}"), value()?);
+        for form in forms {
+            let after_login = AfterLogin::new(*form, &option, &value)?;
+            self.after_login.push(after_login);
         }
         Ok(true)
     }

@@ -1,11 +1,12 @@
 //! Options of globus-url-copy that send a `SITE` command after the login: `-fsstack`, `-pipe` and `-aa`, and for one end `-src-fsstack` and
 //! `-dst-fsstack`, `-src-pipe` and `-dst-pipe`, `-saa` and `-daa`.
 
-use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
+use std::ffi::OsStr;
+use std::io::{self, Read as _};
+use std::path::Path;
 
 use gridhaul_protocol::command::{Assertion, SiteCommand, StackRequest, Text};
+use gridhaul_security::files::open_file;
 
 use super::urls;
 
@@ -24,6 +25,19 @@ pub(super) struct AfterLogin {
     command: SiteCommand,
 }
 
+/// A command of an option, without its value.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    /// The drivers of the value.
+    Stack(Ends),
+    /// The source reads what a program writes.
+    PipeFrom,
+    /// The destination writes what a program reads.
+    PipeTo,
+    /// The content of a file.
+    Assertion(Ends),
+}
+
 /// Why an option cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SiteError {
@@ -39,55 +53,70 @@ pub(super) enum SiteError {
     },
 }
 
-/// Reads an option and its value; errors name it as `option`. `None` if the option is not one of these.
-///
-/// # Errors
-///
-/// When a file cannot be read, or the value cannot be sent.
-pub(super) fn read(
-    name: &str,
-    option: &str,
-    value: &mut dyn FnMut() -> Option<OsString>,
-) -> Option<Result<AfterLogin, SiteError>> {
-    let ends = match name {
-        "fsstack" | "file-system-stack" | "aa" | "authz-assert" => Ends::Both,
-        "src-fsstack"
-        | "source-file-system-stack"
-        | "src-pipe"
-        | "SP"
-        | "saa"
-        | "src-authz-assert" => Ends::Source,
-        "dst-fsstack"
-        | "dest-file-system-stack"
-        | "dst-pipe"
-        | "DP"
-        | "daa"
-        | "dst-authz-assert" => Ends::Destination,
-        _ => return None,
-    };
-    let value = value()?;
-    Some(command(name, option, &value).map(|command| AfterLogin { ends, command }))
+/// What an option sends; nothing if it is not one of these.
+pub(super) fn forms(name: &str) -> &'static [Form] {
+    match name {
+        "fsstack" | "file-system-stack" => &[Form::Stack(Ends::Both)],
+        "src-fsstack" | "source-file-system-stack" => &[Form::Stack(Ends::Source)],
+        "dst-fsstack" | "dest-file-system-stack" => &[Form::Stack(Ends::Destination)],
+        // Observed from globus-url-copy 10.12: both, with the same command line.
+        "pipe" => &[Form::PipeFrom, Form::PipeTo],
+        "src-pipe" | "SP" => &[Form::PipeFrom],
+        "dst-pipe" | "DP" => &[Form::PipeTo],
+        "aa" | "authz-assert" => &[Form::Assertion(Ends::Both)],
+        "saa" | "src-authz-assert" => &[Form::Assertion(Ends::Source)],
+        "daa" | "dst-authz-assert" => &[Form::Assertion(Ends::Destination)],
+        _ => &[],
+    }
 }
 
-fn command(name: &str, option: &str, value: &OsStr) -> Result<SiteCommand, SiteError> {
-    let unsendable = || SiteError::Unsendable(option.to_owned());
-    let text = |value: &str| Text::new(value.to_owned()).ok_or_else(unsendable);
-    let stack = |drivers: &str| {
-        let drivers = text(drivers)?;
-        Ok(SiteCommand::SetDiskStack(StackRequest::Drivers(drivers)))
-    };
-    match name {
-        name if name.ends_with("stack") => stack(&urls::text(value)),
-        "src-pipe" | "SP" => stack(&popen(option, &urls::text(value))?),
-        "dst-pipe" | "DP" => stack(&format!("{},ordering", popen(option, &urls::text(value))?)),
-        _ => {
-            let read = fs::read_to_string(value).map_err(|error| SiteError::File {
-                option: option.to_owned(),
-                file: value.display().to_string(),
-                error,
-            })?;
-            Ok(SiteCommand::AuthzAssert(Assertion(text(read.trim_end())?)))
-        }
+impl AfterLogin {
+    /// The command with the value of an option; errors name it as `option`.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read, or the value cannot be sent.
+    pub(super) fn new(form: Form, option: &str, value: &OsStr) -> Result<Self, SiteError> {
+        let unsendable = || SiteError::Unsendable(option.to_owned());
+        let text = |value: &str| Text::new(value.to_owned()).ok_or_else(unsendable);
+        let stack = |drivers: &str| {
+            let drivers = text(drivers)?;
+            Ok(SiteCommand::SetDiskStack(StackRequest::Drivers(drivers)))
+        };
+        let words = urls::text(value);
+        let (ends, command) = match form {
+            Form::Stack(ends) => (ends, stack(&words)?),
+            Form::PipeFrom => (Ends::Source, stack(&popen(option, &words)?)?),
+            Form::PipeTo => {
+                let drivers = format!("{},ordering", popen(option, &words)?);
+                (Ends::Destination, stack(&drivers)?)
+            }
+            Form::Assertion(ends) => {
+                let read = assertion(Path::new(value)).map_err(|error| SiteError::File {
+                    option: option.to_owned(),
+                    file: value.display().to_string(),
+                    error,
+                })?;
+                let assertion = Assertion(text(read.trim_end())?);
+                (ends, SiteCommand::AuthzAssert(assertion))
+            }
+        };
+        Ok(Self { ends, command })
+    }
+
+    pub(super) fn ends(&self) -> Ends {
+        self.ends
+    }
+}
+
+fn assertion(path: &Path) -> io::Result<String> {
+    /// No server takes a longer line.
+    const LONGEST: u64 = 1 << 20;
+
+    let read = io::read_to_string(open_file(path)?.take(LONGEST + 1))?;
+    match read.len() as u64 > LONGEST {
+        true => Err(io::Error::other("it is too long for a command")),
+        false => Ok(read),
     }
 }
 
@@ -109,12 +138,6 @@ pub(super) fn commands(all: &[AfterLogin]) -> [Vec<SiteCommand>; 2] {
     })
 }
 
-impl AfterLogin {
-    pub(super) fn ends(&self) -> Ends {
-        self.ends
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use gridhaul_protocol::command::Command;
@@ -122,8 +145,11 @@ mod tests {
     use super::*;
 
     fn sent(name: &str, value: &str) -> Result<[Vec<String>; 2], SiteError> {
-        let read = read(name, "-option", &mut || Some(value.into())).expect("an option")?;
-        Ok(commands(&[read]).map(|commands| {
+        let made = forms(name)
+            .iter()
+            .map(|form| AfterLogin::new(*form, "-option", OsStr::new(value)));
+        let made = made.collect::<Result<Vec<_>, _>>()?;
+        Ok(commands(&made).map(|commands| {
             let lines = commands.into_iter().map(Command::Site);
             lines.map(|line| line.to_string()).collect()
         }))
@@ -142,6 +168,12 @@ mod tests {
         assert_eq!(sent("dst-fsstack", "file").expect("sent"), destination);
         let long = sent("dest-file-system-stack", "file").expect("sent");
         assert_eq!(long, destination);
+        let [of_source, of_destination] = sent("pipe", "cat#/etc/x").expect("sent");
+        assert_eq!(of_source, ["SITE SETDISKSTACK popen:argv=#cat#/etc/x"]);
+        let ordered = "SITE SETDISKSTACK popen:argv=#cat#/etc/x,ordering";
+        assert_eq!(of_destination, [ordered]);
+        sent("pipe", "cat /etc/x").expect_err("no separator");
+        assert!(forms("src").is_empty());
         sent("fsstack", "a\r\nDELE x").expect_err("two commands");
         sent("aa", "/nonexistent").expect_err("no file");
     }

@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use gridhaul_security::credential::{Credential, credential_pem};
 use gridhaul_security::delegation::{DelegationError, issue};
-use gridhaul_security::files::{FileError, read_encrypted_credential};
+use gridhaul_security::files::{FileError, open_file, read_encrypted_credential};
 use gridhaul_security::key::{KeyError, PrivateKey, RsaBits};
 use gridhaul_security::proxy::ProxyPolicy;
 use zeroize::Zeroizing;
 
 use super::arguments::{ProxyBits, ProxyCreateArguments};
-use super::place::{open, replace};
+use super::place::replace;
 use super::{span, utc};
 use crate::login::{Environment, IdentityError};
 use crate::program::output::{print, warn};
@@ -64,7 +64,7 @@ fn make(arguments: &ProxyCreateArguments) -> Result<(), CreateError> {
         return Err(CreateError::Itself(out.display().to_string()));
     }
     let passphrase = || passphrase(arguments, &key);
-    let issuer = read_encrypted_credential(&certificate, &key, open, passphrase)?;
+    let issuer = read_encrypted_credential(&certificate, &key, open_file, passphrase)?;
     let now = SystemTime::now();
     check_validity(&issuer, &certificate.display().to_string(), now)?;
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use gridhaul_security::files::{FileError, read_credential_with};
+use gridhaul_security::files::{FileError, read_credential};
 
-use super::place::{check_own, destroy, open};
+use super::place::{check_own, destroy};
 use crate::login::Environment;
 use crate::program::place::PlaceError;
 
@@ -26,7 +26,7 @@ pub(super) fn run(file: Option<&Path>) -> Result<(), DestroyError> {
     let usual = || Environment::of_process().proxy();
     let path = file.map_or_else(usual, Path::to_owned);
     check_own(&path)?;
-    match read_credential_with(&path, &path, open) {
+    match read_credential(&path, &path) {
         Ok(credential) if credential.leaf().proxy().is_none() => {
             return Err(DestroyError::NoProxy(path.display().to_string()));
         }

@@ -53,20 +53,6 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), PlaceError> {
     Ok(())
 }
 
-/// Opens a regular file; a pipe, which another user may have made, would be waited for.
-///
-/// # Errors
-///
-/// When it cannot be opened, or is no regular file.
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is no regular file")),
-    }
-}
-
 /// Whether a file is a regular one of the user.
 ///
 /// # Errors

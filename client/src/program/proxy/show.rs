@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use gridhaul_security::credential::Credential;
-use gridhaul_security::files::{FileError, read_credential_with};
+use gridhaul_security::files::{FileError, read_credential};
 use gridhaul_security::proxy::{ProxyFamily, ProxyInfo, ProxyPolicy};
 use serde::Serialize;
 
 use super::arguments::ProxyShowArguments;
-use super::place::open;
 use super::{span, utc};
 use crate::login::Environment;
 use crate::program::output::{print, shown};
@@ -49,7 +48,7 @@ struct Proxy {
 pub(super) fn run(arguments: &ProxyShowArguments) -> Result<(), ShowError> {
     let given = arguments.file.clone();
     let path = given.unwrap_or_else(|| Environment::of_process().proxy());
-    let credential = match read_credential_with(&path, &path, open) {
+    let credential = match read_credential(&path, &path) {
         Err(FileError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
             return Err(ShowError::Missing(path));
         }

@@ -252,8 +252,16 @@ fn a_key_is_not_destroyed_as_a_proxy() {
             .unwrap()
             .success()
     );
-    let error = fails(&["proxy", "show", &pipe]);
-    assert!(error.contains("no regular file"), "{error}");
+    let (url, null) = ("gsiftp://127.0.0.1:1/a", "file:///dev/null");
+    for words in [
+        &["proxy", "show", &pipe][..],
+        &["sum", "--proxy", &pipe, "md5", url],
+        &["guc", "-data-cred", &pipe, url, null],
+        &["guc", "-aa", &pipe, url, null],
+    ] {
+        let error = fails(words);
+        assert!(error.contains("no regular file"), "{words:?}: {error}");
+    }
 }
 
 #[test]

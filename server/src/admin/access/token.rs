@@ -1,12 +1,12 @@
 //! The secret of administrators.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
+use gridhaul_security::files::open_file;
 use zeroize::Zeroizing;
 
 /// The least bytes of a secret.
@@ -60,7 +60,7 @@ impl Token {
             path: path_buf(),
             error,
         };
-        let file = File::open(path).map_err(failed)?;
+        let file = open_file(path).map_err(failed)?;
         if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
             return Err(AdminTokenError::Open { path: path_buf() });
         }

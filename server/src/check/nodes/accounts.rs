@@ -1,7 +1,7 @@
 //! Whether nodes have the accounts of users.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +78,17 @@ impl People {
         account: Option<&str>,
         client: IpAddr,
     ) -> Result<Arc<dyn NodeSession>, String> {
+        self.attach_at(node, account, client, &self.root)
+    }
+
+    /// As [`Self::attach`], with another root.
+    pub(super) fn attach_at(
+        &self,
+        node: &Node,
+        account: Option<&str>,
+        client: IpAddr,
+        root: &Path,
+    ) -> Result<Arc<dyn NodeSession>, String> {
         let source = Source::at(client);
         let request = NodeAccount {
             source: match account {
@@ -86,7 +97,7 @@ impl People {
             },
             name: account.unwrap_or("check").to_owned(),
             account: account.map(str::to_owned),
-            root: self.root.clone(),
+            root: root.to_owned(),
             read_only: false,
             admission: Admission::Anyone,
         };

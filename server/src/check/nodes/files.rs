@@ -49,9 +49,8 @@ pub(super) fn check(
     patience: &Patience,
 ) -> Option<Shared> {
     let makers = attached.to_vec();
-    let made = patience
-        .each(LIMIT, vec![makers], |makers| make(&makers))
-        .pop()?;
+    // Also after a signal: a directory that is being made must be known, so that it is removed.
+    let made = patience.finally(LIMIT, move || make(&makers));
     let mut shared = match made {
         Some(Ok(shared)) => shared,
         Some(Err(reason)) => {

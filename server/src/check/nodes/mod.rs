@@ -3,6 +3,7 @@
 //! ```text
 //! reach        a connection to each node: certificates, version, clock, nodes that are listed twice
 //!   └─ accounts     the accounts of users there
+//!        ├─ roots        the roots of rules
 //!        ├─ files        a directory that one node makes, and the others must see
 //!        └─ ports        data channels from this machine, and from each node to others
 //!  patience    the time for all of it, and work on several nodes at once
@@ -14,6 +15,7 @@ mod files;
 mod patience;
 mod ports;
 mod reach;
+mod roots;
 mod tried;
 
 use std::sync::Arc;
@@ -88,7 +90,12 @@ fn try_all(
     if nodes.is_empty() || patience.is_over() {
         return;
     }
-    let attached = accounts::check(report, &People::of(config), &nodes, patience);
+    let people = People::of(config);
+    let attached = accounts::check(report, &people, &nodes, patience);
+    if patience.is_over() {
+        return;
+    }
+    roots::check(report, config, (&people, &nodes), patience);
     if patience.is_over() {
         return;
     }
