@@ -22,6 +22,21 @@ fn packets_are_as_long_as_the_path_carries() {
     });
 }
 
+/// Each failed test flushes all receives.
+#[test]
+fn completions_of_failed_tests_overrun_no_queue() {
+    // 256 bytes, after five tests.
+    let adapter = Adapter::roce("mlx5_0", 1)
+        .with("path_mtu", 1)
+        .with("keeps_completions", 1);
+    with_adapters(&[adapter], || {
+        let ends = transfer("rdma:provider=verbs", "rdma:provider=verbs", BYTES);
+        let mtus = [&ends[0], &ends[1]].map(|end| detail(end, "mtu-bytes"));
+        assert_eq!(mtus, ["256", "256"]);
+        assert_eq!(detail(&ends[0], "restored"), "0");
+    });
+}
+
 /// A device tries each packet eight times, and both ends have the same device: the first test of each fails.
 const LOST: usize = 20;
 

@@ -85,6 +85,7 @@ static void read_settings(struct device *device)
 		{"limit_max", &set->limit_max}, {"limit_errno", &set->limit_errno},
 		{"limit_ignored", &set->limit_ignored}, {"no_static_rates", &set->no_static_rates},
 		{"new_lid", &set->new_lid}, {"absent_ms", &set->absent_ms}, {"overrun_after", &set->overrun_after},
+		{"keeps_completions", &set->keeps_completions},
 	};
 	*set = (struct settings){
 		.active_mtu = IBV_MTU_4096, .path_mtu = IBV_MTU_4096, .comp_vectors = 1, .max_cqe = 1 << 20, .created_qp_wr = 1 << 20, .created_recv_wr = 1 << 20,

@@ -56,6 +56,8 @@ struct settings {
 	long absent_ms;
 	/* After so many completions, the queue that gets the next one is overrun. */
 	long overrun_after;
+	/* The entries of a destroyed queue pair stay, as those of the kernel's device in software do. */
+	long keeps_completions;
 	/* The highest rate to which the device limits queue pairs, in kilobits per second; 0 without a limiter. */
 	long limit_max;
 	/* The error with which it refuses a limit, and whether it sends faster nevertheless. */
