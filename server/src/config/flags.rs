@@ -150,8 +150,8 @@ pub struct DoctorArguments {
     /// The file whose first line is the password of that user
     #[arg(long, value_name = "FILE", requires = "login")]
     pub password_file: Option<PathBuf>,
-    /// Only measure RDMA to this peer, from memory to memory. On its machine `doctor --rdma-listen` shows the port, and the word, which
-    /// is read from standard input
+    /// Only measure RDMA from memory to memory, to a machine where doctor listens for that. It shows the port, and a word, which is
+    /// read from standard input here
     #[arg(
         long,
         value_name = "HOST:PORT",
