@@ -90,6 +90,15 @@ impl Span {
         }
     }
 
+    /// The addresses of this part of a buffer: the offset counts from address zero.
+    pub(crate) fn addresses_in(self, buffer: &dyn Buffer) -> Self {
+        let start = usize::try_from(buffer.address()).expect("a buffer is memory of this process");
+        Self {
+            offset: start + self.offset,
+            ..self
+        }
+    }
+
     /// Its first `count` bytes, or fewer.
     pub fn first(self, count: usize) -> Self {
         Self {

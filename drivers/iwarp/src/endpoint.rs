@@ -106,25 +106,32 @@ impl Endpoint {
     ///
     /// When no region ever had this number.
     pub fn deregister(&mut self, region: usize) {
-        self.regions.remove(region);
+        if let Some(memory) = self.regions.remove(region) {
+            // Other memory may get these addresses.
+            let all = Span::new(0, memory.length());
+            self.placed.forget(all.addresses_in(memory.as_ref()));
+        }
     }
 
-    /// Declares parts of the memory that the peer may write to as free of data beyond the peer's
+    /// Declares parts of a region that the peer may write to as free of data beyond the peer's
     /// last WRITE. Predicted segments are received into them before their headers are checked.
-    /// Initially there are none.
-    pub fn spare(&mut self, parts: [Span; 2]) {
-        self.regions.set_spare(parts);
+    /// Initially there are none, and those of the last call count.
+    pub fn spare(&mut self, region: usize, parts: [Span; 2]) {
+        self.regions.set_spare(region, parts);
     }
 
-    /// Whether the peer has written to every byte of this part since [`Endpoint::expect_anew`] last
-    /// named it.
-    pub fn is_written(&self, part: Span) -> bool {
-        self.placed.covers(part)
+    /// Whether the peer has written to every byte of this part of a region since
+    /// [`Endpoint::expect_anew`] last named it.
+    pub fn is_written(&self, region: usize, part: Span) -> bool {
+        let place = self.regions.place(region, part);
+        place.is_some_and(|place| self.placed.covers(place))
     }
 
-    /// The peer gets credit to fill this part again; earlier WRITEs to it no longer count.
-    pub fn expect_anew(&mut self, part: Span) {
-        self.placed.forget(part);
+    /// The peer gets credit to fill this part of a region again; earlier WRITEs to it no longer count.
+    pub fn expect_anew(&mut self, region: usize, part: Span) {
+        if let Some(place) = self.regions.place(region, part) {
+            self.placed.forget(place);
+        }
     }
 
     /// Posts a request to a queue pair. Its memory belongs to the endpoint until it completes:

@@ -1,4 +1,5 @@
-//! The bytes of the peer's window that were written since the peer last got credit for them.
+//! The bytes of the peer's window that were written since the peer last got credit for them, by
+//! address.
 //!
 //! A peer announces its bytes after it has written them. If it announces bytes that it has not
 //! written, the memory holds older content: an earlier file of the same channel, or zeros. Ranges

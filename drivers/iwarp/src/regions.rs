@@ -12,8 +12,8 @@ use crate::request::{Access, Region, Remote};
 pub(crate) struct Regions {
     /// By number.
     regions: Vec<Option<Registered>>,
-    /// See [`crate::Endpoint::spare`].
-    spare: [Span; 2],
+    /// See [`crate::Endpoint::spare`]: the number of the region, and its parts.
+    spare: (usize, [Span; 2]),
 }
 
 /// A registered memory.
@@ -67,24 +67,35 @@ impl Regions {
         Region { id, address, key }
     }
 
-    /// See [`crate::Endpoint::spare`]; an endpoint has one region that its peer may write
-    /// to.
-    pub(crate) fn set_spare(&mut self, parts: [Span; 2]) {
-        self.spare = parts;
+    /// See [`crate::Endpoint::spare`].
+    pub(crate) fn set_spare(&mut self, region: usize, parts: [Span; 2]) {
+        self.spare = (region, parts);
     }
 
-    /// How many bytes beyond this offset of the memory that the peer writes to are free.
+    /// How many bytes beyond this offset of a region that the peer writes to are free.
     pub(crate) fn spare_behind(&self, region: &Registered, end: usize) -> usize {
-        let ends = self
-            .spare
-            .map(|part| (part.offset, part.offset + part.length));
+        let (number, parts) = self.spare;
+        let named = self.regions.get(number).and_then(Option::as_ref);
+        if named.is_none_or(|named| named.key != region.key) {
+            return 0;
+        }
+        let ends = parts.map(|part| (part.offset, part.offset + part.length));
         let part = ends.iter().find(|(from, to)| (*from..*to).contains(&end));
         part.map_or(0, |(_, to)| (*to).min(region.length).saturating_sub(end))
     }
 
-    /// Removes a region; its key becomes invalid.
-    pub(crate) fn remove(&mut self, id: usize) {
-        self.regions[id] = None;
+    /// A part of a region, counted from address zero; `None` if there is no such region (any more).
+    pub(crate) fn place(&self, id: usize, part: Span) -> Option<Span> {
+        let region = self.regions.get(id)?.as_ref()?;
+        Some(part.addresses_in(region.memory.as_ref()))
+    }
+
+    /// Removes a region; its key becomes invalid. Returns its memory, if there was one.
+    pub(crate) fn remove(&mut self, id: usize) -> Option<Arc<dyn Buffer>> {
+        if self.spare.0 == id {
+            self.spare.1 = [Span::new(0, 0); 2];
+        }
+        Some(self.regions.get_mut(id)?.take()?.memory)
     }
 
     /// The memory of a region.

@@ -84,16 +84,16 @@ impl Endpoint for SoftEndpoint {
         self.endpoint.deregister(region);
     }
 
-    fn spare(&mut self, parts: [Span; 2]) {
-        self.endpoint.spare(parts);
+    fn spare(&mut self, region: usize, parts: [Span; 2]) {
+        self.endpoint.spare(region, parts);
     }
 
-    fn is_written(&self, part: Span) -> bool {
-        self.endpoint.is_written(part)
+    fn is_written(&self, region: usize, part: Span) -> bool {
+        self.endpoint.is_written(region, part)
     }
 
-    fn expect_anew(&mut self, part: Span) {
-        self.endpoint.expect_anew(part);
+    fn expect_anew(&mut self, region: usize, part: Span) {
+        self.endpoint.expect_anew(region, part);
     }
 
     fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {

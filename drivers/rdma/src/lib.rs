@@ -1,9 +1,9 @@
 //! The driver `rdma`: data channels that move bytes from memory to memory.
 //!
-//! Both ends register a ring of slabs when a channel opens, and exchange the addresses once. Then
-//! the sender fills its ring straight from the file and writes it to the receiver's ring, in
-//! messages that are no larger and no faster than the path allows. The receiver writes arrived bytes
-//! to its file and returns credit.
+//! Both ends register a ring of slabs when a channel opens, and exchange the addresses. Then the
+//! sender fills its ring straight from the file and writes it to the receiver's ring, in messages that
+//! are no larger and no faster than the path allows. The receiver writes arrived bytes to its file and
+//! returns credit.
 //!
 //! ```text
 //!   Rdma ── settings               the driver and its options
@@ -29,7 +29,7 @@
 //! | option | meaning |
 //! | --- | --- |
 //! | `slab=4M` | the size of a slab in bytes |
-//! | `slabs=4` | slabs in a ring; if neither is given, the ring has two bandwidth-delay products of the slower port, and 16M at least |
+//! | `slabs=4` | slabs in a ring; if neither is given, the ring has two bandwidth-delay products of the slower port, and 16M at least, and changes with what it is used for |
 //! | `message=256K` | the largest message, in bytes: below the burst that a policer on the path allows. Longer unless given where a device could not keep a ring of shorter ones in flight |
 //! | `rate=5g` | sends at most so fast: bits per second with `k`, `m` or `g`, bytes per second without; `auto` finds the rate of the path, where lost queue pairs can be replaced |
 //! | `burst=1M` | bytes that may leave at once where a rate is given; one and a half messages unless given, and at high rates a message and 200 µs of the rate |
@@ -58,7 +58,8 @@
 //! another port of the accepting end, within its range of ports.
 //!
 //! [`Driver::limit_memory`] bounds the memory of all rings together; the default is a quarter of the
-//! machine's. A channel gets smaller rings than it wants when less is free.
+//! machine's. A channel gets smaller rings than it wants when less is free. A ring that is too short for its
+//! path becomes longer while data flows, and one that is not used shorter.
 //!
 //! Both ends must run this driver. The smaller ring and the smaller number of queue pairs of both
 //! offers is used. If the connecting end knows which way data flows ([`gridhaul_stack::Flow`]), the

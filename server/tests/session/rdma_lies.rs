@@ -56,9 +56,9 @@ impl Liar {
         let time_limit = Some(Duration::from_secs(20));
         socket.set_read_timeout(time_limit).expect("set");
         // An offer: both rings, queue pairs, pieces, the mode, no immediates, nothing inline, not aligned, one adapter and rail,
-        // the way `soft`, and no rate and round trip of the path.
+        // rings that stay as they are, the way `soft`, and no rate and round trip of the path.
         let mut offer = [RING_BYTES.to_be_bytes(); 2].concat();
-        offer.extend([0, 1, 0, 64, mode, 0, 0, 0, 0, 1, 1, 1]);
+        offer.extend([0, 1, 0, 64, mode, 0, 0, 0, 0, 1, 1, 0, 1]);
         offer.extend([0; 12]);
         write_record(&mut socket, 1, &offer);
         let answer = read_record(&mut socket, 2);

@@ -403,7 +403,8 @@ proptest! {
         peers[0].memory[LOCAL].copy_in(0, &source);
         let before = noise(6, BYTES);
         peers[1].memory[WRITABLE].copy_in(0, &before);
-        peers[1].endpoint.spare([Span::new(0, spare), Span::new(spare, 0)]);
+        let region = peers[1].regions[WRITABLE].id;
+        peers[1].endpoint.spare(region, [Span::new(0, spare), Span::new(spare, 0)]);
         let (mut at, mut posted) = (0, 0);
         for (number, length) in lengths.iter().enumerate() {
             let span = Span::new(at, length.unwrap_or(usual).min(BYTES - at));

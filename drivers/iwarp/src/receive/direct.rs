@@ -104,7 +104,8 @@ impl Direct {
         match self.begun.kind {
             // The rest of the last segment is empty, and all segments are contiguous.
             Tagged::Write => {
-                Incoming::Written(Span::new(self.span.offset - self.bytes, self.bytes))
+                let start = Span::new(self.span.offset - self.bytes, self.bytes);
+                Incoming::Written(start.addresses_in(self.memory.as_ref()))
             }
             Tagged::ReadResponse => Incoming::Response {
                 bytes: self.bytes,

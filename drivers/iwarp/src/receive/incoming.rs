@@ -11,7 +11,8 @@ use crate::segment::ReadRequest;
 pub(crate) enum Incoming {
     /// It sent a message.
     Message(Vec<u8>),
-    /// It wrote to all of this part of the memory that it may write to.
+    /// It wrote to all of this part of our memory. The offset counts from address zero, because a peer
+    /// may write to more than one region.
     Written(Span),
     /// It READs memory of ours.
     Read(ReadRequest),

@@ -135,7 +135,7 @@ impl Ends {
         let memory = Arc::new(HeapBuffer::new(NonZeroUsize::new(BYTES).unwrap()));
         let mut regions = Regions::default();
         let region = regions.add(memory.clone(), Access::RemoteWrite);
-        regions.set_spare([Span::new(0, BYTES), Span::new(0, 0)]);
+        regions.set_spare(region.id, [Span::new(0, BYTES), Span::new(0, 0)]);
         Self {
             memory,
             regions,
@@ -177,7 +177,7 @@ impl Ends {
     /// All written data has arrived before it.
     fn calls_for(&mut self, bytes: &[u8]) -> (bool, usize) {
         let has_come = self.receive(bytes).unwrap().is_some();
-        let all = Span::new(0, BYTES);
+        let all = Span::new(0, BYTES).addresses_in(self.memory.as_ref());
         assert_eq!(self.placed.covers(all), has_come);
         if has_come {
             self.placed.forget(all);

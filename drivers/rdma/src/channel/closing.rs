@@ -14,7 +14,6 @@ use std::time::Duration;
 use super::background::{self, Task};
 use crate::clock;
 use crate::engine::Exchange;
-use crate::memory::Memory;
 use crate::open::Opened;
 use crate::outgoing::Outgoing;
 use crate::provider::Endpoint;
@@ -30,7 +29,7 @@ pub(crate) fn close(opened: Opened) {
     let mut closing = Closing {
         endpoint: opened.endpoint,
         exchange: opened.exchange,
-        rings: Some((opened.outgoing, opened.incoming)),
+        outgoing: Some(opened.outgoing),
         progress: None,
         until: Duration::ZERO,
         end: clock::now() + CLOSE_TIMEOUT,
@@ -48,7 +47,7 @@ struct Closing {
     endpoint: Box<dyn Endpoint>,
     exchange: Exchange,
     /// `None` when everything was sent; then the peer has to end its side.
-    rings: Option<(Outgoing, Arc<Memory>)>,
+    outgoing: Option<Outgoing>,
     /// The progress at the last call.
     progress: Option<u64>,
     /// When to give up if there is no further progress.
@@ -68,10 +67,10 @@ impl Task for Closing {
         let moved = self.exchange.advance(endpoint, now);
         let sender = &self.exchange.sender;
         let has_sent_all = sender.is_posted() && sender.is_idle() && !sender.has_unfetched();
-        if self.rings.is_some() && has_sent_all {
+        if self.outgoing.is_some() && has_sent_all {
             self.endpoint.end();
             self.exchange.give_back();
-            self.rings = None;
+            self.outgoing = None;
         }
         let progress = Some(self.exchange.sender.progress());
         if self.progress != progress {

@@ -12,7 +12,6 @@ mod tests;
 mod waiting;
 mod writing;
 
-use std::num::NonZeroU64;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +23,7 @@ use rustix::io::Errno;
 use crate::channel::closing::close;
 use crate::clock;
 use crate::files::{Alignment, DiskFiles, Plan};
-use crate::memory::{Buffer, Span};
+use crate::memory::{Buffer, Memory, Span};
 use crate::numa::Locality;
 use crate::open::Opened;
 use crate::provider::{Loss, all_repeats};
@@ -101,7 +100,8 @@ impl Streams {
             if range.length >= least {
                 done = self.send_pinned(range, operation)?;
             }
-        } else if let Some(plan) = self.plan(range, self.opened.rings.outgoing) {
+        } else if let Some(plan) = self.plan(range, self.opened.exchange.sender.ring_length().get())
+        {
             done = self.send_queued(range, plan, operation)?;
         }
         while done < range.length {
@@ -130,13 +130,13 @@ impl Streams {
     }
 
     /// How a range is moved between its file and a ring with several requests in flight, if it is.
-    fn plan<'a>(&mut self, range: &FileRange<'a>, ring_bytes: NonZeroU64) -> Option<Plan<'a>> {
+    fn plan<'a>(&mut self, range: &FileRange<'a>, ring_bytes: u64) -> Option<Plan<'a>> {
         let alignment = if self.opened.aligned {
             Alignment::Blocks
         } else {
             Alignment::None
         };
-        self.files.plan(range, ring_bytes.get(), alignment)
+        self.files.plan(range, ring_bytes, alignment)
     }
 
     /// How much of a file is read at a time: for a device at most half of the ring, so that the
@@ -144,7 +144,7 @@ impl Streams {
     fn read_bytes(&self) -> usize {
         let sender = &self.opened.exchange.sender;
         let message_bytes = usize::try_from(sender.message_bytes()).unwrap_or(READ_BYTES);
-        let half = self.opened.rings.outgoing.get() / 2;
+        let half = sender.window_bytes() / 2;
         let half = usize::try_from(half).unwrap_or(usize::MAX);
         match sender.rate() {
             Some(_) => message_bytes.clamp(LEAST_READ_BYTES, READ_BYTES),
@@ -208,11 +208,13 @@ impl Streams {
     /// The chosen settings and counters, for the log.
     pub(crate) fn info(&self) -> ChannelInfo {
         let limits = self.opened.endpoint.limits();
-        let rings = self.opened.rings;
-        let (ring_bytes, ring) = if rings.outgoing > rings.incoming {
-            (rings.outgoing.get(), self.opened.outgoing.memory())
-        } else {
-            (rings.incoming.get(), &self.opened.incoming)
+        let exchange = &self.opened.exchange;
+        let sends = exchange.sender.ring_length().get();
+        let receives = exchange.receiver.ring_bytes();
+        let ring_bytes = sends.max(receives);
+        let ring = match sends > receives {
+            true => self.opened.outgoing.memory(),
+            false => self.incoming(),
         };
         let mut details = self.opened.endpoint.details();
         let rate = self.opened.exchange.sender.rate();
@@ -226,7 +228,7 @@ impl Streams {
             Detail::setting("depth", self.opened.tuning.depth as u64),
             Detail::setting("round-trip-microseconds", round_trip),
         ]);
-        let node = self.opened.locality.as_ref().map(Locality::node);
+        let node = self.opened.locality.as_deref().map(Locality::node);
         details.extend(node.map(|node| Detail::setting("numa-node", node)));
         details.extend(self.files.detail());
         details.extend(self.opened.exchange.meter().counts());
@@ -316,8 +318,7 @@ impl Streams {
     /// Does everything that is possible without waiting.
     fn advance(&mut self) -> Result<(), ChannelError> {
         self.now = clock::now();
-        let endpoint = self.opened.endpoint.as_mut();
-        let moved = self.opened.exchange.advance(endpoint, self.now);
+        let moved = self.opened.advance(self.now);
         moved.map_err(|fault| protocol(fault.to_string()))
     }
 
@@ -326,6 +327,12 @@ impl Streams {
         let endpoint = self.opened.endpoint.as_mut();
         let watched = self.opened.exchange.watch(endpoint, self.now);
         watched.map_err(|fault| protocol(fault.to_string()))
+    }
+
+    /// The ring that the next arrived bytes are in.
+    fn incoming(&self) -> &Arc<Memory> {
+        let ring = self.opened.exchange.incoming();
+        ring.expect("an open channel has a ring to receive into")
     }
 
     /// Why no queue pair is left; `closed` if the peer ended them in an orderly manner.

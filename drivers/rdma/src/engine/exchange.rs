@@ -4,10 +4,12 @@
 //! passes the time, and asks [`Exchange::next_at`] when to call again if no event comes before.
 
 mod completions;
+mod growth;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::growth::{Growth, GrowthError};
 use super::crawl::{Crawl, Sample};
 use super::message::MessageError;
 use super::meter::Meter;
@@ -28,8 +30,15 @@ pub(crate) struct Exchange {
     pub(crate) receiver: Receiver,
     /// READs announced pieces from the peer's ring (`mode=get`).
     reader: Option<Reader>,
-    /// Our ring, to which pieces that travel inside messages are copied.
-    incoming: Option<Arc<Memory>>,
+    /// The rings of this end, by region: pieces that travel inside messages are copied to them. None after
+    /// they were given back, or in runs that do not look at the content.
+    incoming: Vec<(usize, Arc<Memory>)>,
+    /// The ring from which this end sends from now on, until the caller takes it.
+    outgoing: Option<Arc<Memory>>,
+    /// `None` where both rings stay as they are.
+    growth: Option<Growth>,
+    /// Data and messages about rings are ignored from now on.
+    has_given_back: bool,
     queue_pairs: Vec<State>,
     /// One for each rail; none without a stall timeout. `None` where the device does not count retransmissions.
     crawls: Vec<Option<Crawl>>,
@@ -61,6 +70,8 @@ pub(crate) enum Fault {
     Sender(#[from] SenderError),
     #[error(transparent)]
     Receiver(#[from] ReceiverError),
+    #[error(transparent)]
+    Growth(#[from] GrowthError),
     /// [`PostError::Full`]: the engine's own count of requests was wrong.
     #[error(transparent)]
     Post(PostError),
@@ -74,7 +85,10 @@ impl Exchange {
             sender,
             receiver,
             reader: None,
-            incoming: None,
+            incoming: Vec::new(),
+            outgoing: None,
+            growth: None,
+            has_given_back: false,
             queue_pairs: vec![State::Connected; queue_pairs],
             loss: None,
             meter: Arc::default(),
@@ -92,13 +106,26 @@ impl Exchange {
 
     /// Small pieces arrive inside messages and are copied to `incoming`, the ring of this end.
     pub(crate) fn carry(mut self, incoming: Arc<Memory>) -> Self {
-        self.incoming = Some(incoming);
+        self.incoming.push((self.receiver.region(), incoming));
         self
+    }
+
+    /// The ring that [`Receiver::ready`] is in. `None` after it was given back.
+    pub(crate) fn incoming(&self) -> Option<&Arc<Memory>> {
+        self.incoming_of(self.receiver.region())
+    }
+
+    fn incoming_of(&self, region: usize) -> Option<&Arc<Memory>> {
+        let mut rings = self.incoming.iter();
+        let (_, memory) = rings.find(|(other, _)| *other == region)?;
+        Some(memory)
     }
 
     /// Releases the receive ring. Everything was sent, and data that still arrives is discarded.
     pub(crate) fn give_back(&mut self) {
-        self.incoming = None;
+        self.incoming.clear();
+        self.growth = None;
+        self.has_given_back = true;
     }
 
     /// Does everything that is possible without waiting. `now` is the time since a fixed moment and
@@ -116,6 +143,7 @@ impl Exchange {
         self.sender.wake(now, endpoint);
         self.poll(endpoint, now)?;
         self.give_up_stalled(endpoint, now);
+        self.change_rings(endpoint, now)?;
         let posted = self.post_some(endpoint, now)?;
         if posted > 0 {
             self.work(endpoint, now)?;
@@ -159,7 +187,15 @@ impl Exchange {
         let crawls = self.crawls.iter().flatten();
         let crawls = crawls.filter(|_| stall_at.is_some());
         let look_at = crawls.map(|crawl| crawl.due_at().max(now)).min();
-        let times = [self.sender.next_at(now), read_at, stall_at, look_at];
+        let growth = self.growth.as_ref();
+        let ring_at = growth.and_then(|growth| growth.next_at(now));
+        let times = [
+            self.sender.next_at(now),
+            read_at,
+            stall_at,
+            look_at,
+            ring_at,
+        ];
         times.into_iter().flatten().min()
     }
 
@@ -217,8 +253,8 @@ impl Exchange {
         let Some(queue_pair) = self.sender.reserve(now) else {
             return Ok(());
         };
-        for place in self.receiver.freed() {
-            endpoint.expect_anew(place);
+        for (region, place) in self.receiver.freed() {
+            endpoint.expect_anew(region, place);
         }
         let work = Work::Send(self.receiver.credit().encode());
         self.meter.credits.add_one();
@@ -318,7 +354,8 @@ impl Exchange {
         if self.queue_pairs.len() == 1 {
             // WRITEs over one queue pair arrive in the order of the stream, so the window holds no
             // data yet. In `mode=get` the peer does not write.
-            endpoint.spare(self.receiver.window());
+            let (region, parts) = self.receiver.window();
+            endpoint.spare(region, parts);
         }
         let mut completions = std::mem::take(&mut self.completions);
         endpoint.poll(&mut completions);

@@ -8,6 +8,9 @@ const END: u8 = 3;
 const ABANDON: u8 = 4;
 const CARRIED: u8 = 5;
 const PADDED: u8 = 6;
+const RING: u8 = 7;
+const SWITCH: u8 = 8;
+const LEFT: u8 = 9;
 
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,23 @@ pub(crate) enum Message {
         /// How many times it had been restored.
         generation: u32,
     },
+    /// The receiver has another ring of so many bytes, and the stream may move to it.
+    Ring {
+        /// The number of the ring; the first one is number 0.
+        number: u32,
+        bytes: u64,
+        address: u64,
+        key: u32,
+    },
+    /// From this position on the stream is in that ring.
+    Switch {
+        number: u32,
+        at: u64,
+        /// The sender has at most so many bytes in flight.
+        window: u64,
+    },
+    /// Nothing more arrives in the ring before that one.
+    Left { number: u32 },
 }
 
 /// Why a message is invalid.
@@ -80,6 +100,28 @@ impl Message {
                 bytes.extend((*queue_pair as u64).to_be_bytes());
                 bytes.extend(generation.to_be_bytes());
             }
+            Self::Ring {
+                number,
+                bytes: length,
+                address,
+                key,
+            } => {
+                bytes.push(RING);
+                bytes.extend(length.to_be_bytes());
+                bytes.extend(address.to_be_bytes());
+                bytes.extend(key.to_be_bytes());
+                bytes.extend(number.to_be_bytes());
+            }
+            Self::Switch { number, at, window } => {
+                bytes.push(SWITCH);
+                bytes.extend(at.to_be_bytes());
+                bytes.extend(window.to_be_bytes());
+                bytes.extend(number.to_be_bytes());
+            }
+            Self::Left { number } => {
+                bytes.push(LEFT);
+                bytes.extend(u64::from(*number).to_be_bytes());
+            }
         }
         provider::Message::new(&bytes).expect("each kind of message is short enough")
     }
@@ -92,7 +134,10 @@ impl Message {
             Self::Arrived { .. }
             | Self::Credit { .. }
             | Self::End { .. }
-            | Self::Abandon { .. } => 0,
+            | Self::Abandon { .. }
+            | Self::Ring { .. }
+            | Self::Switch { .. }
+            | Self::Left { .. } => 0,
         }
     }
 
@@ -101,7 +146,7 @@ impl Message {
     /// When the bytes are not a valid message.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let (&kind, rest) = bytes.split_first().ok_or(MessageError::Empty)?;
-        if !(ARRIVED..=PADDED).contains(&kind) {
+        if !(ARRIVED..=LEFT).contains(&kind) {
             return Err(MessageError::Kind(kind));
         }
         let wrong = MessageError::Length {
@@ -129,6 +174,29 @@ impl Message {
             (ABANDON, [a, b, c, d]) => Self::Abandon {
                 queue_pair: usize::try_from(place).map_err(|_| wrong)?,
                 generation: u32::from_be_bytes([*a, *b, *c, *d]),
+            },
+            (RING, rest) => {
+                let (address, rest) = rest.split_first_chunk().ok_or(wrong)?;
+                let [a, b, c, d, number @ ..] = rest else {
+                    return Err(wrong);
+                };
+                Self::Ring {
+                    number: u32::from_be_bytes(number.try_into().map_err(|_| wrong)?),
+                    bytes: place,
+                    address: u64::from_be_bytes(*address),
+                    key: u32::from_be_bytes([*a, *b, *c, *d]),
+                }
+            }
+            (SWITCH, rest) => {
+                let (window, number) = rest.split_first_chunk().ok_or(wrong)?;
+                Self::Switch {
+                    number: u32::from_be_bytes(number.try_into().map_err(|_| wrong)?),
+                    at: place,
+                    window: u64::from_be_bytes(*window),
+                }
+            }
+            (LEFT, []) => Self::Left {
+                number: u32::try_from(place).map_err(|_| wrong)?,
             },
             _ => return Err(wrong),
         })
@@ -160,6 +228,17 @@ mod tests {
                 queue_pair,
                 generation
             }),
+            (any::<u32>(), any::<u64>(), any::<u64>(), any::<u32>()).prop_map(
+                |(number, bytes, address, key)| Message::Ring {
+                    number,
+                    bytes,
+                    address,
+                    key
+                }
+            ),
+            (any::<u32>(), any::<u64>(), any::<u64>())
+                .prop_map(|(number, at, window)| Message::Switch { number, at, window }),
+            any::<u32>().prop_map(|number| Message::Left { number }),
         ]
     }
 
@@ -186,7 +265,7 @@ mod tests {
     #[test]
     fn invalid_messages_are_named() {
         assert_eq!(Message::decode(b""), Err(MessageError::Empty));
-        assert_eq!(Message::decode(b"\x09"), Err(MessageError::Kind(9)));
+        assert_eq!(Message::decode(b"\x0a"), Err(MessageError::Kind(10)));
         let length = |kind, length| Err(MessageError::Length { kind, length });
         assert_eq!(Message::decode(b"\x03\0\0\0\0\0\0\0"), length(3, 8));
         assert_eq!(Message::decode(b"\x01\0\0\0\0\0\0\0\0"), length(1, 9));

@@ -18,6 +18,8 @@ pub(crate) struct Meter {
     pub(super) restored: Count,
     /// How many times credit was returned.
     pub(super) credits: Count,
+    /// How many times a stream moved to another ring.
+    pub(super) moves: Count,
     /// The paced rate in bytes per second; 0 if messages are not paced.
     rate: AtomicU64,
     /// Bytes of the own ring that the peer may still need.
@@ -59,9 +61,16 @@ impl Meter {
         self.stalls.value()
     }
 
+    /// How many times streams moved to another ring until now.
+    #[cfg(test)]
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves.value()
+    }
+
     /// The counters, by the names of the log.
-    pub(crate) fn counts(&self) -> [Detail; 3] {
+    pub(crate) fn counts(&self) -> [Detail; 4] {
         [
+            Detail::count("ring-changes", self.moves.value()),
             Detail::count("credits", self.credits.value()),
             Detail::count("stalls", self.stalls.value()),
             Detail::count("restored", self.restored.value()),

@@ -2,8 +2,7 @@
 //!
 //! A stream of bytes crosses a *ring*: memory of the receiver to which the sender writes. Byte `n`
 //! of the stream is at byte `n` modulo the ring's length. The sender has a ring of the same length
-//! with the same layout. The ring is registered and its address exchanged once, when the channel
-//! opens.
+//! with the same layout. The ring is registered and its address exchanged when the channel opens.
 //!
 //! The sender cuts the stream into *pieces* and sends each over one queue pair: WRITEs no larger
 //! than the path takes, then a SEND that announces the piece, or one WRITE with immediate data
@@ -21,9 +20,13 @@
 //! READs them, unless they are so small that they travel inside the announcement. Data that is sent
 //! from memory outside the sender's ring still has its place in the receiver's ring.
 //!
+//! A receiver whose ring turns out to be too short or too long offers another one, and the stream moves
+//! to it while it runs (`exchange::growth`).
+//!
 //! Every message of the peer is validated; the errors name the violation.
 
 mod crawl;
+mod demand;
 mod exchange;
 mod message;
 mod meter;
@@ -32,10 +35,9 @@ mod receiver;
 mod ring;
 mod sender;
 mod sources;
+mod supply;
 
-pub(crate) use exchange::Exchange;
-#[cfg(any(test, fuzzing, feature = "sim"))]
-pub(crate) use exchange::Fault;
+pub(crate) use exchange::{Exchange, Fault};
 #[cfg(any(test, fuzzing))]
 pub(crate) use message::Message;
 pub(crate) use reader::{Reader, ReaderSettings};
@@ -43,8 +45,9 @@ pub(crate) use receiver::Receiver;
 pub(crate) use ring::Ring;
 #[cfg(any(test, fuzzing))]
 pub(crate) use ring::immediate;
-pub(crate) use sender::{Sender, SenderSettings};
+pub(crate) use sender::{Sender, SenderSettings, Shape};
 pub(crate) use sources::Source;
+pub(crate) use supply::{Supplied, Supply, Wanted, Way};
 
 #[cfg(test)]
 mod tests;

@@ -3,15 +3,19 @@
 mod padding;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use super::message::Message;
-use super::ring::{Ring, place_of_immediate};
+use super::ring::{MOST_FOR_IMMEDIATES, Ring, Rings, place_of_immediate};
 use crate::memory::Span;
 
 /// The receiving end of a stream.
 #[derive(Debug, Clone)]
 pub(crate) struct Receiver {
-    ring: Ring,
+    /// The rings, by the provider's numbers of their regions.
+    rings: Rings<usize>,
+    /// The sender has at most so many bytes in flight.
+    window: u64,
     /// Pieces that the sender may have announced beyond the credit that it has.
     max_pieces: usize,
     /// Arrived pieces beyond `ready`: start and end.
@@ -63,12 +67,19 @@ pub(crate) enum ReceiverError {
     TooManyPieces(usize),
     #[error("the peer ended the stream at byte {at}, which contradicts earlier messages")]
     End { at: u64 },
+    #[error(
+        "the peer moved the stream to another ring at byte {at}, which contradicts earlier messages"
+    )]
+    Switch { at: u64 },
+    #[error("the peer has left a ring whose content was not consumed")]
+    Left,
 }
 
 impl Receiver {
     pub(crate) fn new(ring: Ring, max_pieces: usize) -> Self {
         Self {
-            ring,
+            rings: Rings::new(ring, 0),
+            window: ring.bytes(),
             max_pieces,
             early: BTreeMap::new(),
             padding: BTreeMap::new(),
@@ -82,6 +93,12 @@ impl Receiver {
             takes_immediates: false,
             inline_bytes: 0,
         }
+    }
+
+    /// The first ring is this region.
+    pub(crate) fn in_region(mut self, region: usize) -> Self {
+        self.rings = Rings::new(self.rings.latest(), region);
+        self
     }
 
     /// Returns credit for the very end of the stream, too.
@@ -99,8 +116,8 @@ impl Receiver {
         self.inline_bytes = most;
     }
 
-    /// A piece arrived inside a message. Returns the place for its bytes, or `None` if they had
-    /// arrived before.
+    /// A piece arrived inside a message. Returns the region and the place for its bytes, or `None` if
+    /// they had arrived before.
     ///
     /// # Errors
     ///
@@ -109,14 +126,14 @@ impl Receiver {
         &mut self,
         start: u64,
         length: u64,
-    ) -> Result<Option<Span>, ReceiverError> {
+    ) -> Result<Option<(usize, Span)>, ReceiverError> {
         let most = self.inline_bytes;
         if length > most {
             return Err(ReceiverError::Inline { length, most });
         }
         let is_new = self.is_new(start);
         self.arrived(start, length)?;
-        Ok(is_new.then(|| self.ring.place(start, length)))
+        Ok(is_new.then(|| self.rings.place(start, length)))
     }
 
     /// A WRITE with immediate data has arrived.
@@ -129,19 +146,87 @@ impl Receiver {
             return Err(ReceiverError::Immediate);
         }
         // A repeated piece starts at most one ring before the credit that was last sent.
-        let least = self.credited.saturating_sub(self.ring.bytes());
+        let least = self.credited.saturating_sub(MOST_FOR_IMMEDIATES);
         self.arrived(place_of_immediate(immediate, least), length)
     }
 
     /// Where the sender may write: from the ready position to the end of its credit, around the end
-    /// of the ring.
-    pub(crate) fn window(&self) -> [Span; 2] {
-        self.places(self.ready, self.credited + self.ring.bytes())
+    /// of the ring. Nowhere while the stream is in two rings.
+    pub(crate) fn window(&self) -> (usize, [Span; 2]) {
+        let (ring, region) = self.rings.at(self.ready);
+        if self.rings.moves_at().is_some() {
+            return (region, [Span::default(); 2]);
+        }
+        let limit = self.limit();
+        let split = limit.min(self.ready + ring.contiguous(self.ready));
+        let parts = [
+            ring.place(self.ready, split - self.ready),
+            ring.place(split, limit - split),
+        ];
+        (region, parts)
     }
 
-    /// Where the sender may write as soon as it has the credit that is returned next.
-    pub(crate) fn freed(&self) -> [Span; 2] {
-        self.places(self.credited, self.consumed)
+    /// Where the sender may write as soon as it has the credit that is returned next, by region.
+    pub(crate) fn freed(&self) -> impl Iterator<Item = (usize, Span)> {
+        self.rings.places(self.credited, self.consumed)
+    }
+
+    /// From `at` on, the stream is in another ring of this length and region. The sender has at most
+    /// `window` bytes in flight there.
+    ///
+    /// # Errors
+    ///
+    /// When that contradicts what has arrived, or the stream is in two rings already.
+    pub(crate) fn switch(
+        &mut self,
+        at: u64,
+        (bytes, region): (NonZeroU64, usize),
+        window: u64,
+    ) -> Result<(), ReceiverError> {
+        let is_late = at < self.last_arrived() || self.rings.moves_at().is_some();
+        if is_late || at > self.limit() || window == 0 {
+            return Err(ReceiverError::Switch { at });
+        }
+        self.rings.move_to(at, bytes, region);
+        self.window = bytes.get().min(window);
+        Ok(())
+    }
+
+    /// Nothing more arrives in the earlier of two rings. Returns its region.
+    ///
+    /// # Errors
+    ///
+    /// When the sender cannot know that.
+    pub(crate) fn leave(&mut self) -> Result<usize, ReceiverError> {
+        let is_credited = self.rings.moves_at().is_some_and(|at| self.credited >= at);
+        let left = is_credited.then(|| self.rings.leave()).flatten();
+        left.ok_or(ReceiverError::Left)
+    }
+
+    /// Whether the stream is in two rings.
+    #[cfg(test)]
+    pub(crate) fn is_moving(&self) -> bool {
+        self.rings.moves_at().is_some()
+    }
+
+    /// Whether everything before the present ring was taken out.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.rings.moves_at().is_none_or(|at| self.consumed >= at)
+    }
+
+    /// The region that [`Receiver::ready`] is in.
+    pub(crate) fn region(&self) -> usize {
+        self.rings.at(self.consumed).1
+    }
+
+    /// The length of the present ring in bytes.
+    pub(crate) fn ring_bytes(&self) -> u64 {
+        self.rings.latest().bytes()
+    }
+
+    /// How much the sender may have in flight, in bytes.
+    pub(crate) fn window_bytes(&self) -> u64 {
+        self.window
     }
 
     /// Whether an announced piece must still be fetched; `fetching` pieces are being fetched
@@ -164,7 +249,7 @@ impl Receiver {
     }
 
     /// The peer announces a piece that it has written to the ring. `is_written` returns whether all
-    /// bytes of a place were really written.
+    /// bytes of a place in a region were really written.
     ///
     /// # Errors
     ///
@@ -173,13 +258,16 @@ impl Receiver {
         &mut self,
         start: u64,
         length: u64,
-        is_written: impl FnOnce(Span) -> bool,
+        is_written: impl FnOnce(usize, Span) -> bool,
     ) -> Result<(), ReceiverError> {
         self.check(start, length)?;
         // A repeated piece that had arrived is not checked again.
-        if self.is_new(start) && !is_written(self.ring.place(start, length)) {
-            let end = start + length;
-            return Err(ReceiverError::NotWritten { start, end });
+        if self.is_new(start) {
+            let (region, place) = self.rings.place(start, length);
+            if !is_written(region, place) {
+                let end = start + length;
+                return Err(ReceiverError::NotWritten { start, end });
+            }
         }
         self.arrived(start, length)
     }
@@ -262,17 +350,25 @@ impl Receiver {
         self.end == Some(self.ready)
     }
 
+    /// Whether the end of the stream is known.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// Whether the whole stream was taken out.
     pub(crate) fn is_finished(&self) -> bool {
         self.end == Some(self.consumed)
     }
 
     /// Whether credit must be returned. Credit is batched and comes long before the sender runs
-    /// out: when a quarter of the ring, or of the pieces that may be in flight, was taken out. A
-    /// sender that has ended its stream needs none, unless it waits for the end to be consumed.
+    /// out: when a quarter of the ring, or of the pieces that may be in flight, was taken out, or all of
+    /// an earlier ring. A sender that has ended its stream needs none, unless it waits for the end to be
+    /// consumed.
     pub(crate) fn owes_credit(&self) -> bool {
         let uncredited = self.consumed - self.credited;
-        let is_due = uncredited >= self.ring.bytes().div_ceil(4)
+        let moves_at = self.rings.moves_at();
+        let is_due = uncredited >= self.window.div_ceil(4)
+            || moves_at.is_some_and(|at| self.credited < at && at <= self.consumed)
             || self.is_crowded() && self.consumed == self.ready;
         match self.end {
             None => self.repeats || is_due && uncredited > 0,
@@ -310,38 +406,35 @@ impl Receiver {
         start >= self.ready && !self.early.contains_key(&start)
     }
 
-    /// The places of a part of the stream no longer than the ring; two, if it crosses the ring's
-    /// end.
-    fn places(&self, start: u64, end: u64) -> [Span; 2] {
-        let split = end.min(start + self.ring.contiguous(start));
-        [
-            self.ring.place(start, split - start),
-            self.ring.place(split, end - split),
-        ]
+    /// The end of what the sender may write.
+    fn limit(&self) -> u64 {
+        self.rings.latest().limit(self.credited)
+    }
+
+    /// The end of the last piece that has arrived.
+    fn last_arrived(&self) -> u64 {
+        let last = self.early.last_key_value();
+        last.map_or(self.ready, |(_, &end)| end)
     }
 
     fn check(&self, start: u64, length: u64) -> Result<(), ReceiverError> {
         if length == 0 {
             return Err(ReceiverError::Empty);
         }
-        let limit = self.credited + self.ring.bytes();
+        let limit = self.limit();
         let end = start.saturating_add(length);
         if end > limit {
             return Err(ReceiverError::BeyondCredit { end, limit });
         }
-        if length > self.ring.contiguous(start) {
+        if length > self.rings.contiguous(start) {
             return Err(ReceiverError::AcrossTheEnd);
         }
         Ok(())
     }
 
     fn check_end(&self) -> Result<(), ReceiverError> {
-        let last = self
-            .early
-            .last_key_value()
-            .map_or(self.ready, |(_, &end)| end);
         match self.end {
-            Some(at) if at < last => Err(ReceiverError::End { at }),
+            Some(at) if at < self.last_arrived() => Err(ReceiverError::End { at }),
             _ => Ok(()),
         }
     }

@@ -1,6 +1,7 @@
 //! The sending end of a stream: the filled, the sent and the consumed part of its ring.
 
 mod load;
+mod moving;
 mod posting;
 mod recovery;
 mod room;
@@ -10,8 +11,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use self::load::QueuePair;
+pub(crate) use self::moving::{Destination, Shape};
+use self::moving::{Moving, Notice};
 use super::message::Message;
-use super::ring::Ring;
+use super::ring::{Ring, Rings};
 use super::sources::{Source, Sources};
 use crate::pacing::Pacers;
 use crate::provider::{Endpoint, RemoteRing, Request, Work};
@@ -19,7 +22,7 @@ use crate::provider::{Endpoint, RemoteRing, Request, Work};
 /// The parameters of a sender.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SenderSettings {
-    /// The layout of both rings.
+    /// The layout of the first rings of both ends.
     pub(crate) ring: Ring,
     /// Our ring, by the provider's number.
     pub(crate) region: usize,
@@ -56,6 +59,15 @@ const WRITE: u64 = 1 << 62;
 pub(crate) struct Sender {
     settings: SenderSettings,
     pacers: Pacers,
+    /// Our rings, by the provider's numbers of their regions.
+    own: Rings<usize>,
+    /// The peer's rings.
+    theirs: Rings<RemoteRing>,
+    /// The stream is in two rings.
+    moving: Option<Moving>,
+    /// The last ring that the stream has left, and the queue pair over which the peer was told; `None`
+    /// while all are lost.
+    left: Option<(u32, Option<usize>)>,
     /// Everything before this position is in our ring.
     filled: u64,
     /// Places for so many bytes after the filled part were given away, and are being filled.
@@ -82,8 +94,8 @@ pub(crate) struct Sender {
     queue_pairs: Vec<QueuePair>,
     /// Pieces that were sent a second time, where requests complete before their data has arrived.
     repeats: Vec<Repeat>,
-    /// Losses to report before other messages: the queue pair to send on, and the lost one.
-    abandoned: VecDeque<(usize, usize)>,
+    /// Notices to send before other messages, with the queue pair of each.
+    notices: VecDeque<(usize, Notice)>,
     /// The queue pair to try first among those that are equally good.
     next: usize,
     /// Completed requests.
@@ -128,7 +140,8 @@ struct Piece {
 /// overwritten, so the next data for this place uses the same queue pair.
 #[derive(Debug, Clone, Copy)]
 struct Repeat {
-    /// The place in the ring.
+    /// The place in the ring with this base.
+    base: u64,
     from: u64,
     to: u64,
     /// It has arrived as soon as any later request on the same queue pair has.
@@ -176,6 +189,10 @@ impl Sender {
         Self {
             settings,
             pacers: pacers.into(),
+            own: Rings::new(settings.ring, settings.region),
+            theirs: Rings::new(settings.ring, settings.remote),
+            moving: None,
+            left: None,
             filled: 0,
             promised: 0,
             cut: 0,
@@ -190,7 +207,7 @@ impl Sender {
             sources: Sources::default(),
             repeats: Vec::new(),
             queue_pairs: vec![QueuePair::new(&settings); settings.queue_pairs],
-            abandoned: VecDeque::new(),
+            notices: VecDeque::new(),
             next: 0,
             completed: 0,
         }
@@ -209,6 +226,11 @@ impl Sender {
         self.filled += count as u64;
         self.sources.forget(self.needed_from());
         self.sources.add(start, self.filled, source);
+    }
+
+    /// How much of the stream the peer has taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.credited
     }
 
     /// The length of the stream so far.
@@ -270,9 +292,14 @@ impl Sender {
             piece.held = false;
             self.held -= 1;
             if piece.again && self.settings.completes_early {
-                let (from, to) = self.settings.ring.range(piece.start, piece.end);
-                let before = self.cut;
-                self.repeats.push(Repeat { from, to, before });
+                let (ring, _) = self.theirs.at(piece.start);
+                let from = ring.offset(piece.start);
+                self.repeats.push(Repeat {
+                    base: ring.base(),
+                    from,
+                    to: from + (piece.end - piece.start),
+                    before: self.cut,
+                });
             }
             self.retire();
         }

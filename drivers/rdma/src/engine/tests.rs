@@ -2,7 +2,7 @@
 
 mod script;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -10,11 +10,17 @@ use proptest::prelude::*;
 
 use super::receiver::ReceiverError;
 use super::ring::place_of_immediate;
-use super::sender::{Post, SenderError};
+use super::sender::{Destination, Post, SenderError};
 use super::*;
 use crate::memory::Span;
 use crate::pacing::{Pacer, Pacers, Path, Rate};
 use crate::provider::{MAX_RAILS, RemoteRing, Request, Work, rail_of};
+
+/// Further rings have greater numbers of regions than memory outside of rings.
+const RINGS: usize = 1 << 20;
+
+/// The keys of a further ring are greater by this number.
+const RING_KEYS: u32 = 16;
 
 const ADDRESS: u64 = 0x1000;
 
@@ -44,11 +50,18 @@ fn pacers(queue_pairs: usize) -> Pacers {
 struct Fabric {
     sender: Sender,
     receiver: Receiver,
-    sent: Vec<u8>,
+    /// The rings that are sent from, by region; `None` if they were left.
+    sent: BTreeMap<usize, Option<Vec<u8>>>,
+    /// The region of the present one.
+    sends_from: usize,
     /// Memory outside the ring, each with its end in the stream; cleared when it is no longer
     /// needed.
     elsewhere: Vec<(Vec<u8>, u64)>,
-    received: Vec<u8>,
+    /// The rings that are received into, by number, which is also their region; `None` if they were left.
+    received: Vec<Option<Vec<u8>>>,
+    /// The ring that was offered last, and the one that the stream has moved to.
+    offered: usize,
+    moved_to: usize,
     queue_pairs: Vec<VecDeque<OnTheWay>>,
     /// Requests complete when they were sent, as over TCP, and not when they have arrived.
     completes_early: bool,
@@ -118,9 +131,12 @@ impl Fabric {
         Self {
             sender: Sender::new(settings, pacers(queue_pairs)),
             receiver,
-            sent: vec![0; bytes],
+            sent: BTreeMap::from([(0, Some(vec![0; bytes]))]),
+            sends_from: 0,
             elsewhere: Vec::new(),
-            received: vec![0; bytes],
+            received: vec![Some(vec![0; bytes])],
+            offered: 0,
+            moved_to: 0,
             queue_pairs: vec![VecDeque::new(); queue_pairs],
             completes_early,
             lost: vec![false; queue_pairs],
@@ -134,7 +150,9 @@ impl Fabric {
     fn fill(&mut self, bytes: &[u8]) -> usize {
         let room = self.sender.room();
         let count = room.length.min(bytes.len());
-        self.sent[room.offset..room.offset + count].copy_from_slice(&bytes[..count]);
+        let ring = self.sent.get_mut(&self.sends_from).unwrap();
+        let ring = ring.as_mut().expect("the present ring is there");
+        ring[room.offset..room.offset + count].copy_from_slice(&bytes[..count]);
         self.sender.fill(count);
         count
     }
@@ -153,6 +171,42 @@ impl Fabric {
         count
     }
 
+    /// The receiver offers another ring, and the sender moves to it, with a ring of its own of the same
+    /// length or not, unless the stream is still moving.
+    fn change(&mut self, ring: u64, has_own: bool) {
+        let bytes = NonZeroU64::new(ring).unwrap();
+        if self.offered != self.moved_to || self.receiver.is_moving() {
+            return;
+        }
+        if !self.sender.can_move(bytes) {
+            return;
+        }
+        self.offered += 1;
+        let length = usize::try_from(ring).unwrap();
+        self.received.push(Some(vec![0; length]));
+        let own = has_own.then_some((RINGS + self.offered, bytes));
+        if has_own {
+            self.sends_from = RINGS + self.offered;
+            self.sent.insert(self.sends_from, Some(vec![0; length]));
+        }
+        let number = u32::try_from(self.offered).unwrap();
+        let keys = (0..rails(self.queue_pairs.len())).map(|rail| key(rail) + number * RING_KEYS);
+        let keys: Vec<u32> = keys.collect();
+        let remote = RemoteRing::over(keys.len(), ADDRESS, &keys).unwrap();
+        let to = Destination {
+            number: u32::try_from(self.offered).unwrap(),
+            theirs: (remote, bytes),
+            own,
+        };
+        let window = self.sender.ring_length().get().min(ring);
+        let shape = Shape {
+            message_bytes: 1 + window / 5,
+            piece_bytes: 1 + window / 3,
+            immediate: self.offered.is_multiple_of(2),
+        };
+        self.sender.move_to(to, shape);
+    }
+
     /// Clears memory that is no longer needed.
     fn take_away(&mut self) {
         let needed_from = self.sender.needed_from();
@@ -164,6 +218,9 @@ impl Fabric {
     }
 
     fn post(&mut self) {
+        if let Some(Some(left)) = self.sender.leave() {
+            self.sent.insert(left, None);
+        }
         while let Some(post) = self.sender.next(self.now) {
             assert!(
                 !self.lost[post.queue_pair],
@@ -190,9 +247,9 @@ impl Fabric {
             return None;
         };
         let from = span.offset..span.offset + span.length;
-        let bytes = match region.checked_sub(1) {
-            Some(elsewhere) => self.elsewhere[elsewhere].0.get(from),
-            None => self.sent.get(from),
+        let bytes = match self.sent.get(&region) {
+            None => self.elsewhere[region - 1].0.get(from),
+            Some(ring) => ring.as_ref().and_then(|ring| ring.get(from)),
         };
         bytes.map(<[u8]>::to_vec)
     }
@@ -210,10 +267,19 @@ impl Fabric {
                 ..
             } => {
                 let rail = rail_of(queue_pair, rails(self.queue_pairs.len()));
-                assert_eq!(to.key, key(rail), "the key of the queue pair's adapter");
+                let ring = (to.key - key(0)) / RING_KEYS;
+                assert_eq!(
+                    to.key,
+                    key(rail) + ring * RING_KEYS,
+                    "the key of the queue pair's adapter"
+                );
                 let place = usize::try_from(to.address - ADDRESS).unwrap();
                 match bytes.or_else(|| self.source(request)) {
-                    Some(bytes) => self.received[place..][..span.length].copy_from_slice(&bytes),
+                    Some(bytes) => {
+                        let ring = self.received[ring as usize].as_mut();
+                        let ring = ring.expect("no WRITE comes after its ring was left");
+                        ring[place..][..span.length].copy_from_slice(&bytes);
+                    }
                     // Requests of a lost queue pair have no effect.
                     None => assert!(self.lost[queue_pair], "memory is needed until it has gone"),
                 }
@@ -234,8 +300,9 @@ impl Fabric {
                     }
                     Message::Carried { start, length } => {
                         let place = self.receiver.carried(start, length as u64).unwrap();
-                        if let Some(place) = place {
-                            self.received[place.offset..][..length].copy_from_slice(&payload);
+                        if let Some((region, place)) = place {
+                            let ring = self.received[region].as_mut().unwrap();
+                            ring[place.offset..][..length].copy_from_slice(&payload);
                         }
                     }
                     Message::Padded {
@@ -244,8 +311,9 @@ impl Fabric {
                         length,
                     } => {
                         let place = self.receiver.padded(start, length as u64, padding.into());
-                        if let Some(place) = place.unwrap() {
-                            self.received[place.offset..][..length].copy_from_slice(&payload);
+                        if let Some((region, place)) = place.unwrap() {
+                            let ring = self.received[region].as_mut().unwrap();
+                            ring[place.offset..][..length].copy_from_slice(&payload);
                         }
                     }
                     Message::End { at } => self.receiver.ended(at).unwrap(),
@@ -256,6 +324,22 @@ impl Fabric {
                         self.queue_pairs[queue_pair].clear();
                     }
                     Message::Abandon { .. } => {}
+                    Message::Switch { number, at, window } => {
+                        let number = usize::try_from(number).unwrap();
+                        if number > self.moved_to {
+                            self.moved_to = number;
+                            let length = self.received[number].as_ref().unwrap().len();
+                            let bytes = NonZeroU64::new(length as u64).unwrap();
+                            self.receiver.switch(at, (bytes, number), window).unwrap();
+                        }
+                    }
+                    Message::Left { number } => {
+                        let is_new = usize::try_from(number).unwrap() == self.moved_to;
+                        if is_new && self.receiver.is_moving() {
+                            let left = self.receiver.leave().unwrap();
+                            self.received[left] = None;
+                        }
+                    }
                     other => panic!("a sender says {other:?}"),
                 }
                 self.complete(queue_pair, request.id);
@@ -274,10 +358,10 @@ impl Fabric {
     fn take(&mut self, most: usize) {
         let ready = self.receiver.ready().first(most);
         let range = ready.offset..ready.offset + ready.length;
-        self.delivered
-            .extend_from_slice(&self.received[range.clone()]);
+        let ring = self.received[self.receiver.region()].as_mut().unwrap();
+        self.delivered.extend_from_slice(&ring[range.clone()]);
         // The sender may overwrite consumed bytes at any time.
-        self.received[range].fill(0xee);
+        ring[range].fill(0xee);
         self.receiver.consume(ready.length);
         if self.receiver.owes_credit()
             && let Message::Credit { consumed } = self.receiver.credit()
@@ -317,6 +401,7 @@ enum Event {
     Take(usize),
     Lose(usize),
     Restore(usize),
+    Change(u64, bool),
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -329,6 +414,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         3 => (0..200_usize).prop_map(Event::Take),
         1 => (0..3_usize).prop_map(Event::Lose),
         1 => (0..3_usize).prop_map(Event::Restore),
+        1 => (16_u64..600, any::<bool>()).prop_map(|(ring, own)| Event::Change(ring, own)),
     ];
     proptest::collection::vec(event, 0..400)
 }
@@ -336,7 +422,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// In any order and with any loss, the stream arrives once, whole and in order.
+    /// In any order, with any loss and any changes of rings, the stream arrives once, whole and in order. No
+    /// place is written to before its bytes were taken, and none of a ring that was left.
     #[test]
     fn the_stream_arrives(
         events in events(),
@@ -367,6 +454,7 @@ proptest! {
                 Event::Take(count) => fabric.take(count),
                 Event::Lose(queue_pair) => fabric.lose(queue_pair),
                 Event::Restore(queue_pair) => fabric.restore(queue_pair),
+                Event::Change(ring, has_own) => fabric.change(ring, has_own),
             }
             fabric.take_away();
             fabric.post();
@@ -584,7 +672,7 @@ fn messages_leave_at_the_rate_of_the_path() {
 
 fn fabric_settings(fabric: &Fabric) -> SenderSettings {
     SenderSettings {
-        ring: Ring::new(NonZeroU64::new(fabric.sent.len() as u64).unwrap()),
+        ring: Ring::new(fabric.sender.ring_length()),
         region: 0,
         remote: remote(1),
         queue_pairs: 1,

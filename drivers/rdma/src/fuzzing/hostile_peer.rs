@@ -71,10 +71,10 @@ pub fn hostile_peer(input: &[u8]) {
     let mode = if modes & 1 == 0 { Mode::Put } else { Mode::Get };
     if modes >= 240 {
         // Invalid records, or none.
-        assert!(Session::open(mode, Some(input.0)).is_none());
+        assert!(Session::open(mode, false, Some(input.0)).is_none());
         return;
     }
-    let Some(mut session) = Session::open(mode, None) else {
+    let Some(mut session) = Session::open(mode, modes & 2 != 0, None) else {
         return;
     };
     while !input.is_empty() {
@@ -113,9 +113,23 @@ fn step(input: &mut Input<'_>, session: &Session) -> Step {
         }),
         224..=239 => Step::Message(Message::Credit { consumed: near }),
         240..=247 => Step::Message(Message::End { at: near }),
-        _ => Step::Message(Message::Abandon {
+        248..=249 => Step::Message(Message::Abandon {
             queue_pair: place % 2,
             generation: u32::from(kind) % 4,
+        }),
+        250..=251 => Step::Message(Message::Ring {
+            number: u32::from(kind) - 249,
+            bytes: count as u64 * 64,
+            address: place as u64,
+            key: 0,
+        }),
+        252..=253 => Step::Message(Message::Switch {
+            number: u32::from(kind) - 251,
+            at: near,
+            window: count as u64,
+        }),
+        _ => Step::Message(Message::Left {
+            number: u32::from(kind) - 253,
         }),
     }
 }
@@ -135,12 +149,17 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens a channel in rings that belonged to another session. If there are `records`, the peer
-    /// sends them in place of its own and closes the connection; then there is no channel.
-    pub(crate) fn open(mode: Mode, records: Option<&[u8]>) -> Option<Self> {
+    /// Opens a channel in rings that belonged to another session; they may change if it `grows`. If there
+    /// are `records`, the peer sends them in place of its own and closes the connection; then there is no
+    /// channel.
+    pub(crate) fn open(mode: Mode, grows: bool, records: Option<&[u8]>) -> Option<Self> {
         leave_secrets();
-        let options = [("slab", "4K"), ("slabs", "4"), ("provider", "soft")];
-        let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let options = [("provider", "soft"), ("slab", "4K"), ("slabs", "4")];
+        let options = &options[..if grows { 1 } else { 3 }];
+        let options: Vec<_> = options
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         let options = Rdma.read_options(&options).expect("options of the driver");
         let settings = Settings::parse(&options).expect("options of the driver");
         let cancel = Cancel::new();
@@ -159,7 +178,7 @@ impl Session {
             let ours =
                 scope.spawn(|| open(connection, Side::Acceptor, &settings, &sockets, &operation));
             let theirs = match records {
-                None => greet(socket.into(), mode, &operation),
+                None => greet(socket.into(), mode, grows, &operation),
                 Some(records) => {
                     let _ = write_all(socket, records, &operation);
                     None
@@ -232,10 +251,7 @@ impl Session {
         for _ in 0..3 {
             self.peer.poll(&mut self.completions);
             self.completions.clear();
-            let Opened {
-                endpoint, exchange, ..
-            } = &mut self.ours;
-            let moved = exchange.advance(endpoint.as_mut(), clock::now());
+            let moved = self.ours.advance(clock::now());
             self.check_read_bytes();
             moved.map_err(|fault: Fault| fault.to_string())?;
         }
@@ -249,7 +265,8 @@ impl Session {
     fn deliver(&mut self, count: usize) {
         let ready = self.ours.exchange.receiver.ready().first(count);
         let mut bytes = vec![0; ready.length];
-        self.ours.incoming.copy_out(ready.offset, &mut bytes);
+        let incoming = self.ours.exchange.incoming().expect("a ring");
+        incoming.copy_out(ready.offset, &mut bytes);
         let strange = bytes.iter().find(|byte| **byte != PEERS);
         assert_eq!(
             strange, None,
@@ -319,6 +336,7 @@ impl Drop for Session {
 fn greet(
     socket: OwnedFd,
     mode: Mode,
+    grows: bool,
     operation: &Operation<'_>,
 ) -> Option<(SoftEndpoint, RingRecord)> {
     let offer = Offer {
@@ -331,6 +349,7 @@ fn greet(
         aligned: true,
         adapters: 1,
         rails: 1,
+        grows,
     };
     let methods = Methods::default().with(Method::Soft);
     handshake::write(
@@ -381,7 +400,7 @@ fn leave_secrets() {
         party: None,
     };
     let ring_bytes = NonZeroU64::new(RING_BYTES as u64).expect("a constant that is not zero");
-    let rings = Pool::of_process()
+    let (_, rings) = Pool::of_process()
         .take(holder, Lengths::both(ring_bytes), &operation)
         .expect("memory for rings")
         .map(0, &|| true)

@@ -10,7 +10,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::Input;
 use crate::engine::{
-    Exchange, Message, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings, immediate,
+    Exchange, Message, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings, Shape,
+    Supplied, Supply, Wanted, Way, immediate,
 };
 use crate::memory::Memory;
 use crate::pacing::{Pacer, Path, Rate};
@@ -78,6 +79,10 @@ pub fn messages(input: &[u8]) {
         };
         exchange = exchange.fetch(Reader::new(settings, pacer()));
     }
+    if modes & 3 == 0 && modes & 32 != 0 {
+        exchange.let_rings_change(Box::new(Rings::default()), STEP * 5);
+    }
+    let mut now = Duration::ZERO;
     let mut peer = Peer::new();
     let mut consumed = 0;
     while !input.is_empty() && !exchange.is_over() {
@@ -99,7 +104,7 @@ pub fn messages(input: &[u8]) {
             }
             96..=143 => {
                 let ready = exchange.receiver.ready();
-                assert!((ready.offset + ready.length) as u64 <= RING_BYTES);
+                assert!((ready.offset + ready.length) as u64 <= LONGEST);
                 let count = usize::from(input.byte()).min(ready.length);
                 exchange.receiver.consume(count);
                 consumed += count as u64;
@@ -120,10 +125,70 @@ pub fn messages(input: &[u8]) {
                 peer.say(&encoded);
             }
         }
-        if exchange.advance(&mut peer, Duration::ZERO).is_err() {
+        now += STEP;
+        if exchange.advance(&mut peer, now).is_err() {
             return;
         }
-        assert!(exchange.sender.room().length as u64 <= RING_BYTES);
+        let room = exchange.sender.room();
+        let own = exchange.sender.ring_length().get();
+        assert!((room.offset + room.length) as u64 <= own);
+    }
+}
+
+/// The time between two steps. Five of them are a round trip.
+const STEP: Duration = Duration::from_millis(20);
+
+/// The longest ring in bytes.
+const LONGEST: u64 = 4 * RING_BYTES;
+
+/// The length of a ring of the peer; 0 is invalid.
+fn ring_of_peer(number: u32) -> u64 {
+    u64::from(number % 9) * RING_BYTES / 2
+}
+
+/// Further rings of ours, of any length up to the longest, or none.
+#[derive(Debug, Default)]
+struct Rings {
+    asked: [u64; 2],
+    regions: usize,
+}
+
+impl Supply for Rings {
+    fn ask(&mut self, _: &mut dyn Endpoint, way: Way, wanted: Wanted) {
+        assert!(wanted.least <= wanted.bytes, "{wanted:?}");
+        self.asked[way as usize] = wanted.bytes.min(LONGEST);
+    }
+
+    fn answer(&mut self, _: &mut dyn Endpoint, way: Way) -> Option<Option<Supplied>> {
+        self.regions += 1;
+        // Some are refused.
+        let bytes = self.asked[way as usize];
+        let bytes = NonZeroU64::new(bytes).filter(|_| !self.regions.is_multiple_of(5));
+        Some(bytes.map(|bytes| Supplied {
+            bytes,
+            region: Region {
+                id: 10 + self.regions,
+                address: 0,
+                key: 0,
+            },
+            memory: None,
+        }))
+    }
+
+    fn is_contended(&self) -> bool {
+        !self.regions.is_multiple_of(2)
+    }
+
+    fn least_bytes(&self) -> u64 {
+        RING_BYTES / 4
+    }
+
+    fn shape(&self, window: NonZeroU64, _: NonZeroU64) -> Shape {
+        Shape {
+            message_bytes: 100.min(window.get()),
+            piece_bytes: 250.min(window.get()),
+            immediate: false,
+        }
     }
 }
 
@@ -148,6 +213,23 @@ fn message(kind: u8, input: &mut Input<'_>, consumed: u64) -> Message {
             consumed: u64::from(input.byte()) * 4,
         },
         240..=247 => Message::End { at: near },
+        250..=251 => {
+            let number = u32::from(input.byte() % 12);
+            Message::Ring {
+                number,
+                bytes: ring_of_peer(number),
+                address: u64::from(number) << 32,
+                key: 0,
+            }
+        }
+        252..=253 => Message::Switch {
+            number: u32::from(input.byte() % 4),
+            at: near,
+            window: u64::from(input.byte()) * 8,
+        },
+        254..=255 => Message::Left {
+            number: u32::from(input.byte() % 4),
+        },
         _ => Message::Abandon {
             queue_pair: usize::from(input.byte() % 4),
             generation: u32::from(input.byte() % 4),
@@ -241,11 +323,16 @@ impl Endpoint for Peer {
             | Work::Read {
                 span, from: place, ..
             } => {
-                assert!((span.offset + span.length) as u64 <= RING_BYTES);
-                assert_eq!(place.address, span.offset as u64, "both rings are alike");
+                let (number, offset) = (place.address >> 32, place.address & 0xffff_ffff);
+                let ring = match u32::try_from(number).unwrap_or(0) {
+                    0 => RING_BYTES,
+                    number => ring_of_peer(number),
+                };
+                assert!((span.offset + span.length) as u64 <= LONGEST);
+                assert!(offset + span.length as u64 <= ring, "it is in the ring");
             }
             Work::Carry { span, .. } => {
-                assert!((span.offset + span.length) as u64 <= RING_BYTES);
+                assert!((span.offset + span.length) as u64 <= LONGEST);
                 assert!(span.length <= INLINE_BYTES, "as was agreed");
             }
             Work::Send(_) => {}

@@ -117,7 +117,7 @@ impl Offer {
         bytes.extend([self.mode as u8, u8::from(self.immediate)]);
         bytes.extend(self.inline_bytes.to_be_bytes());
         bytes.push(self.aligned.into());
-        bytes.extend([self.adapters, self.rails]);
+        bytes.extend([self.adapters, self.rails, u8::from(self.grows)]);
     }
 
     /// Zero is invalid for the length of a ring and the number of queue pairs, pieces, adapters or rails.
@@ -139,6 +139,7 @@ impl Offer {
             aligned: fields.flag()?,
             adapters: fields.u8()?,
             rails: fields.u8()?,
+            grows: fields.flag()?,
         };
         let counts = 1..=MAX_RAILS;
         let is_valid = offer.queue_pairs > 0
@@ -283,6 +284,7 @@ mod tests {
             aligned: true,
             adapters: 2,
             rails: 4,
+            grows: true,
         };
         for record in [
             Record::Offer(
@@ -345,6 +347,7 @@ mod tests {
             aligned: false,
             adapters: 1,
             rails: 1,
+            grows: false,
         };
         let path = PathRecord::default();
         let bytes = Record::Offer(offer, Methods::default(), path).encode();

@@ -28,6 +28,10 @@ pub(crate) fn messages(pieces: usize) -> usize {
     2 * pieces + OTHERS
 }
 
+/// Rings that may grow have pieces for this length from the start, as slots cannot be added. In a longer
+/// ring, pieces are longer.
+const GROWN_BYTES: u64 = 256 << 20;
+
 /// Pieces that may be in flight in each direction: enough to fill a ring with the blocks of a
 /// sender that flushes each, and some for each queue pair. They also bound the memory of the
 /// receiver.
@@ -78,10 +82,27 @@ impl Offer {
 
     /// No more pieces than the rings have room for: each takes slots.
     pub(crate) fn within_pieces(self) -> Self {
+        let rings = self.rings.longer().get();
+        let most = match self.grows && self.inline_bytes <= USUAL_INLINE_BYTES {
+            true => pieces(rings.max(GROWN_BYTES)),
+            false => pieces(rings),
+        };
         Self {
-            pieces: self.pieces.min(pieces(self.rings.longer().get())),
+            pieces: self.pieces.min(most),
             ..self
         }
+    }
+
+    /// As many pieces as allowed.
+    pub(crate) fn with_all_pieces(self) -> Self {
+        let pieces = u16::MAX;
+        Self { pieces, ..self }.within_pieces()
+    }
+
+    /// The rings stay as they are.
+    pub(crate) fn without_growth(self) -> Self {
+        let grows = false;
+        Self { grows, ..self }.within_pieces()
     }
 
     /// The slots of all queue pairs.
@@ -112,6 +133,7 @@ mod tests {
             aligned: false,
             adapters: 1,
             rails: 1,
+            grows: false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The handshake on the data connection before the first RDMA operation.
 //!
 //! The connecting end offers and tells what it knows about the path; the accepting end chooses. Both
-//! stay within their own limits. Then each end sends the address of its ring once, and the queue pairs are connected. An end that
+//! stay within their own limits. Then each end sends the address of its first ring, and the queue pairs are connected. An end that
 //! cannot continue sends the reason, which the other end logs.
 
 mod encoding;

@@ -54,6 +54,8 @@ pub(crate) struct Offer {
     pub(crate) adapters: u8,
     /// Paths between adapters that the channel may use at once.
     pub(crate) rails: u8,
+    /// Rings may be exchanged for longer or shorter ones while data flows.
+    pub(crate) grows: bool,
 }
 
 impl Offer {
@@ -69,6 +71,7 @@ impl Offer {
             aligned: self.aligned || other.aligned,
             adapters: self.adapters.min(other.adapters),
             rails: self.rails.min(other.rails),
+            grows: self.grows && other.grows,
         }
     }
 }

@@ -125,6 +125,27 @@ impl Bounds {
         is_spared
     }
 
+    /// A holder of `held` bytes takes up to `most` more, and at least `least`, as far as all bounds allow.
+    pub(super) fn extend(
+        &mut self,
+        holder: Holder,
+        held: u64,
+        [least, most]: [u64; 2],
+    ) -> Option<u64> {
+        let spare = self.applying(holder).map(|(bound, times)| {
+            let held = held.saturating_mul(times);
+            bound.spare(holder, held) / times
+        });
+        let bytes = spare.min().unwrap_or(0).min(most);
+        let bytes = Some(bytes).filter(|bytes| *bytes >= least)?;
+        self.applying_mut(holder).for_each(|(bound, times)| {
+            let bytes = bytes.saturating_mul(times);
+            bound.change(holder, |budget| budget.grow(bytes));
+            bound.add(holder, bytes);
+        });
+        Some(bytes)
+    }
+
     /// A holder gives back some bytes and takes others, if the bounds allow that without a reserve for
     /// further holders.
     pub(super) fn exchange(&mut self, holder: Holder, back: u64, more: u64) -> bool {
@@ -213,6 +234,12 @@ impl Bound {
 
     fn spares(&self, holder: Holder, bytes: u64) -> bool {
         bytes <= self.most(holder) && self.budgets(holder).all(|budget| budget.spares(bytes))
+    }
+
+    /// How many bytes more a holder of `held` bytes may have.
+    fn spare(&self, holder: Holder, held: u64) -> u64 {
+        let spare = self.budgets(holder).map(|budget| budget.spare(held));
+        spare.min().unwrap_or(0).min(self.most(holder))
     }
 
     /// The most that a holder may take, so that other parties get their share. A party without memory

@@ -64,6 +64,18 @@ impl Budget {
         self.offer(bytes, 1) == Some(bytes)
     }
 
+    /// How many bytes more a holder of `held` bytes may have: shares stay reserved for further holders, and
+    /// it gets no more than its part if all present ones had as much.
+    pub(super) fn spare(&self, held: u64) -> u64 {
+        let free = self.limit.saturating_sub(self.taken);
+        let share = (self.limit / (2 * CHANNELS)).max(1);
+        let channels = CHANNELS.min(self.limit / (2 * share));
+        let reserved = share * channels.saturating_sub(self.holders);
+        let part = share + (self.limit - share * channels) / self.holders.max(1);
+        let left = part.saturating_sub(held);
+        free.saturating_sub(reserved).min(left)
+    }
+
     /// A holder takes this many bytes more.
     pub(super) fn grow(&mut self, bytes: u64) {
         self.taken += bytes;

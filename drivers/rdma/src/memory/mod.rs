@@ -27,6 +27,6 @@ pub(crate) use gridhaul_iwarp::{Buffer, Span};
 pub(crate) use lengths::Lengths;
 pub(crate) use limits::pinned_bytes;
 pub use pool::MemoryLoad;
-pub(crate) use pool::{Pool, PoolError, Share};
+pub(crate) use pool::{Part, Pool, PoolError, Share};
 pub use region::Memory;
 pub(crate) use target::RingMemory;

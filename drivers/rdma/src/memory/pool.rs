@@ -6,9 +6,9 @@
 //! deliver the data of another session. Registrations do not outlive their channel: otherwise the
 //! key of one peer would give access to the ring of another.
 
+mod share;
+
 use std::collections::VecDeque;
-use std::io;
-use std::num::NonZeroUsize;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 
 use gridhaul_stack::Operation;
 
+pub(crate) use self::share::{Part, Share};
 use super::bounds::{Bounds, Holder, Narrowest};
 use super::idle::IdleMappings;
 use super::lengths::Lengths;
 use super::limits;
-use super::pages::{page_bytes, whole_pages};
-use super::recycled::{Cleared, Reclaim, Used};
-use super::region::Memory;
+use super::pages::page_bytes;
+use super::recycled::Used;
 
 /// The memory of all rings.
 #[derive(Debug)]
@@ -212,6 +212,7 @@ impl Pool {
             holder,
             rings,
             extra_bytes: 0,
+            mapped_bytes: None,
         }
     }
 
@@ -330,128 +331,6 @@ impl State {
         let memory = self.bounds.memory();
         let room = memory.limit().saturating_sub(memory.taken());
         self.idle.evict(room);
-    }
-}
-
-/// A channel's part of the pool. It is released when the share and the memory from it are dropped.
-#[derive(Debug)]
-pub(crate) struct Share {
-    pool: Arc<Pool>,
-    holder: Holder,
-    rings: Lengths,
-    /// Further memory of the channel, in bytes.
-    extra_bytes: u64,
-}
-
-impl Share {
-    /// The lengths that the two rings may have.
-    pub(crate) fn rings(&self) -> Lengths {
-        self.rings
-    }
-
-    /// Shortens the rings to these lengths.
-    pub(crate) fn shrink(&mut self, rings: Lengths) {
-        let before = self.rings.bytes(page_bytes());
-        self.rings = self.rings.within(rings);
-        let spare = before - self.rings.bytes(page_bytes());
-        if spare > 0 {
-            let mut state = self.pool.lock();
-            state.bounds.shrink(self.holder, spare);
-            state.serve();
-        }
-    }
-
-    /// Sets how many bytes count for the channel in addition to its rings; `false` if the bound does
-    /// not allow that.
-    pub(crate) fn set_extra(&mut self, bytes: u64) -> bool {
-        let mut state = self.pool.lock();
-        if bytes > self.extra_bytes {
-            if !state.bounds.grow(self.holder, bytes - self.extra_bytes) {
-                return false;
-            }
-            state.evict();
-        } else if bytes < self.extra_bytes {
-            state.bounds.shrink(self.holder, self.extra_bytes - bytes);
-            state.serve();
-        }
-        self.extra_bytes = bytes;
-        true
-    }
-
-    /// Sets how many bytes count for the channel in addition to its rings, which become shorter where the
-    /// bound has no room for both. Such memory may use what is reserved for further channels; `false` if
-    /// it would exceed the bound.
-    pub(crate) fn make_room(&mut self, bytes: u64) -> bool {
-        if self.set_extra(bytes) {
-            return true;
-        }
-        let page = page_bytes();
-        let more = bytes.saturating_sub(self.extra_bytes);
-        let rings = self.rings.cut(more, page);
-        let spare = self.rings.bytes(page) - rings.bytes(page);
-        // In one step, so that no waiting channel takes what the rings give up.
-        let mut state = self.pool.lock();
-        let fits = state.bounds.exchange(self.holder, spare, more);
-        if fits {
-            self.rings = rings;
-            self.extra_bytes = bytes;
-        }
-        state.evict();
-        state.serve();
-        fits
-    }
-
-    /// Maps memory to send from and memory to receive into, filled with zeros. They are as long as
-    /// the rings may be, except that the first is shorter by `elsewhere` bytes, which are pinned in
-    /// files instead. Long ones take seconds, and are given up when they are not wanted any more.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel has no memory, and ECANCELED when it is not wanted any more.
-    pub(crate) fn map(
-        self,
-        elsewhere: usize,
-        are_wanted: &(dyn Fn() -> bool + Sync),
-    ) -> io::Result<[Arc<Memory>; 2]> {
-        let Lengths { outgoing, incoming } = self.rings;
-        let share = Arc::new(self);
-        let memory = |bytes| -> io::Result<Arc<Memory>> {
-            let pages = share.pages(bytes, are_wanted)?;
-            Ok(Arc::new(Memory::shared(pages, Arc::<Self>::clone(&share))))
-        };
-        let here = outgoing.get().saturating_sub(elsewhere as u64);
-        Ok([memory(here)?, memory(incoming.get())?])
-    }
-
-    fn pages(&self, bytes: u64, are_wanted: &(dyn Fn() -> bool + Sync)) -> io::Result<Cleared> {
-        let length = whole_pages(bytes);
-        let mut state = self.pool.lock();
-        let found = state.idle.take(length);
-        drop(state);
-        if let Some(pages) = found {
-            // They are cleared here and not when they came back, because some are never used again.
-            return Ok(pages.clear());
-        }
-        let length = usize::try_from(length).ok().and_then(NonZeroUsize::new);
-        Cleared::map(length.ok_or(io::ErrorKind::OutOfMemory)?, are_wanted)
-    }
-}
-
-/// Pages that came from [`Share::pages`].
-impl Reclaim for Share {
-    fn reclaim(&self, pages: Used) {
-        self.pool.keep(pages);
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut state = self.pool.lock();
-        let bytes = self.rings.bytes(page_bytes()) + self.extra_bytes;
-        state.bounds.give_back(self.holder, bytes);
-        // The bound may have been lowered since.
-        state.evict();
-        state.serve();
     }
 }
 

@@ -11,7 +11,11 @@ pub(crate) mod queue_pairs;
 pub(crate) mod ring_length;
 mod rings;
 mod round_trip;
+pub(crate) mod shape;
+mod supply;
 pub(crate) mod tuning;
+
+use std::sync::Arc;
 
 use gridhaul_iwarp::HandshakeError;
 use gridhaul_stack::exact::ReadError;
@@ -25,6 +29,7 @@ pub(crate) use self::opening::private_data;
 use self::opening::{OpenError, Opening, QueuePairListener};
 use self::rings::{NewEndpoint, Rings, locality};
 pub(crate) use self::tuning::Opened;
+use self::tuning::Parts;
 use crate::files::ALIGNMENT;
 use crate::handshake::{
     self, Answer, Method, Methods, Mode, Offer, PathRecord, Record, RecordError,
@@ -130,6 +135,7 @@ impl Opening<'_> {
         let endpoint = self.new_endpoint(answer.chosen, answer.method, capabilities);
         let rings =
             endpoint.and_then(|endpoint| self.rings(endpoint, locality, share, answer.chosen));
+        let most_grown = self.most_grown(path, answer.method != Method::Soft);
         let mut rings = self.or_refuse(rings)?;
         let mut remote = self.exchange(&rings, answer.chosen)?;
         match &mut rings.new_endpoint {
@@ -145,12 +151,14 @@ impl Opening<'_> {
                 remote = self.connect_fabric(endpoint.as_mut(), answer.method, tests)?;
             }
         }
-        self.finish(
+        let parts = Parts {
             rings,
-            answer.chosen,
+            chosen: answer.chosen,
             remote,
-            capabilities.reason(answer.method),
-        )
+            choice: capabilities.reason(answer.method),
+            most_grown,
+        };
+        self.finish(parts)
     }
 
     /// As [`Opening::connect`].
@@ -192,6 +200,7 @@ impl Opening<'_> {
             locality,
             new_endpoint,
             mut further,
+            most_grown,
         } = prepared;
         let answer = Answer {
             chosen,
@@ -218,7 +227,14 @@ impl Opening<'_> {
                 remote = self.connect_fabric(endpoint.as_mut(), method, tests)?;
             }
         }
-        self.finish(rings, chosen, remote, choice)
+        let parts = Parts {
+            rings,
+            chosen,
+            remote,
+            choice,
+            most_grown,
+        };
+        self.finish(parts)
     }
 
     /// The steps of the accepting end that may fail, before it answers.
@@ -256,8 +272,16 @@ impl Opening<'_> {
             .offer(Lengths::both(ring_bytes), queue_pairs, rails);
         let pins = method != Method::Soft;
         let wanted = offer.within(wanted);
+        let rings = self.within_trust(wanted.rings, pins);
+        let most_grown = self.most_grown(path, pins);
         let wanted = Offer {
-            rings: self.within_trust(wanted.rings, pins),
+            rings,
+            // Between ports whose rates both ends know, the rings are long enough from the start.
+            grows: wanted.grows
+                && !wanted.aligned
+                && wanted.rails == 1
+                && offer.mode == Mode::Put
+                && most_grown > rings.longer().get(),
             ..wanted
         };
         let pinning = if pins {
@@ -298,6 +322,7 @@ impl Opening<'_> {
             locality,
             new_endpoint,
             further,
+            most_grown,
         })
     }
 
@@ -333,6 +358,11 @@ fn test_rings(mode: Mode, lengths: Lengths, regions: [usize; 2], remote: RemoteR
 /// rings may become shorter.
 fn with_slots(offer: Offer, share: &mut Share) -> Result<Offer, OpenError> {
     let fitted = offer.within_slots();
+    if share.set_extra(fitted.slot_bytes()) {
+        return Ok(fitted);
+    }
+    // Rings that stay as they are need fewer.
+    let fitted = offer.without_growth().within_slots();
     if share.set_extra(fitted.slot_bytes()) {
         return Ok(fitted);
     }
@@ -374,7 +404,8 @@ struct Prepared {
     method: Method,
     choice: String,
     share: Share,
-    locality: Option<Locality>,
+    locality: Option<Arc<Locality>>,
     new_endpoint: NewEndpoint,
     further: QueuePairListener,
+    most_grown: u64,
 }

@@ -71,6 +71,20 @@ pub(crate) fn of_client(rings: Lengths, limit: u64) -> Lengths {
     rings.up_to(MOST_OF_CLIENT).together(part_of_client(limit))
 }
 
+/// The longest ring to which a ring may grow, in bytes: the path of the port, if its rate is known, and on
+/// behalf of a client its part of `limit`. Such a ring carries what it was made for, so that a client gets no
+/// memory for a path that it only claims.
+pub(crate) fn most_grown(path: PathRecord, limit: u64, is_client: bool) -> u64 {
+    let of_port = match path.rate {
+        Some(_) => of_path(path, 1).get(),
+        None => MOST_BYTES,
+    };
+    match is_client {
+        true => of_port.min(part_of_client(limit)),
+        false => of_port,
+    }
+}
+
 /// The longest of these rings in bytes.
 pub(crate) fn most_of_client(limit: u64) -> u64 {
     part_of_client(limit).min(MOST_OF_CLIENT.get())

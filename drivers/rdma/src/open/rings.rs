@@ -32,12 +32,14 @@ pub(super) struct Rings {
     /// The ring that the peer accesses.
     pub(super) exposed: RingRecord,
     /// The NUMA node of the adapter.
-    pub(super) locality: Option<Locality>,
+    pub(super) locality: Option<Arc<Locality>>,
+    /// The memory of the channel.
+    pub(super) share: Arc<Share>,
 }
 
 /// An endpoint whose queue pairs are not connected yet.
 pub(super) enum NewEndpoint {
-    Soft(SoftEndpoint),
+    Soft(Box<SoftEndpoint>),
     /// An adapter whose queue pairs the connection manager connects.
     Iwarp(Box<VerbsEndpoint>),
     Fabric(Box<dyn Fabric>),
@@ -46,7 +48,7 @@ pub(super) enum NewEndpoint {
 impl NewEndpoint {
     pub(super) fn endpoint(&mut self) -> &mut dyn Endpoint {
         match self {
-            Self::Soft(endpoint) => endpoint,
+            Self::Soft(endpoint) => endpoint.as_mut(),
             Self::Iwarp(endpoint) => endpoint.as_mut(),
             Self::Fabric(endpoint) => endpoint.as_mut(),
         }
@@ -54,7 +56,7 @@ impl NewEndpoint {
 
     pub(super) fn into_endpoint(self) -> Box<dyn Endpoint> {
         match self {
-            Self::Soft(endpoint) => Box::new(endpoint),
+            Self::Soft(endpoint) => endpoint,
             Self::Iwarp(endpoint) => endpoint,
             Self::Fabric(endpoint) => endpoint,
         }
@@ -71,11 +73,11 @@ const LEAST_ROUND_TRIP: Duration = Duration::from_micros(500);
 
 /// The NUMA node of the adapter, to which the thread is moved: memory that it touches first is placed
 /// there.
-pub(super) fn locality(method: Method, capabilities: &Capabilities) -> Option<Locality> {
+pub(super) fn locality(method: Method, capabilities: &Capabilities) -> Option<Arc<Locality>> {
     let place = capabilities.place.as_ref();
     let locality = place.filter(|_| method != Method::Soft)?.locality()?;
     locality.move_thread();
-    Some(locality)
+    Some(Arc::new(locality))
 }
 
 impl Opening<'_> {
@@ -165,11 +167,18 @@ impl Opening<'_> {
         })
     }
 
+    /// The length in bytes to which rings may grow, from what this end knows about the path.
+    pub(super) fn most_grown(&self, path: PathRecord, pins: bool) -> u64 {
+        let limit = Pool::of_process().limit(pins);
+        let is_client = self.settings.party.is_some();
+        ring_length::most_grown(self.trusted(path), limit, is_client)
+    }
+
     /// Maps the rings and registers them with the endpoint.
     pub(super) fn rings(
         &self,
         mut new_endpoint: NewEndpoint,
-        locality: Option<Locality>,
+        locality: Option<Arc<Locality>>,
         share: Share,
         chosen: Offer,
     ) -> Result<Rings, OpenError> {
@@ -190,7 +199,7 @@ impl Opening<'_> {
             // This is the reason, if it is over.
             self.operation.check()?;
         }
-        let [outgoing, incoming] = mapped.map_err(local)?;
+        let (share, [outgoing, incoming]) = mapped.map_err(local)?;
         // A ring of an earlier channel may be elsewhere. Registered memory cannot be moved any more.
         if let Some(locality) = &locality {
             locality.place(&outgoing);
@@ -223,6 +232,7 @@ impl Opening<'_> {
                 keys,
             },
             locality,
+            share,
         })
     }
 
@@ -262,10 +272,8 @@ impl Opening<'_> {
                 Ok(NewEndpoint::Iwarp(Box::new(endpoint)))
             }
             (Method::Soft | Method::Iwarp, _) if capabilities.methods.has(Method::Soft) => {
-                Ok(NewEndpoint::Soft(
-                    SoftEndpoint::new(wanted.payload_bytes, wanted.messages)
-                        .map_err(local_error)?,
-                ))
+                let endpoint = SoftEndpoint::new(wanted.payload_bytes, wanted.messages);
+                Ok(NewEndpoint::Soft(Box::new(endpoint.map_err(local_error)?)))
             }
             (Method::Roce | Method::InfiniBand, Some(place))
                 if capabilities::method(place) == method =>

@@ -7,13 +7,16 @@ use gridhaul_direct::EngineChoice;
 
 use super::opening::{OpenError, Opening, check_reads};
 use super::pace;
-use super::ring_length::{self, message_for};
+use super::ring_length;
 use super::rings::Rings;
 use super::round_trip::round_trip;
-use crate::engine::{Exchange, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings};
+use super::shape::{Shaping, message_in, piece_bytes};
+use super::supply::RingSupply;
+use crate::engine::{
+    Exchange, Fault, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
+};
 use crate::gauges;
 use crate::handshake::{Mode, Offer};
-use crate::memory::{Lengths, Memory};
 use crate::numa::Locality;
 use crate::outgoing::Outgoing;
 use crate::pacing::{Burst, Pacers, Path, Rate};
@@ -36,10 +39,6 @@ pub(crate) struct Opened {
     pub(crate) endpoint: Box<dyn Endpoint>,
     pub(crate) exchange: Exchange,
     pub(crate) outgoing: Outgoing,
-    /// The ring to which the other end writes.
-    pub(crate) incoming: Arc<Memory>,
-    /// The lengths of both rings.
-    pub(crate) rings: Lengths,
     pub(crate) tuning: Tuning,
     /// The content of files is aligned in the rings.
     pub(crate) aligned: bool,
@@ -48,7 +47,33 @@ pub(crate) struct Opened {
     /// The chosen provider, and why it was chosen.
     pub(crate) choice: String,
     /// The NUMA node of the adapter.
-    pub(crate) locality: Option<Locality>,
+    pub(crate) locality: Option<Arc<Locality>>,
+}
+
+impl Opened {
+    /// See [`Exchange::advance`]. What is sent from now on comes from the present ring.
+    ///
+    /// # Errors
+    ///
+    /// When the peer violates the protocol.
+    pub(crate) fn advance(&mut self, now: Duration) -> Result<(), Fault> {
+        self.exchange.advance(self.endpoint.as_mut(), now)?;
+        if let Some(ring) = self.exchange.take_outgoing() {
+            self.outgoing = Outgoing::ring(ring);
+        }
+        Ok(())
+    }
+}
+
+/// What a channel is made of when its queue pairs are connected.
+pub(super) struct Parts {
+    pub(super) rings: Rings,
+    pub(super) chosen: Offer,
+    pub(super) remote: RemoteRing,
+    /// The chosen provider, and why it was chosen.
+    pub(super) choice: String,
+    /// The length in bytes to which rings may grow.
+    pub(super) most_grown: u64,
 }
 
 impl Tuning {
@@ -61,13 +86,14 @@ impl Tuning {
 }
 
 impl Opening<'_> {
-    pub(super) fn finish(
-        &self,
-        mut rings: Rings,
-        chosen: Offer,
-        remote: RemoteRing,
-        choice: String,
-    ) -> Result<Opened, OpenError> {
+    pub(super) fn finish(&self, parts: Parts) -> Result<Opened, OpenError> {
+        let Parts {
+            mut rings,
+            chosen,
+            remote,
+            choice,
+            most_grown,
+        } = parts;
         let limits = rings.new_endpoint.endpoint().limits();
         let ring = Ring::new(rings.lengths.outgoing);
         let pieces = usize::from(chosen.pieces);
@@ -75,16 +101,19 @@ impl Opening<'_> {
             .settings
             .depth
             .map_or(limits.depth, |depth| depth.min(limits.depth));
-        let longest = if self.settings.fits_message && !limits.over_tcp {
-            let requests = limits.queue_pairs * depth;
-            message_for(self.settings.message, rings.lengths.longer(), requests)
-        } else {
-            self.settings.message
+        let shaping = Shaping {
+            message: self.settings.message,
+            fits_message: self.settings.fits_message && !limits.over_tcp,
+            most_message: limits.message_bytes as u64,
+            queue_pairs: limits.queue_pairs,
+            requests: limits.queue_pairs * depth,
+            pieces,
+            immediate: chosen.immediate && limits.immediate,
         };
-        let longest = longest.min(limits.message_bytes as u64);
+        let longest = shaping.longest_message(rings.lengths.longer());
         let message = message_in(ring, longest);
         let inline_bytes = limits.payload_bytes.min(usize::from(chosen.inline_bytes)) as u64;
-        let immediate = |ring: Ring| chosen.immediate && limits.immediate && ring.fits_immediates();
+        let immediate = |ring: Ring| shaping.immediate && ring.fits_immediates();
         let settings = SenderSettings {
             ring,
             region: rings.source,
@@ -137,7 +166,7 @@ impl Opening<'_> {
         }
         let sender = Sender::new(settings, pacers);
         let incoming = Ring::new(rings.lengths.incoming);
-        let mut receiver = Receiver::new(incoming, pieces);
+        let mut receiver = Receiver::new(incoming, pieces).in_region(rings.sink);
         if immediate(incoming) && chosen.mode == Mode::Put {
             receiver.take_immediates();
         }
@@ -156,13 +185,15 @@ impl Opening<'_> {
             };
             exchange = exchange.fetch(Reader::new(settings, Pacers::new(&paths, 0)));
         }
+        if chosen.grows && chosen.mode == Mode::Put {
+            let supply = RingSupply::new(rings.share, shaping, most_grown, rings.locality.clone());
+            exchange.let_rings_change(Box::new(supply), round_trip);
+        }
         gauges::note_opened(limits.queue_pairs);
         Ok(Opened {
             endpoint: rings.new_endpoint.into_endpoint(),
             exchange,
             outgoing: rings.outgoing,
-            incoming: rings.incoming,
-            rings: rings.lengths,
             tuning: Tuning {
                 message_bytes: message_in(Ring::new(rings.lengths.longer()), longest),
                 depth,
@@ -176,27 +207,8 @@ impl Opening<'_> {
     }
 }
 
-/// The length of messages in a ring, which may be shorter than wanted: one part is being filled, one
-/// is in flight and one is being drained.
-fn message_in(ring: Ring, longest: u64) -> u64 {
-    longest.min(ring.bytes().div_ceil(3))
-}
-
-/// The length of pieces: a sixteenth of the ring for each queue pair keeps all of them busy and the
-/// receiver informed, also if one is slower than the others. They are whole messages, and their length
-/// fits into the announcement.
-pub(crate) fn piece_bytes(ring: Ring, message: u64, queue_pairs: usize) -> u64 {
-    const MAX_PIECE_BYTES: u64 = 16 << 20;
-    let part = ring.bytes() / (16 * queue_pairs.max(1) as u64);
-    let part = part.min(MAX_PIECE_BYTES);
-    let whole = part - part % message.max(1);
-    whole.max(message).min(ring.bytes())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU64;
-
     use super::*;
 
     #[test]
@@ -210,23 +222,5 @@ mod tests {
         assert_eq!(tuning.wanted_ring_bytes(rate, 150_000_000), None);
         let wanted = tuning.wanted_ring_bytes(rate, 16 << 20);
         assert_eq!(wanted, Some(150_000_000));
-    }
-
-    #[test]
-    fn pieces_are_whole_messages() {
-        let of = |ring, queue_pairs| {
-            let ring = Ring::new(NonZeroU64::new(ring).unwrap());
-            piece_bytes(ring, 32 << 10, queue_pairs)
-        };
-        let piece = |ring| of(ring, 1);
-        assert_eq!(piece(1 << 30), 16 << 20);
-        assert_eq!(piece(762_000), 32 << 10);
-        assert_eq!(piece(16 * 100_000), 96 << 10);
-        assert_eq!(piece(10_000), 10_000, "no longer than the ring");
-        assert_eq!(
-            of(16 << 20, 4),
-            256 << 10,
-            "shorter with several queue pairs"
-        );
     }
 }

@@ -14,6 +14,7 @@
 mod address;
 mod completion;
 mod rails;
+mod registrar;
 mod request;
 
 use std::fmt;
@@ -32,6 +33,7 @@ pub use self::address::{AdapterPort, FabricRecord, PortRecord, QueuePairRecord};
 pub use self::completion::Completion;
 pub use self::rails::MAX_RAILS;
 pub(crate) use self::rails::{RemoteRing, adapter_of, all_repeats, rail_of};
+pub use self::registrar::{Registered, Registrar};
 pub use self::request::{Request, Work};
 pub use crate::memory::Memory;
 
@@ -145,24 +147,38 @@ pub trait Endpoint: Send + fmt::Debug {
         Vec::new()
     }
 
-    /// Deregisters a region that no outstanding request uses.
+    /// Registers memory from another thread, where that takes long because memory is pinned.
+    fn registrar(&self) -> Option<Box<dyn Registrar>> {
+        None
+    }
+
+    /// Takes over what its registrar has registered.
+    ///
+    /// # Errors
+    ///
+    /// When it is not from a registrar of such an endpoint.
+    fn adopt(&mut self, _registered: Registered) -> io::Result<Region> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Deregisters a region that no outstanding request uses. Its key becomes invalid.
     fn deregister(&mut self, region: usize);
 
-    /// Declares parts of the memory that the peer may write to as free of data beyond the peer's
+    /// Declares parts of a region that the peer may write to as free of data beyond the peer's
     /// last WRITE. A provider may receive into them before it has checked the destination of the data.
-    /// Initially there are none.
-    fn spare(&mut self, _parts: [Span; 2]) {}
+    /// Initially there are none, and those of the last call count.
+    fn spare(&mut self, _region: usize, _parts: [Span; 2]) {}
 
-    /// Whether the peer has written to every byte of this part since [`Endpoint::expect_anew`] last
-    /// named it. A provider that cannot see WRITEs returns `true`; its memory then holds zeros, or
-    /// bytes that came over this endpoint.
-    fn is_written(&self, _part: Span) -> bool {
+    /// Whether the peer has written to every byte of this part of a region since
+    /// [`Endpoint::expect_anew`] last named it. A provider that cannot see WRITEs returns `true`; its
+    /// memory then holds zeros, or bytes that came over this endpoint.
+    fn is_written(&self, _region: usize, _part: Span) -> bool {
         true
     }
 
-    /// The peer is about to be allowed to fill this part again; earlier WRITEs to it no longer
-    /// count.
-    fn expect_anew(&mut self, _part: Span) {}
+    /// The peer is about to be allowed to fill this part of a region again; earlier WRITEs to it no
+    /// longer count.
+    fn expect_anew(&mut self, _region: usize, _part: Span) {}
 
     /// Posts a request to a queue pair. It is sent at the latest when the doorbell is rung. Its
     /// memory belongs to the device until it completes.

@@ -13,7 +13,7 @@ use gridhaul_stack::{Party, StackError};
 
 pub(crate) use self::options::OPTIONS;
 pub(crate) use self::values::Provider;
-use crate::handshake::{Mode, Offer, USUAL_INLINE_BYTES, pieces};
+use crate::handshake::{Mode, Offer, USUAL_INLINE_BYTES};
 use crate::memory::Lengths;
 use crate::pacing::{Burst, Rate};
 use crate::provider::{self, MAX_RAILS};
@@ -145,15 +145,18 @@ impl Settings {
         Offer {
             rings,
             queue_pairs,
-            pieces: pieces(rings.longer().get()),
+            pieces: 0,
             mode: self.mode,
             immediate: self.immediate,
             inline_bytes: self.inline_bytes,
             aligned: self.direct.is_some(),
             adapters: few(adapters),
             rails: few(rails),
+            // Requests of a disk are in flight to one ring.
+            grows: self.ring_bytes.is_none() && self.mode == Mode::Put && self.direct.is_none(),
         }
         .within_rails()
+        .with_all_pieces()
     }
 }
 

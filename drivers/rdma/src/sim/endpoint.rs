@@ -87,6 +87,12 @@ impl SharedFabric {
         Ok([end(0, first), end(1, second)])
     }
 
+    /// How long packets of a host travel.
+    #[cfg(test)]
+    pub(crate) fn delay(&self, host: usize) -> Duration {
+        self.lock().fabric.settings.links[host].delay
+    }
+
     /// The time of the next event.
     pub(crate) fn next_at(&self) -> Option<Duration> {
         self.lock().fabric.next_at()
@@ -167,10 +173,40 @@ pub(crate) struct SimEndpoint {
     alarm: Arc<OwnedFd>,
 }
 
+/// Registers memory without content for one end of a channel.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    fabric: SharedFabric,
+    host: usize,
+    channel: usize,
+}
+
+#[cfg(test)]
+impl Addresses {
+    pub(crate) fn register(&self, length: u64, access: Access) -> Region {
+        self.fabric.act(|fabric| {
+            let end = &mut fabric.hosts[self.host].ends[self.channel];
+            let random = &mut fabric.random;
+            end.regions.add(None, length, access, random)
+        })
+    }
+}
+
 impl SimEndpoint {
     /// Registers memory that has addresses but no content.
     pub(crate) fn register_addresses(&mut self, length: u64, access: Access) -> Region {
         self.add(None, length, access)
+    }
+
+    /// Registers such memory for this end as well, without the endpoint.
+    #[cfg(test)]
+    pub(crate) fn addresses(&self) -> Addresses {
+        Addresses {
+            fabric: self.fabric.clone(),
+            host: self.host,
+            channel: self.channel,
+        }
     }
 
     /// The device gives up a queue pair.

@@ -27,6 +27,8 @@ mod regions;
 mod run;
 mod selective;
 mod settings;
+#[cfg(test)]
+mod supply;
 
 pub use congestion::{Dcqcn, Marking};
 pub use cost::{MessageCost, message_cost};

@@ -9,12 +9,14 @@ use std::time::Duration;
 use super::endpoint::{SharedFabric, SimEndpoint};
 use super::random::Random;
 use super::settings::FabricSettings;
+#[cfg(test)]
+use super::supply::{RingSupply, Supplies};
 use crate::engine::{
     Exchange, Fault, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
 };
 use crate::handshake::{Mode, USUAL_INLINE_BYTES};
 use crate::memory::{Buffer, Memory};
-use crate::open::tuning::piece_bytes;
+use crate::open::shape::piece_bytes;
 use crate::pacing::{Pacers, Path};
 use crate::provider::{Endpoint, Limits, RemoteRing};
 
@@ -132,7 +134,7 @@ impl Run {
             }
             let (inline_bytes, immediate) = (sender.inline_bytes, sender.immediate);
             let sender = Sender::new(sender, pacer);
-            let mut receiver = Receiver::new(ring, settings.pieces());
+            let mut receiver = Receiver::new(ring, settings.pieces()).in_region(INCOMING);
             if immediate && settings.mode == Mode::Put {
                 receiver.take_immediates();
             }
@@ -161,6 +163,18 @@ impl Run {
             self.channels.push(ends);
         }
         Ok(())
+    }
+
+    /// The rings of a channel may change.
+    #[cfg(test)]
+    pub(crate) fn let_rings_change(&mut self, channel: usize, supplies: [Supplies; 2]) {
+        let links = [0, 1].map(|host| self.fabric.delay(host));
+        for (end, supplies) in self.channels[channel].iter_mut().zip(supplies) {
+            let has_content = end.memories.is_some();
+            let supply = RingSupply::new(supplies, &end.endpoint, has_content);
+            let round_trip = links[0] + links[1];
+            end.exchange.let_rings_change(Box::new(supply), round_trip);
+        }
     }
 
     /// Runs all due ends, and advances to the next event. Returns `false` if there is none before
@@ -290,10 +304,10 @@ impl RunEnd {
     }
 
     fn work(&mut self, now: Duration, sleep: &mut Sleep) -> Result<(), Fault> {
-        self.exchange.advance(&mut self.endpoint, now)?;
+        self.advance(now)?;
         loop {
             let moved = self.take(now) + self.give();
-            self.exchange.advance(&mut self.endpoint, now)?;
+            self.advance(now)?;
             let has_more = moved > 0 || self.exchange.has_more();
             if !has_more || self.random.is_some() {
                 break;
@@ -312,6 +326,16 @@ impl RunEnd {
         Ok(())
     }
 
+    fn advance(&mut self, now: Duration) -> Result<(), Fault> {
+        self.exchange.advance(&mut self.endpoint, now)?;
+        if let (Some(ring), Some([outgoing, _])) =
+            (self.exchange.take_outgoing(), &mut self.memories)
+        {
+            *outgoing = ring;
+        }
+        Ok(())
+    }
+
     fn take(&mut self, now: Duration) -> u64 {
         let mut taken = 0;
         while !self.idle.contains(&now) {
@@ -320,7 +344,7 @@ impl RunEnd {
             if ready.length == 0 {
                 return taken;
             }
-            if let Some([_, incoming]) = &self.memories {
+            if let Some(incoming) = self.exchange.incoming() {
                 let mut bytes = vec![0; ready.length];
                 incoming.copy_out(ready.offset, &mut bytes);
                 let from = self.received;

@@ -13,7 +13,7 @@ use super::place::Place;
 use super::ports::Protocol;
 use super::queue_pair::{Shared, slot_bytes};
 use crate::memory::Memory;
-use crate::provider::{Access, MAX_MESSAGE_BYTES, PortRecord, Wanted};
+use crate::provider::{Access, MAX_MESSAGE_BYTES, PortRecord, Region, Wanted};
 
 /// The largest WRITE or READ in bytes: devices allow 2 GiB and count in 32 bits.
 const MAX_TRANSFER_BYTES: u32 = 1 << 30;
@@ -139,6 +139,21 @@ impl Adapter {
         }
         self.regions[number] = Some(registration);
         Ok(key)
+    }
+
+    /// Takes over what was registered in its domain.
+    pub(super) fn adopt(&mut self, registration: Registration) -> Region {
+        let free = self.regions.iter().position(Option::is_none);
+        let region = Region {
+            id: free.unwrap_or(self.regions.len()),
+            address: registration.memory().address(),
+            key: registration.remote_key(),
+        };
+        match free {
+            Some(free) => self.regions[free] = Some(registration),
+            None => self.regions.push(Some(registration)),
+        }
+        region
     }
 
     /// A region of ours.

@@ -35,6 +35,7 @@ mod path_test;
 mod place;
 mod ports;
 mod queue_pair;
+mod registrar;
 mod replacement;
 mod requests;
 mod retries;
@@ -58,11 +59,13 @@ pub(crate) use self::opening::DEPTH;
 pub(crate) use self::place::Place;
 pub(crate) use self::ports::Protocol;
 use self::queue_pair::QueuePair;
+use self::registrar::DomainRegistrar;
 use self::retries::Retries;
 use self::slot::Slot;
 use crate::memory::Memory;
 use crate::provider::{
-    Access, Completion, Endpoint, Limits, Loss, Message, PostError, Region, Request, Work, rail_of,
+    Access, Completion, Endpoint, Limits, Loss, Message, PostError, Region, Registered, Registrar,
+    Request, Work, rail_of,
 };
 
 // Identifiers of watched descriptors. Those of an adapter have its number in the higher bits.
@@ -235,6 +238,22 @@ impl Endpoint for VerbsEndpoint {
                 Err(error)
             }
         }
+    }
+
+    fn registrar(&self) -> Option<Box<dyn Registrar>> {
+        // Several adapters need a registration each.
+        let [adapter] = &self.adapters[..] else {
+            return None;
+        };
+        let registrar = DomainRegistrar::new(&adapter.shared.domain, self.is_iwarp());
+        Some(Box::new(registrar))
+    }
+
+    fn adopt(&mut self, registered: Registered) -> io::Result<Region> {
+        let (registration, [adapter]) = (registered.into_inner(), &mut self.adapters[..]) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        Ok(adapter.adopt(registration.ok_or(io::ErrorKind::InvalidInput)?))
     }
 
     fn further_keys(&self, region: usize) -> Vec<u32> {

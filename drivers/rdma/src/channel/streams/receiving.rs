@@ -39,8 +39,8 @@ impl Streams {
         operation: &Operation<'_>,
     ) -> Result<usize, ChannelError> {
         let ready = self.ready(operation)?.first(buffer.len());
-        let incoming = &self.opened.incoming;
-        incoming.copy_out(ready.offset, &mut buffer[..ready.length]);
+        self.incoming()
+            .copy_out(ready.offset, &mut buffer[..ready.length]);
         self.consume(ready.length)?;
         Ok(ready.length)
     }
@@ -61,7 +61,7 @@ impl Streams {
         range: &FileRange<'_>,
         operation: &Operation<'_>,
     ) -> Result<u64, ChannelError> {
-        if let Some(plan) = self.plan(range, self.opened.rings.incoming)
+        if let Some(plan) = self.plan(range, self.opened.exchange.receiver.ring_bytes())
             && let Some(done) = self.receive_queued(range, plan, operation)?
         {
             return Ok(done);
@@ -76,7 +76,7 @@ impl Streams {
             let written = {
                 let _turn = WriteLock::acquire(range.file);
                 let offset = range.offset + done;
-                self.opened.incoming.write_to(range.file, offset, ready)
+                self.incoming().write_to(range.file, offset, ready)
             };
             let count = match written {
                 Ok(0) => return Err(ChannelError::File(std::io::ErrorKind::WriteZero.into())),
@@ -106,7 +106,7 @@ impl Streams {
                 break;
             }
             let piece = &mut range.scratch[..ready.length];
-            self.opened.incoming.copy_out(ready.offset, piece);
+            self.incoming().copy_out(ready.offset, piece);
             writer.write(piece, done)?;
             done += ready.length as u64;
             self.consume(ready.length)?;

@@ -1,6 +1,7 @@
 //! Channels over real sockets and devices, whose queue pairs are lost or misused.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
@@ -136,10 +137,8 @@ fn a_channel_whose_data_flows_one_way_has_one_long_ring_at_each_end() {
         let settings = [settings(options), settings(options)];
         let [mut one, mut other] = connected(local, &settings, flow, operation);
         let lengths = |streams: &Streams| {
-            let Opened {
-                outgoing, incoming, ..
-            } = &streams.opened;
-            [outgoing.memory().length(), incoming.length()]
+            let outgoing = streams.opened.outgoing.memory();
+            [outgoing.length(), streams.incoming().length()]
         };
         assert_eq!(lengths(&one), [out, back], "{mode}, {flow:?}");
         assert_eq!(lengths(&other), [back, out], "{mode}, {flow:?}");
@@ -173,9 +172,14 @@ fn a_ring_that_an_option_sets_is_an_upper_bound_for_both_ends() {
     let long = || settings([("slab", "8M"), ("provider", "soft")]);
     let usual = || settings([("provider", "soft")]);
     let ring = |pair| {
-        let rings = connected(local, &pair, Flow::Both, &operation).map(|end| end.opened.rings);
+        let rings = connected(local, &pair, Flow::Both, &operation).map(|end| {
+            let exchange = &end.opened.exchange;
+            let outgoing = exchange.sender.ring_length().get();
+            assert_eq!(outgoing, exchange.receiver.ring_bytes());
+            outgoing
+        });
         assert_eq!(rings[0], rings[1]);
-        rings[0].outgoing.get()
+        rings[0]
     };
     assert_eq!(ring([long(), long()]), 32 << 20);
     assert_eq!(ring([long(), usual()]), 16 << 20);
@@ -226,7 +230,7 @@ fn devices_keep_peers_out_of_memory_that_they_were_not_told_of() {
     };
     let options = [("qps", "1"), ("provider", "verbs")];
     let [mut one, mut other] = pair(local.parse().unwrap(), [options; 2], &operation);
-    let ring = other.opened.incoming.address();
+    let ring = other.incoming().address();
     let trespasses = [(ring, 0x0bad_0bad), (0, 0), (ring + (1 << 30), 1)];
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -278,4 +282,71 @@ fn programs_and_adapters_of_iwarp_understand_each_other() {
     }
     let lost = |number| (number == 3).then_some(1);
     survive(local, [verbs("3"), verbs("3")], lost);
+}
+
+/// How many times the streams of a channel moved to another ring.
+fn ring_changes(streams: &Streams) -> u64 {
+    streams.opened.exchange.meter().moves()
+}
+
+/// A stream over a path that looks longer than it is, so that the first ring is too short. It goes on until
+/// the ring has changed; every byte is the one that was sent, whichever ring it was in.
+fn grow(local: IpAddr, provider: &str) {
+    const BLOCK: usize = 3 << 20;
+    const LEAST_BLOCKS: usize = 20;
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: Some(Instant::now() + Duration::from_secs(120)),
+        cancel: &cancel,
+    };
+    let stacks = [(); 2].map(|()| settings([("provider", provider)]));
+    let [mut one, mut other] = connected(local, &stacks, Flow::Out, &operation);
+    for streams in [&mut one, &mut other] {
+        let round_trip = Duration::from_millis(50);
+        streams.opened.exchange.expect_round_trip(round_trip);
+    }
+    let noise: Vec<u8> = (0..BLOCK + 256)
+        .map(|place| (place.wrapping_mul(place) >> 7).to_le_bytes()[0])
+        .collect();
+    let block = |number: usize| &noise[number % 256..][..BLOCK];
+    let has_changed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 0;
+            while number < LEAST_BLOCKS || !has_changed.load(Ordering::Relaxed) {
+                one.send_memory(block(number), &operation).unwrap();
+                one.flush(&operation).unwrap();
+                number += 1;
+            }
+            one.finish(&operation).unwrap();
+        });
+        let (mut number, mut filled) = (0, 0);
+        let mut buffer = vec![0; BLOCK];
+        loop {
+            let count = other.receive(&mut buffer[filled..], &operation).unwrap();
+            if count == 0 {
+                assert_eq!(filled, 0, "whole blocks were sent");
+                break;
+            }
+            filled += count;
+            if filled == BLOCK {
+                assert!(buffer == block(number), "block {number}");
+                (number, filled) = (number + 1, 0);
+            }
+            has_changed.store(ring_changes(&other) > 0, Ordering::Relaxed);
+        }
+    });
+    assert!(ring_changes(&one) > 0, "{:?}", one.info());
+}
+
+#[test]
+fn a_ring_that_is_too_short_grows_while_data_flows() {
+    grow(IpAddr::V4(Ipv4Addr::LOCALHOST), "soft");
+}
+
+#[test]
+#[ignore = "needs an RDMA device, and GRIDHAUL_RDMA_ADDRESS to name its address"]
+fn rings_of_devices_grow_while_data_flows() {
+    let local = std::env::var("GRIDHAUL_RDMA_ADDRESS").unwrap();
+    grow(local.parse().unwrap(), "verbs");
 }

@@ -42,7 +42,7 @@ impl Streams {
         plan: Plan<'_>,
         operation: &Operation<'_>,
     ) -> Result<Option<u64>, ChannelError> {
-        let memory = RingMemory::of(&self.opened.incoming);
+        let memory = RingMemory::of(self.incoming());
         let mut writing = Writing {
             range,
             cutter: plan.cutter,

@@ -6,7 +6,7 @@ use super::{Exchange, Fault, State};
 use crate::engine::message::Message;
 use crate::engine::reader::Reader;
 use crate::memory::{Buffer, Span};
-use crate::provider::{Completion, Endpoint, Loss};
+use crate::provider::{Completion, Endpoint, Loss, RemoteRing};
 
 impl Exchange {
     pub(super) fn complete_all(
@@ -72,6 +72,9 @@ impl Exchange {
             }
             self.sender.lost(queue_pair);
             self.receiver.lost();
+            if let Some(growth) = &mut self.growth {
+                growth.lost();
+            }
             if let Some(reader) = &mut self.reader {
                 reader.lost(queue_pair);
             }
@@ -80,8 +83,10 @@ impl Exchange {
     }
 
     /// Copies a piece that travelled inside a message to its place, if it has one.
-    fn copy_in(&self, place: Option<Span>, payload: &[u8]) {
-        if let (Some(place), Some(incoming)) = (place, &self.incoming) {
+    fn copy_in(&self, place: Option<(usize, Span)>, payload: &[u8]) {
+        if let Some((region, place)) = place
+            && let Some(incoming) = self.incoming_of(region)
+        {
             incoming.copy_in(place.offset, payload);
         }
     }
@@ -93,7 +98,7 @@ impl Exchange {
                 let length = u64::from(length);
                 match &mut self.reader {
                     None => {
-                        let is_written = |place| endpoint.is_written(place);
+                        let is_written = |region, place| endpoint.is_written(region, place);
                         self.receiver.announced(start, length, is_written)?;
                     }
                     Some(reader) => {
@@ -130,6 +135,19 @@ impl Exchange {
                     self.close(endpoint, queue_pair);
                 }
             }
+            Message::Ring {
+                number,
+                bytes,
+                address,
+                key,
+            } => {
+                // Rings change only on channels with one rail.
+                if let Some(remote) = RemoteRing::over(1, address, &[key]) {
+                    self.ring_offered(endpoint, number, bytes, remote)?;
+                }
+            }
+            Message::Switch { number, at, window } => self.switched(number, at, window)?,
+            Message::Left { number } => self.peer_left(endpoint, number)?,
         }
         Ok(())
     }

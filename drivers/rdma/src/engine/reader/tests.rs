@@ -101,7 +101,7 @@ impl Ends {
                 }
             }
             Message::Carried { start, length } => {
-                if let Some(place) = self.receiver.carried(start, length as u64).unwrap() {
+                if let Some((_, place)) = self.receiver.carried(start, length as u64).unwrap() {
                     for count in &mut self.fetched[place.offset..][..length] {
                         *count += 1;
                     }
@@ -110,7 +110,7 @@ impl Ends {
             Message::Padded { .. } => panic!("nothing is padded"),
             Message::End { at } => self.receiver.ended(at).unwrap(),
             Message::Abandon { .. } => {}
-            Message::Credit { .. } => panic!("a sender gives no credit"),
+            other => panic!("a sender whose pieces are fetched does not say {other:?}"),
         }
         self.sender.completed(queue_pair, id, Duration::ZERO);
     }

@@ -15,8 +15,8 @@ pub(crate) struct Stretch {
 }
 
 impl Receiver {
-    /// A piece arrived inside a message, and after it so many positions hold no bytes. Returns the place for its bytes, or `None`
-    /// if they had arrived before.
+    /// A piece arrived inside a message, and after it so many positions hold no bytes. Returns the region and the place for
+    /// its bytes, or `None` if they had arrived before.
     ///
     /// # Errors
     ///
@@ -26,7 +26,7 @@ impl Receiver {
         start: u64,
         length: u64,
         padding: u64,
-    ) -> Result<Option<Span>, ReceiverError> {
+    ) -> Result<Option<(usize, Span)>, ReceiverError> {
         let most = self.inline_bytes;
         if length > most {
             return Err(ReceiverError::Inline { length, most });
@@ -47,7 +47,7 @@ impl Receiver {
         let bytes_end = start + length;
         self.padding.insert(bytes_end, bytes_end + padding);
         self.pass_padding();
-        Ok(Some(self.ring.place(start, length)))
+        Ok(Some(self.rings.place(start, length)))
     }
 
     /// The contiguous bytes from a position on that was not consumed, or after the padding there.
@@ -62,11 +62,11 @@ impl Receiver {
         }
         let padding = self.padding.range(position..).next();
         let end = padding.map_or(self.ready, |(&start, _)| start.min(self.ready));
-        let contiguous = self.ring.contiguous(position);
+        let contiguous = self.rings.contiguous(position);
         let length = (end - position).min(contiguous);
         Stretch {
             position,
-            span: self.ring.place(position, length),
+            span: self.rings.place(position, length).1,
             is_whole: end < self.ready || length == contiguous || self.end == Some(end),
         }
     }

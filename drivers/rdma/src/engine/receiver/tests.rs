@@ -117,9 +117,11 @@ fn compare(receiver: &Receiver, model: &Model) {
     let there = offsets_of(model.consumed..ready.min(turn));
     assert_eq!(offsets([receiver.ready()]), there, "{model:?}");
     let window = offsets_of(ready..model.credited + RING_BYTES);
-    assert_eq!(offsets(receiver.window()), window, "{model:?}");
+    let (_, parts) = receiver.window();
+    assert_eq!(offsets(parts), window, "{model:?}");
     let freed = offsets_of(model.credited..model.consumed);
-    assert_eq!(offsets(receiver.freed()), freed, "{model:?}");
+    let places = receiver.freed().map(|(_, place)| place);
+    assert_eq!(offsets(places), freed, "{model:?}");
     assert!(there.iter().all(|byte| !window.contains(byte)));
 }
 
@@ -132,7 +134,7 @@ fn followers(receiver: &Receiver, model: &Model, most: usize) -> Vec<(Receiver, 
             let (mut receiver, mut model) = (receiver.clone(), model.clone());
             let piece = (start, start.saturating_add(length));
             let expected = model.announce((start, length), is_written, most);
-            let outcome = receiver.announced(start, length, |place| {
+            let outcome = receiver.announced(start, length, |_, place| {
                 assert_eq!(offsets([place]), offsets_of(piece.0..piece.1));
                 is_written
             });

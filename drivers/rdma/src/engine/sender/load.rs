@@ -23,6 +23,8 @@ pub(super) struct QueuePair {
     pub(super) lost: bool,
     /// How many times it was restored.
     pub(super) generation: u32,
+    /// Requests so far.
+    pub(super) posted: u64,
 }
 
 /// The requests in flight on a queue pair, and its rate.
@@ -53,15 +55,24 @@ const SAMPLE: f64 = 1.0 / 8.0;
 
 impl QueuePair {
     pub(super) fn new(settings: &SenderSettings) -> Self {
-        // Half of this queue pair's part of the ring, or some messages.
-        let part = settings.ring.bytes() / (2 * settings.queue_pairs.max(1) as u64);
         Self {
-            load: Load::new(part.max(LEAST_MEASURED * settings.message_bytes)),
+            load: Load::new(horizon(settings.ring.bytes(), settings)),
             progress: Duration::ZERO,
             busy: Duration::ZERO,
             lost: false,
             generation: 0,
+            posted: 0,
         }
+    }
+
+    /// The rings have another length.
+    pub(super) fn measure_in(&mut self, ring_bytes: u64, settings: &SenderSettings) {
+        self.load.horizon = horizon(ring_bytes, settings) as f64;
+    }
+
+    /// Requests that have completed, or never will.
+    pub(super) fn completed(&self) -> u64 {
+        self.posted - self.pending() as u64
     }
 
     pub(super) fn pending(&self) -> usize {
@@ -73,8 +84,15 @@ impl QueuePair {
         if self.pending() == 0 {
             (self.progress, self.busy) = (now, now);
         }
+        self.posted += 1;
         self.load.posted(bytes);
     }
+}
+
+/// Half of a queue pair's part of the ring, or some messages.
+fn horizon(ring_bytes: u64, settings: &SenderSettings) -> u64 {
+    let part = ring_bytes / (2 * settings.queue_pairs.max(1) as u64);
+    part.max(LEAST_MEASURED * settings.message_bytes)
 }
 
 impl Load {

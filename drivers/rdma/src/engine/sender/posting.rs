@@ -30,16 +30,14 @@ impl Sender {
     /// The next request, or `None` if everything was posted, no queue pair has room, or the pacers hold
     /// messages back.
     pub(crate) fn next(&mut self, now: Duration) -> Option<Post> {
-        if let Some(&(on, lost)) = self.abandoned.front() {
+        while let Some(&(on, notice)) = self.notices.front() {
             if self.queue_pairs[on].pending() >= self.settings.depth {
                 return None;
             }
-            self.abandoned.pop_front();
-            let message = Message::Abandon {
-                queue_pair: lost,
-                generation: self.queue_pairs[lost].generation,
-            };
-            return Some(self.post(on, 0, Work::Send(message.encode()), now));
+            self.notices.pop_front();
+            if let Some(message) = self.message(notice) {
+                return Some(self.post(on, 0, Work::Send(message.encode()), now));
+            }
         }
         self.cut_pieces();
         let Some(Next {
@@ -50,7 +48,8 @@ impl Sender {
         };
         let settings = self.settings;
         let piece = self.pieces[number];
-        let is_short = piece.end - piece.start <= settings.inline_bytes;
+        let bytes = piece.end - piece.start;
+        let is_short = bytes <= settings.inline_bytes && bytes <= self.own.contiguous(piece.start);
         if piece.is_padded() || is_short && !self.sources.any_within(piece.start, piece.end) {
             return self.next_inline(number, queue_pair, now);
         }
@@ -65,8 +64,13 @@ impl Sender {
             return None;
         }
         self.bind(number, queue_pair);
+        let (to, place) = self.theirs.place(piece.posted, length);
+        let source = source.unwrap_or_else(|| {
+            let (region, place) = self.own.place(piece.posted, length);
+            let offset = place.offset;
+            Source { region, offset }
+        });
         let piece = &mut self.pieces[number];
-        let place = settings.ring.place(piece.posted, length);
         // A piece that was split, by the pacer or because it is in several places, is announced by
         // a message of its own.
         let is_whole = piece.posted == piece.start && length == piece.end - piece.start;
@@ -75,15 +79,11 @@ impl Sender {
         piece.posted += length;
         let id = WRITE | if announces { piece.end } else { 0 };
         (piece.announced, piece.announced_once) = (announces, announces || piece.announced_once);
-        let ring = Source {
-            region: settings.region,
-            offset: place.offset,
-        };
-        let Source { region, offset } = source.unwrap_or(ring);
+        let Source { region, offset } = source;
         let work = Work::Write {
             region,
             span: Span::new(offset, place.length),
-            to: settings.remote.at(queue_pair, place.offset),
+            to: to.at(queue_pair, place.offset),
             immediate,
         };
         if announces {
@@ -109,7 +109,7 @@ impl Sender {
         let piece = &mut self.pieces[number];
         (piece.posted, piece.announced, piece.announced_once) = (end, true, true);
         self.count_announced();
-        let span = self.settings.ring.place(start, bytes_end - start);
+        let (region, span) = self.own.place(start, bytes_end - start);
         let length = span.length;
         let message = match u32::try_from(end - bytes_end) {
             Ok(0) => Message::Carried { start, length },
@@ -124,7 +124,7 @@ impl Sender {
             0 => Work::Send(message),
             _ => Work::Carry {
                 message,
-                region: self.settings.region,
+                region,
                 span,
             },
         };
@@ -147,7 +147,11 @@ impl Sender {
         let most = self.settings.message_bytes;
         let most = self.pacers.message_bytes(queue_pair, most);
         let length = piece.bytes_end.saturating_sub(piece.posted).min(most);
-        self.sources.find(piece.posted, length)
+        match self.sources.find(piece.posted, length) {
+            // The peer's ring may have another length, so that the part may cross the end of ours.
+            (None, length) => (None, length.min(self.own.contiguous(piece.posted))),
+            elsewhere => elsewhere,
+        }
     }
 
     /// A piece is sent over this queue pair.
@@ -165,8 +169,9 @@ impl Sender {
     fn cut_pieces(&mut self) {
         let piece_bytes = self.settings.piece_bytes;
         while self.cut < self.filled && self.pieces.len() < self.settings.max_pieces {
-            let whole = (piece_bytes - self.cut % self.settings.ring.bytes() % piece_bytes)
-                .min(self.settings.ring.contiguous(self.cut));
+            let ring = self.theirs.latest();
+            let contiguous = ring.contiguous(self.cut);
+            let whole = (piece_bytes - ring.offset(self.cut) % piece_bytes).min(contiguous);
             let padding = self.padding.front().copied();
             let there = padding.map_or(self.filled, |(start, _)| start) - self.cut;
             if there < whole && padding.is_none() && self.flush < self.filled {
@@ -175,12 +180,17 @@ impl Sender {
             let bytes_end = self.cut + whole.min(there);
             let held = self.sources.any_within(self.cut, bytes_end);
             let is_short = there <= self.settings.inline_bytes.min(whole) && !held;
-            // No piece crosses the end of the ring.
-            let is_joined = is_short && there < self.settings.ring.contiguous(self.cut);
+            // No piece crosses the end of a ring.
+            let is_joined = is_short
+                && there < contiguous
+                && (there == 0 || there <= self.own.contiguous(self.cut));
             let padding = padding.filter(|_| there == 0 || is_joined);
-            let end = padding.map_or(bytes_end, |(_, end)| end);
-            if padding.is_some() {
+            let end = padding.map_or(bytes_end, |(_, end)| end.min(self.cut + contiguous));
+            if let Some((_, padding_end)) = padding {
                 self.padding.pop_front();
+                if end < padding_end {
+                    self.padding.push_front((end, padding_end));
+                }
             }
             self.held += usize::from(held);
             self.pieces.push_back(Piece {

@@ -1,6 +1,6 @@
 //! Sends pieces again when queue pairs are lost and restored.
 
-use super::{End, Piece, Repeat, Sender};
+use super::{End, Notice, Piece, Repeat, Sender};
 
 impl Sender {
     /// Handles the loss of a queue pair: pieces that were sent over it and not consumed are sent again
@@ -38,9 +38,11 @@ impl Sender {
         if self.end == (End::Announced { queue_pair }) {
             self.end = End::Wanted;
         }
-        self.abandoned.retain(|&(on, _)| on != queue_pair);
+        self.notices.retain(|&(on, _)| on != queue_pair);
         let connected = (0..self.queue_pairs.len()).filter(|&other| !self.queue_pairs[other].lost);
-        self.abandoned.extend(connected.map(|on| (on, queue_pair)));
+        let report = Notice::Abandoned(queue_pair);
+        self.notices.extend(connected.map(|on| (on, report)));
+        self.lost_notice_of_leaving(queue_pair);
         self.queue_pairs.iter().any(|queue_pair| !queue_pair.lost)
     }
 
@@ -51,10 +53,13 @@ impl Sender {
         restored.load.clear();
         restored.lost = false;
         restored.generation = restored.generation.saturating_add(1);
-        self.abandoned.retain(|&(_, lost)| lost != queue_pair);
-        // On this queue pair the losses of others were not reported yet.
+        let report = Notice::Abandoned(queue_pair);
+        self.notices.retain(|&(_, notice)| notice != report);
+        // On this queue pair the losses of others, and moves to another ring, were not reported yet.
         let lost = (0..self.queue_pairs.len()).filter(|&other| self.queue_pairs[other].lost);
-        self.abandoned.extend(lost.map(|lost| (queue_pair, lost)));
+        let reports = lost.map(|lost| (queue_pair, Notice::Abandoned(lost)));
+        self.notices.extend(reports);
+        self.repeat_moves(queue_pair);
     }
 
     /// How many times a queue pair was restored; `None` if its number is invalid.
@@ -79,8 +84,11 @@ impl Sender {
         if !self.settings.completes_early {
             return None;
         }
-        let (from, to) = self.settings.ring.range(piece.start, piece.end);
-        let meets = |repeat: &Repeat| repeat.from < to && from < repeat.to;
+        let (ring, _) = self.theirs.at(piece.start);
+        let from = ring.offset(piece.start);
+        let to = from + (piece.end - piece.start);
+        let meets =
+            |repeat: &Repeat| repeat.base == ring.base() && repeat.from < to && from < repeat.to;
         let is_bound = piece.again || self.repeats.iter().any(meets);
         is_bound.then(|| self.first_connected()).flatten()
     }

@@ -23,8 +23,10 @@ impl Sender {
     }
 
     fn room_from(&self, start: u64) -> Room {
-        let ring = self.settings.ring;
-        let free = self.needed_from() + ring.bytes() - start;
+        let needed_from = self.needed_from();
+        let (ring, theirs) = (self.own.latest(), self.theirs.latest());
+        let limit = ring.limit(needed_from).min(theirs.limit(needed_from));
+        let free = limit.saturating_sub(start);
         let contiguous = ring.contiguous(start);
         Room {
             span: ring.place(start, free.min(contiguous)),

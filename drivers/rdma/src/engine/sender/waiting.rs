@@ -14,6 +14,7 @@ impl Sender {
         let is_ending = self.is_posted() && matches!(self.end, End::Announced { .. });
         is_ending
             || self.held > 0
+            || self.is_leaving()
             || self.pacers.awaits_completions()
             || self.queue_pairs.iter().any(is_full)
     }

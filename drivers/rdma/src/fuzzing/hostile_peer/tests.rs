@@ -6,7 +6,10 @@ use super::*;
 use crate::handshake::Answer;
 
 fn run(mode: Mode, steps: &[Step]) -> Result<(), String> {
-    let mut session = Session::open(mode, None).unwrap();
+    run_in(Session::open(mode, false, None).unwrap(), steps)
+}
+
+fn run_in(mut session: Session, steps: &[Step]) -> Result<(), String> {
     for step in steps {
         session.take(*step)?;
         if let Step::WritePiece(_) = step {
@@ -65,7 +68,7 @@ fn bytes_written_before_the_credit_cannot_be_announced_again() {
 fn bytes_that_were_never_announced_cannot_be_read() {
     let all = [Step::Send(100), Step::Read(0, RING_BYTES)];
     assert_eq!(run(Mode::Get, &all), Ok(()));
-    let other = Session::open(Mode::Put, None).unwrap();
+    let other = Session::open(Mode::Put, false, None).unwrap();
     drop(other);
     let refused = run(Mode::Put, &[Step::Read(0, 100)]).unwrap_err();
     assert!(refused.contains("may not be used in this way"), "{refused}");
@@ -76,6 +79,52 @@ fn writes_to_everywhere_are_refused() {
     let writes: Vec<_> = (0..8000).map(|place| Step::Write(2 * place, 1)).collect();
     let refused = run(Mode::Put, &writes).unwrap_err();
     assert!(refused.contains("places that do not touch"), "{refused}");
+}
+
+/// Messages about rings that were not agreed, not due, or do not fit what the stream is.
+#[test]
+fn rings_change_only_as_they_were_offered() {
+    const OFFER: Message = Message::Ring {
+        number: 1,
+        bytes: 128 << 10,
+        address: 0,
+        key: 0,
+    };
+    let switch = Message::Switch {
+        number: 1,
+        at: 0,
+        window: 1,
+    };
+    let left = Message::Left { number: 1 };
+    for message in [OFFER, switch, left] {
+        let refused = run(Mode::Put, &[Step::Message(message)]).unwrap_err();
+        assert!(refused.contains("not negotiated"), "{refused}");
+    }
+    let offer = |number, bytes| Message::Ring {
+        number,
+        bytes,
+        address: 0,
+        key: 0,
+    };
+    for (message, words) in [
+        (offer(2, 128 << 10), "ring 2, which was not due"),
+        (offer(0, 128 << 10), ""),
+        (offer(1, 0), "a ring of 0 bytes"),
+        (offer(1, 4096), "a ring of 4096 bytes"),
+        (offer(1, u64::MAX), ""),
+        (switch, "ring 1, which it was not offered"),
+        (left, "the ring before ring 1"),
+    ] {
+        let session = Session::open(Mode::Put, true, None).unwrap();
+        let outcome = run_in(session, &[Step::Message(message)]);
+        match outcome {
+            Ok(()) => assert_eq!(words, "", "{message:?} was accepted"),
+            Err(refused) => assert!(!words.is_empty() && refused.contains(words), "{refused}"),
+        }
+    }
+    // A flood of one offer is one offer, and a flood of several is refused.
+    let session = Session::open(Mode::Put, true, None).unwrap();
+    assert_eq!(run_in(session, &[Step::Message(OFFER); 500]), Ok(()));
 }
 
 /// Opens our end of a channel with a peer that only takes part in the handshake.
@@ -123,6 +172,7 @@ fn extreme_claims_get_usual_rings_and_pieces() {
         aligned: false,
         adapters: 4,
         rails: 4,
+        grows: true,
     };
     let path = PathRecord {
         rate: Some(NonZeroU64::MAX),
@@ -131,9 +181,10 @@ fn extreme_claims_get_usual_rings_and_pieces() {
     let short = Lengths::both(NonZeroU64::new(64 << 10).unwrap());
     let soft = ("provider", "soft");
     let long = [soft, ("slab", "16M"), ("slabs", "4")];
-    for (options, rings, most) in [
-        (&[soft][..], claims.rings, 16 << 20),
-        (&long[..], short, 64 << 10),
+    for (options, rings, most, pieces) in [
+        // A ring that may grow has the pieces of one of 256 MiB.
+        (&[soft][..], claims.rings, 16 << 20, 1024),
+        (&long[..], short, 64 << 10, 64),
     ] {
         let mut answered = None;
         let opened = handshake_with(Side::Acceptor, options, |socket, operation| {
@@ -148,7 +199,7 @@ fn extreme_claims_get_usual_rings_and_pieces() {
         assert!(opened.is_err(), "the peer has left");
         let chosen = answered.unwrap();
         assert!(chosen.rings.longer().get() <= most, "{chosen:?}");
-        assert_eq!((chosen.queue_pairs, chosen.pieces), (1, 64));
+        assert_eq!((chosen.queue_pairs, chosen.pieces), (1, pieces));
         assert_eq!(chosen.rails, 1);
     }
 }

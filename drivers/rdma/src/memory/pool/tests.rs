@@ -53,17 +53,19 @@ fn take_rings_at_once(
 fn mappings_are_used_again_until_they_are_old() {
     let pool = Pool::new(64 * MIB, u64::MAX);
     let share = take(&pool, ACCEPTOR, MIB).unwrap();
-    let [one, other] = share.map(0, &|| true).unwrap();
+    let [one, other] = share.map(0, &|| true).unwrap().1;
     let addresses = [one.address(), other.address()];
     drop(one);
-    assert_eq!(pool.load().used_bytes, 2 * MIB);
+    let load = pool.load();
+    assert_eq!((load.used_bytes, load.idle_bytes), (MIB, MIB));
     drop(other);
     let load = pool.load();
     assert_eq!((load.used_bytes, load.idle_bytes), (0, 2 * MIB));
     let rings = take(&pool, ACCEPTOR, MIB)
         .unwrap()
         .map(0, &|| true)
-        .unwrap();
+        .unwrap()
+        .1;
     assert!(rings.iter().all(|ring| addresses.contains(&ring.address())));
     drop(rings);
     let mut state = pool.lock();
@@ -79,7 +81,8 @@ fn idle_mappings_make_room() {
         take(&pool, ACCEPTOR, 2 * MIB)
             .unwrap()
             .map(0, &|| true)
-            .unwrap(),
+            .unwrap()
+            .1,
     );
     assert_eq!(pool.load().idle_bytes, 4 * MIB);
     let share = take(&pool, ACCEPTOR, 100 * MIB).unwrap();
@@ -95,7 +98,8 @@ fn mappings_are_unmapped_after_the_lock() {
         take(&pool, ACCEPTOR, MIB)
             .unwrap()
             .map(0, &|| true)
-            .unwrap(),
+            .unwrap()
+            .1,
     );
     let mut state = pool.lock();
     state.idle.evict(0);
@@ -116,7 +120,7 @@ fn memory_in_addition_to_rings_counts() {
     assert!(share.set_extra(MIB / 2));
     assert_eq!(pool.load().used_bytes, 5 * MIB / 2);
     share.shrink(both(MIB / 2));
-    drop(share.map(0, &|| true).unwrap());
+    drop(share.map(0, &|| true).unwrap().1);
     assert_eq!(pool.load().used_bytes, 0);
 }
 
@@ -211,7 +215,7 @@ fn a_share_gives_back_what_it_does_not_need() {
     let mut share = take(&pool, ACCEPTOR, 2 * MIB).unwrap();
     share.shrink(both(MIB));
     assert_eq!(pool.load().used_bytes, 2 * MIB);
-    let rings = share.map(0, &|| true).unwrap();
+    let rings = share.map(0, &|| true).unwrap().1;
     assert_eq!(rings.map(|ring| ring.length() as u64), [MIB; 2]);
     assert_eq!(pool.load().used_bytes, 0);
 }
@@ -323,7 +327,7 @@ proptest! {
                     let (_, share) = channels.swap_remove(which % channels.len());
                     // Mapped at last, so that something becomes idle.
                     if share.rings().longer().get() <= MIB {
-                        rings.push(share.map(0, &|| true).unwrap());
+                        rings.push(share.map(0, &|| true).unwrap().1);
                         rings.truncate(0);
                     }
                 }
@@ -374,7 +378,8 @@ fn many_threads_share_a_bound() {
                     let rings = take(pool, holder, wanted)
                         .unwrap()
                         .map(0, &|| true)
-                        .unwrap();
+                        .unwrap()
+                        .1;
                     let length = rings.iter().map(|ring| ring.length() as u64).sum();
                     let all = mapped.fetch_add(length, Ordering::AcqRel) + length;
                     assert!(all <= LIMIT, "{all} bytes are mapped");

@@ -4,6 +4,7 @@ mod conformance;
 mod congestion;
 mod crawl;
 mod fabric;
+mod growth;
 mod late_wake_ups;
 mod pacing;
 mod queue_pairs;

@@ -64,7 +64,7 @@ proptest! {
         let pool = Pool::new(64 * MIB, u64::MAX);
         let mut addresses = None;
         for writes in channels {
-            let rings = take(&pool, ACCEPTOR, RING_BYTES).unwrap().map(0, &|| true).unwrap();
+            let rings = take(&pool, ACCEPTOR, RING_BYTES).unwrap().map(0, &|| true).unwrap().1;
             let mut now = rings.each_ref().map(|ring| ring.address());
             now.sort_unstable();
             prop_assert_eq!(*addresses.get_or_insert(now), now, "the pages are used again");

@@ -1,0 +1,274 @@
+//! Rings that become longer and shorter while data flows.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridhaul_stack::{Cancel, Operation, Side};
+
+use super::{Replay, seeds};
+use crate::handshake::Mode;
+use crate::memory::{Holder, Lengths, Memory, Pool, Share};
+use crate::open::shape::Shaping;
+use crate::pacing::{Path, Rate};
+use crate::provider::Endpoint;
+use crate::sim::random::Random;
+use crate::sim::run::{Run, RunSettings, pieces};
+use crate::sim::supply::Supplies;
+use crate::sim::{FabricSettings, Link};
+
+const GIGABIT: u64 = 125_000_000;
+const MIB: u64 = 1 << 20;
+
+/// The length of a ring where the rate of a port is not known.
+const USUAL: u64 = 16 * MIB;
+
+fn bytes(count: u64) -> NonZeroU64 {
+    NonZeroU64::new(count).unwrap()
+}
+
+/// A channel's part of a pool, with two short rings, because those of the simulation have no pages.
+fn share(pool: &Arc<Pool>, side: Side) -> (Arc<Share>, [Arc<Memory>; 2]) {
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: None,
+        cancel: &cancel,
+    };
+    let holder = Holder {
+        side,
+        pins: 0,
+        party: None,
+    };
+    let share = pool.take(holder, Lengths::both(bytes(64 << 10)), &operation);
+    share.unwrap().map(0, &|| true).unwrap()
+}
+
+/// Some channels whose rings are too short for their path, with endless streams to send.
+struct Grown {
+    run: Run,
+    round_trip: Duration,
+    rate: u64,
+}
+
+impl Grown {
+    /// A pool for each host, with bounds in bytes.
+    fn new(gigabits: u64, round_trip: Duration, channels: usize, pools: [u64; 2]) -> Self {
+        const MESSAGE_BYTES: u64 = 256 << 10;
+        let rate = gigabits * GIGABIT;
+        let mut run = Run::new(FabricSettings::new(Link::new(rate, round_trip / 2)));
+        let pools = pools.map(|limit| Pool::new(limit, u64::MAX));
+        for channel in 0..channels {
+            let settings = RunSettings {
+                ring_bytes: bytes(USUAL),
+                message_bytes: MESSAGE_BYTES,
+                queue_pairs: 1,
+                stall: None,
+                mode: Mode::Put,
+            };
+            let paths = [(); 2].map(|()| Path::new(Rate::Any, 4 * MIB));
+            run.open(settings, paths, [None, None]).unwrap();
+            let sides = [Side::Connector, Side::Acceptor];
+            let supplies = [0, 1].map(|host| share(&pools[host], sides[host]));
+            let supplies = supplies.map(|share| Supplies {
+                share,
+                shaping: Shaping {
+                    message: MESSAGE_BYTES,
+                    fits_message: true,
+                    most_message: 1 << 30,
+                    queue_pairs: 1,
+                    requests: 1024,
+                    pieces: pieces(bytes(USUAL)),
+                    immediate: true,
+                },
+                most: 32 << 30,
+                calls: 3,
+            });
+            run.let_rings_change(channel, supplies);
+            run.channels[channel][0].send(u64::MAX, None);
+        }
+        Self {
+            run,
+            round_trip,
+            rate,
+        }
+    }
+
+    /// The share of the rate of the path that is delivered in these round trips.
+    fn share_from(&mut self, rounds: std::ops::Range<u32>) -> f64 {
+        self.run.run_until(rounds.start * self.round_trip).unwrap();
+        let before = self.received();
+        self.run.run_until(rounds.end * self.round_trip).unwrap();
+        let time = (rounds.end - rounds.start) * self.round_trip;
+        let bytes = self.received().iter().sum::<u64>() - before.iter().sum::<u64>();
+        bytes as f64 / time.as_secs_f64() / self.rate as f64
+    }
+
+    fn received(&self) -> Vec<u64> {
+        let channels = self.run.channels.iter();
+        channels.map(|[_, receiver]| receiver.received).collect()
+    }
+
+    fn ring(&self, channel: usize) -> u64 {
+        self.run.channels[channel][1].exchange.receiver.ring_bytes()
+    }
+}
+
+/// The rate of the ports is not known, so that the first ring carries 1.3 % of it.
+#[test]
+fn a_ring_grows_until_it_fills_the_path() {
+    let mut grown = Grown::new(100, Duration::from_millis(100), 1, [64 << 30; 2]);
+    let at_first = grown.share_from(1..2);
+    assert!(at_first < 0.02, "{at_first}");
+    let share = grown.share_from(20..40);
+    assert!(share >= 0.95, "{share} with {} bytes", grown.ring(0));
+    let product = 100 * GIGABIT / 10;
+    let ring = grown.ring(0);
+    assert!(ring <= 3 * product, "{ring}");
+}
+
+#[test]
+fn rings_grow_on_other_paths_too() {
+    for (gigabits, milliseconds) in [(10, 200), (400, 20), (25, 60)] {
+        let round_trip = Duration::from_millis(milliseconds);
+        let mut grown = Grown::new(gigabits, round_trip, 1, [64 << 30; 2]);
+        // An observation takes 50 ms where the round trip is shorter.
+        let rounds = 20 * 50_u32.div_ceil(u32::try_from(milliseconds).unwrap());
+        let share = grown.share_from(rounds..2 * rounds);
+        let found = || format!("{share} of {gigabits} Gb/s, {milliseconds} ms");
+        assert!(share >= 0.95, "{}, ring {}", found(), grown.ring(0));
+    }
+}
+
+/// The ring of a path that it fills stays as it is.
+#[test]
+fn a_ring_that_is_long_enough_does_not_grow() {
+    let mut grown = Grown::new(10, Duration::from_millis(5), 1, [64 << 30; 2]);
+    assert!(grown.share_from(20..400) > 0.95);
+    assert_eq!(grown.ring(0), USUAL);
+}
+
+/// Either end has little memory: the rings grow as far as it goes, and the bound holds.
+#[test]
+fn rings_grow_within_the_bounds_of_both_ends() {
+    const LIMIT: u64 = 512 * MIB;
+    for pools in [[LIMIT, 64 << 30], [64 << 30, LIMIT]] {
+        let mut grown = Grown::new(100, Duration::from_millis(100), 1, pools);
+        let share = grown.share_from(20..40);
+        assert!((0.02..0.5).contains(&share), "{share}");
+        let [sender, receiver] = &grown.run.channels[0];
+        let rings = [
+            sender.exchange.sender.ring_length().get(),
+            receiver.exchange.receiver.ring_bytes(),
+        ];
+        let bounded = rings[0].min(rings[1]);
+        assert!(bounded > 2 * USUAL && bounded < LIMIT / 2, "{rings:?}");
+    }
+}
+
+#[test]
+fn two_channels_share_a_path_and_the_memory() {
+    let mut grown = Grown::new(100, Duration::from_millis(50), 2, [16 << 30; 2]);
+    let share = grown.share_from(40..80);
+    assert!(share >= 0.95, "{share}");
+    let received = grown.received();
+    let fairness = received[0].min(received[1]) as f64 / received[0].max(received[1]) as f64;
+    assert!(fairness > 0.5, "{received:?}");
+    let used = |channel: usize| grown.ring(channel);
+    assert!(used(0) + used(1) < 8 << 30, "{} and {}", used(0), used(1));
+}
+
+/// The receiver becomes slow: the ring that it does not need is given back.
+#[test]
+fn a_ring_that_is_not_used_becomes_shorter() {
+    let mut grown = Grown::new(10, Duration::from_millis(100), 1, [64 << 30; 2]);
+    assert!(grown.share_from(20..30) > 0.95);
+    let long = grown.ring(0);
+    assert!(long > 4 * USUAL, "{long}");
+    // What is in the ring is taken once in a second.
+    for _ in 0..45 {
+        let now = grown.run.now;
+        grown.run.channels[0][1].idle = now..now + Duration::from_millis(990);
+        grown.run.run_until(now + Duration::from_secs(1)).unwrap();
+    }
+    let ring = grown.ring(0);
+    assert!(ring <= long / 2, "{ring} of {long}");
+}
+
+/// Every byte arrives once and in order while rings change at any time, over paths that lose packets and
+/// queue pairs.
+#[test]
+fn streams_survive_changes_of_rings() {
+    let mut moves = 0;
+    for seed in seeds(100) {
+        let _replay = Replay(seed);
+        let mut random = Random::new(seed);
+        let mut link = Link::new(
+            10_000_000 + random.below(1 << 28),
+            Duration::from_millis(random.below(30)),
+        );
+        link.loss = [0.0, random.share() * 0.01][random.index(2)];
+        link.jitter = Duration::from_millis(random.below(5));
+        let mut settings = FabricSettings::new(link);
+        settings.seed = random.next();
+        settings.immediate = settings.seed.is_multiple_of(2);
+        settings.packet_bytes = 256 << random.below(5);
+        settings.depth = 4 + random.index(60);
+        let message_bytes = 1 + random.below(3000);
+        let ring_bytes = bytes(3 * message_bytes + random.below(10_000));
+        let channel = RunSettings {
+            ring_bytes,
+            message_bytes,
+            queue_pairs: 1 + random.index(3),
+            stall: None,
+            mode: Mode::Put,
+        };
+        let immediate = settings.immediate;
+        let mut run = Run::new(settings);
+        let length = NonZeroUsize::try_from(ring_bytes).unwrap();
+        let memory = || Arc::new(Memory::new(length).unwrap());
+        let memories = || Some([memory(), memory()]);
+        let paths = [(); 2].map(|()| Path::new(Rate::Any, message_bytes));
+        run.open(channel, paths, [memories(), memories()]).unwrap();
+        let pool = Pool::new(64 * MIB, u64::MAX);
+        let supplies = [Side::Connector, Side::Acceptor].map(|side| share(&pool, side));
+        let supplies = supplies.map(|share| Supplies {
+            share,
+            shaping: Shaping {
+                message: message_bytes,
+                fits_message: false,
+                most_message: 1 << 30,
+                queue_pairs: channel.queue_pairs,
+                requests: 64,
+                pieces: pieces(ring_bytes),
+                immediate,
+            },
+            most: [40_000, 4 * MIB][random.index(2)],
+            calls: random.index(4),
+        });
+        run.let_rings_change(0, supplies);
+        for end in &mut run.channels[0] {
+            let amounts = (random.below(2) == 0).then(|| Random::new(random.next()));
+            end.send(random.below(3_000_000), amounts);
+        }
+        for _ in 0..random.below(5) {
+            let at = run.now + Duration::from_millis(random.below(200));
+            run.run_until(at).unwrap();
+            let end = &mut run.channels[0][random.index(2)];
+            let queue_pair = random.index(end.endpoint.limits().queue_pairs);
+            match random.below(2) {
+                0 => end.endpoint.break_queue_pair(queue_pair),
+                _ => end.exchange.close(&mut end.endpoint, queue_pair),
+            }
+        }
+        let until = run.now + Duration::from_secs(3600);
+        while !run.channels[0].iter().all(|end| end.is_done()) {
+            assert!(run.step(until).unwrap(), "it stalls: {:?}", run.channels[0]);
+        }
+        for (here, there) in [(0, 1), (1, 0)] {
+            let [here, there] = [here, there].map(|end| &run.channels[0][end]);
+            assert_eq!(here.received, there.length);
+            moves += here.exchange.meter().moves();
+        }
+    }
+    assert!(moves > 50, "{moves} moves in all");
+}
