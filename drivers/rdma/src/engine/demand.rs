@@ -3,7 +3,7 @@
 //! A ring that is shorter than the path is full before credit for its first byte is back, so about one
 //! ring is delivered in each round trip. A ring that is long enough delivers what the slowest part of
 //! the path can, which is less. So what is delivered in a round trip, as a share of the ring, tells
-//! whether the ring is the limit, whatever the rate of the path.
+//! whether the ring is the limit, at any rate of the path.
 
 use std::time::Duration;
 

@@ -41,7 +41,7 @@ pub(crate) trait Supply: fmt::Debug + Send {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) bytes: u64,
-    /// A shorter ring is of no use.
+    /// A shorter ring is refused.
     pub(crate) least: u64,
     /// The ring that it replaces, and that is held until the stream has left it.
     pub(crate) present: u64,

@@ -346,7 +346,7 @@ fn greet(
         mode,
         immediate: false,
         inline_bytes: INLINE_BYTES,
-        aligned: true,
+        aligned: !grows,
         adapters: 1,
         rails: 1,
         grows,

@@ -290,7 +290,7 @@ fn ring_changes(streams: &Streams) -> u64 {
 }
 
 /// A stream over a path that looks longer than it is, so that the first ring is too short. It goes on until
-/// the ring has changed; every byte is the one that was sent, whichever ring it was in.
+/// the ring has changed; every byte is the one that was sent, in either ring.
 fn grow(local: IpAddr, provider: &str) {
     const BLOCK: usize = 3 << 20;
     const LEAST_BLOCKS: usize = 20;
