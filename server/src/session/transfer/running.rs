@@ -53,7 +53,7 @@ impl Running {
         self.entry.stop_counting()
     }
 
-    pub(super) async fn start(call: &mut Call<'_>, order: &Order, entry: TransferEntry) -> Self {
+    pub(super) fn start(call: &Call<'_>, order: &Order, entry: TransferEntry) -> Self {
         let (sender, events) = mpsc::unbounded_channel();
         let plan = order.plan.clone();
         let node = &call.user.node;
@@ -61,7 +61,7 @@ impl Running {
         let sink: EventSink = Box::new(move |event| drop(sender.send(event)));
         let in_place = &call.context.shared.in_place;
         let place = match node.may_be_quick(&plan) {
-            true => in_place.enter().await,
+            true => in_place.enter(),
             false => None,
         };
         let handle = match place {
@@ -156,14 +156,14 @@ impl Running {
             {
                 self.lose(error.into());
             }
-            self.release_data(&call.context.shared.in_place).await;
+            self.release_data(&call.context.shared.in_place);
         }
     }
 
     /// Resumes a transfer that was held until the client got the reply that lets it send.
-    async fn release_data(&self, in_place: &InPlace) {
+    fn release_data(&self, in_place: &InPlace) {
         if self.handle.is_held() {
-            match in_place.enter().await {
+            match in_place.enter() {
                 Some(_place) => self.handle.resume_here(),
                 None => self.handle.resume_on_worker(),
             }

@@ -163,7 +163,7 @@ impl Transfers {
             None => return Ok(replies::aborted_early()),
         };
         look_ahead(call);
-        let mut running = Running::start(call, order, entry).await;
+        let mut running = Running::start(call, order, entry);
         let finished = running.follow(call).await;
         let outcome = finished.as_ref();
         drop(permit);
