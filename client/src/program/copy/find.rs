@@ -1,12 +1,12 @@
 //! Finds the files that a command names.
 
 use std::collections::HashSet;
-
-use tokio::sync::mpsc;
+use std::sync::Arc;
 
 use super::destination::Destination;
 use super::error::CopyError;
 use super::job::{Job, Place};
+use super::jobs::Jobs;
 use super::pattern::Pattern;
 use super::shared::Shared;
 use super::version::{Version, permissions_of};
@@ -87,7 +87,7 @@ impl Errand {
 }
 
 /// Sends a job for each file of the sources, and reports what cannot be copied.
-pub(super) async fn find(shared: &Shared, errands: Vec<Errand>, jobs: mpsc::Sender<Job>) {
+pub(super) async fn find(shared: &Arc<Shared>, errands: Vec<Errand>, jobs: Jobs) {
     let mut targets = HashSet::new();
     let is_only = errands.len() == 1;
     let makes_root = shared.arguments.recursive && !shared.arguments.dry_run;
@@ -126,8 +126,8 @@ pub(super) async fn find(shared: &Shared, errands: Vec<Errand>, jobs: mpsc::Send
 }
 
 struct Finder<'a> {
-    shared: &'a Shared,
-    jobs: &'a mpsc::Sender<Job>,
+    shared: &'a Arc<Shared>,
+    jobs: &'a Jobs,
     destination: &'a Place,
     are_many: bool,
     /// There are no other sources.

@@ -8,6 +8,7 @@ mod destination;
 mod error;
 mod find;
 mod job;
+mod jobs;
 mod journal;
 mod left;
 mod list;
@@ -27,12 +28,12 @@ mod worker;
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
 pub(super) use self::find::Errand;
 use self::find::find;
 use self::job::Place;
+use self::jobs::queue;
 use self::journal::{Journal, JournalError};
 pub(super) use self::list::ListError;
 use self::list::Pair;
@@ -247,12 +248,12 @@ fn journal(arguments: &CopyArguments) -> Result<Journal, JournalError> {
 }
 
 async fn copy(shared: &Arc<Shared>, errands: Vec<Errand>) {
-    let (jobs, queue) = mpsc::channel(QUEUE);
-    let queue = Arc::new(Mutex::new(queue));
+    let (jobs, queue) = queue(QUEUE);
     let mut workers = JoinSet::new();
     for _ in 0..shared.arguments.concurrency {
-        workers.spawn(Worker::new(Arc::clone(shared)).run(Arc::clone(&queue)));
+        workers.spawn(Worker::new(Arc::clone(shared)).run(queue.clone()));
     }
+    drop(queue);
     find(shared, errands, jobs).await;
     shared.report.found_all();
     while let Some(ended) = workers.join_next().await {

@@ -4,12 +4,12 @@
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-
-use tokio::sync::mpsc;
+use std::sync::Arc;
 
 use super::destination::Destination;
 use super::error::CopyError;
 use super::job::{Job, Place};
+use super::jobs::Jobs;
 use super::loops::Probe;
 use super::shared::Shared;
 use super::tree::{DANGLING, DEPTH, Found, LINK, SPECIAL, read_tree};
@@ -18,8 +18,8 @@ use crate::session::{Kind, Session};
 
 /// Finds the files of trees.
 pub(super) struct Walker<'a> {
-    shared: &'a Shared,
-    jobs: &'a mpsc::Sender<Job>,
+    shared: &'a Arc<Shared>,
+    jobs: &'a Jobs,
     /// The directories of the copy.
     copy: Destination<'a>,
 }
@@ -35,7 +35,7 @@ enum Next {
 }
 
 impl<'a> Walker<'a> {
-    pub(super) fn new(shared: &'a Shared, jobs: &'a mpsc::Sender<Job>) -> Self {
+    pub(super) fn new(shared: &'a Arc<Shared>, jobs: &'a Jobs) -> Self {
         Self {
             shared,
             jobs,

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{Admission, NodeSession};
-use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
 
 use self::pipelined::{Length, Pause};
@@ -23,6 +22,7 @@ use self::retries::Retries;
 use super::super::arguments::SyncArgument;
 use super::error::CopyError;
 use super::job::{Job, Place};
+use super::jobs::Queue;
 use super::journal::{Key, Recorder};
 use super::present::{Present, WORTHWHILE};
 use super::shared::Shared;
@@ -36,9 +36,6 @@ pub(in crate::program::copy) const FIRST_PAUSE: Duration = Duration::from_secs(1
 
 /// The longest pause.
 pub(in crate::program::copy) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
-/// The files that wait for a worker.
-pub(super) type Queue = Arc<Mutex<mpsc::Receiver<Job>>>;
 
 /// Copies one file after the other.
 pub(super) struct Worker {
@@ -92,7 +89,7 @@ impl Worker {
         loop {
             let next = match self.taken.pop_front() {
                 Some(taken) => Some(taken),
-                None => queue.lock().await.recv().await.map(Taken::new),
+                None => queue.take().await.map(Taken::new),
             };
             let Some(next) = next else {
                 break;

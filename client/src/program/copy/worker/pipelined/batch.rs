@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use super::super::super::job::{Job, Place};
+use super::super::super::jobs::Queue;
 use super::super::super::shared::Shared;
 use super::super::super::version::Version;
-use super::super::{Queue, Taken, WORTHWHILE, is_known, succeeded};
+use super::super::{Taken, WORTHWHILE, is_known, succeeded};
 use super::length::Length;
 use crate::transfer::{Supply, TransferFailure, Transferred};
 
@@ -134,11 +135,8 @@ impl<'a, W: Way> Batch<'a, W> {
 
     /// The next file of the queue, if one waits now.
     fn take(&mut self) -> Option<Taken> {
-        self.taken.pop_front().or_else(|| {
-            // Who has the lock waits for a file: there is none.
-            let mut queue = self.queue.try_lock().ok()?;
-            queue.try_recv().ok().map(Taken::new)
-        })
+        let taken = self.taken.pop_front();
+        taken.or_else(|| self.queue.try_take().map(Taken::new))
     }
 }
 
