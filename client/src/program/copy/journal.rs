@@ -70,9 +70,14 @@ pub(super) struct Key(u128);
 impl Key {
     /// `None` without a size or a time: another version of the file could have the same key.
     pub(super) fn of(job: &Job) -> Option<Self> {
-        let (size, modified) = (job.known.size?, job.known.modified?);
-        let since = modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         let names = (job.source.words(), job.destination.words());
+        Self::of_names((&names.0, &names.1), job.known)
+    }
+
+    /// As [`Self::of`], of the words for source and destination.
+    pub(super) fn of_names(names: (&str, &str), known: Version) -> Option<Self> {
+        let (size, modified) = (known.size?, known.modified?);
+        let since = modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         let half = |salt: u8| {
             let mut hasher = DefaultHasher::new();
             (salt, &names, size, since.as_secs()).hash(&mut hasher);

@@ -277,7 +277,7 @@ fn is_known(shared: &Shared, job: &Job) -> bool {
 /// Notes and reports a copied file.
 fn succeeded(shared: &Shared, job: &Job, names: (&str, &str), done: &Transferred) {
     shared.note(true);
-    if let Some(key) = Key::of(job) {
+    if let Some(key) = Key::of_names(names, job.known) {
         shared.journal.record_complete(key);
     }
     shared.report.copied(names, done);
