@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gridhaul_protocol::path::PathArgument;
@@ -73,6 +74,8 @@ pub enum ListingError {
 pub struct Lister {
     place: TempDir,
     files: Arc<dyn NodeSession>,
+    /// A directory was listed.
+    has_listed: AtomicBool,
 }
 
 /// How listings are received.
@@ -98,7 +101,11 @@ impl Lister {
         let place = tempfile::Builder::new().prefix("gridhaul-").tempdir();
         let place = place.map_err(failed)?;
         let files = machine.files(place.path(), Admission::none())?;
-        Ok(Self { place, files })
+        Ok(Self {
+            place,
+            files,
+            has_listed: AtomicBool::new(false),
+        })
     }
 
     /// Lists a directory.
@@ -140,6 +147,11 @@ impl Lister {
     ) -> Result<Transferred, ListingError> {
         if !session.has_facts() {
             return Err(ListingError::NotSupported);
+        }
+        // A round trip is worth it if further directories follow.
+        if self.has_listed.swap(true, Ordering::Relaxed) {
+            let settled = session.settle_facts().await;
+            settled.map_err(|error| ListingError::Server(Box::new(error)))?;
         }
         let copy = FileCopy {
             direction: Direction::List,

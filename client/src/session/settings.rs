@@ -4,6 +4,8 @@ use gridhaul_protocol::command::{
     Command, DataChannelAuthentication, MarkerEvent, OptsCommand, Parallelism, ProtectionLevel,
     RetrieveOptions, SiteCommand, StackRequest, Text, TransferMode,
 };
+use gridhaul_protocol::facts::Fact;
+use gridhaul_protocol::feature::Feature;
 use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 
 use super::Session;
@@ -58,6 +60,7 @@ pub(super) struct Told {
     is_buffer_told: bool,
     are_restarts_told: bool,
     is_progress_told: bool,
+    are_facts_told: bool,
     stack: Option<StackSpec>,
     /// Those of the next data port; the server is not told.
     commands: DataCommands,
@@ -80,6 +83,7 @@ impl Told {
             is_buffer_told: false,
             are_restarts_told: false,
             is_progress_told: false,
+            are_facts_told: false,
             stack: None,
             commands: DataCommands::Usual,
         }
@@ -182,6 +186,25 @@ impl Session {
         Ok(())
     }
 
+    /// Asks for lines of listings without the facts that this program does not use: they are more than half of the bytes, and some cost the
+    /// server a look-up of a name. A server may not have the command.
+    ///
+    /// # Errors
+    ///
+    /// When the session has ended.
+    pub(crate) async fn settle_facts(&mut self) -> Result<(), ControlError> {
+        if std::mem::replace(&mut self.settings.are_facts_told, true) {
+            return Ok(());
+        }
+        match used_facts(&self.features) {
+            Some(names) => {
+                let command = Command::Opts(OptsCommand::Facts(names));
+                self.control.ask(&command).await.map(drop)
+            }
+            None => Ok(()),
+        }
+    }
+
     async fn ask_for(&mut self, event: MarkerEvent) -> Result<(), ControlError> {
         let command = Command::Trev { event, seconds: 1 };
         self.control.ask(&command).await.map(drop)
@@ -268,5 +291,52 @@ impl DataProtection {
             true => Self::Authenticated,
             false => Self::None,
         }
+    }
+}
+
+/// The names of the facts that this program uses, of those that listings have now. `None` if there are no others.
+fn used_facts(features: &[Feature]) -> Option<Vec<Text>> {
+    /// What [`super::Facts`] are made of.
+    const USED: [Fact; 5] = [
+        Fact::Type,
+        Fact::Modify,
+        Fact::Size,
+        Fact::UnixMode,
+        Fact::UnixSlink,
+    ];
+
+    let facts = features.iter().find_map(|feature| match feature {
+        Feature::Facts(facts) => Some(facts),
+        _ => None,
+    })?;
+    let is_used = |name: &Text| {
+        let fact = Fact::from_name(name.as_str().as_bytes());
+        fact.is_some_and(|fact| USED.contains(&fact))
+    };
+    let shown = facts.iter().filter(|fact| fact.selected);
+    let (used, others): (Vec<_>, Vec<_>) = shown.map(|fact| fact.name.clone()).partition(is_used);
+    (!others.is_empty()).then_some(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use gridhaul_protocol::feature;
+    use gridhaul_protocol::reply::Reply;
+
+    use super::*;
+
+    #[test]
+    fn listings_keep_the_facts_that_are_used() {
+        let used = |line: &str| {
+            let reply = Reply::spaced(211, "Extensions supported", [line], "End.");
+            let names = used_facts(&feature::parse(&reply))?;
+            Some(names.iter().map(Text::as_str).collect::<Vec<_>>().join(" "))
+        };
+        let globus = "MLST Type*;Size*;Modify*;Perm*;Charset;UNIX.mode*;UNIX.owner*;Unique*;UNIX.slink*;X.count;";
+        let expected = "Type Size Modify UNIX.mode UNIX.slink";
+        assert_eq!(used(globus).as_deref(), Some(expected));
+        assert_eq!(used("MLST type*;perm*;size;").as_deref(), Some("type"));
+        assert_eq!(used("MLST Type*;Size*;Perm;"), None);
+        assert_eq!(used("SIZE"), None);
     }
 }
