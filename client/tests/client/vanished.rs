@@ -1,4 +1,4 @@
-//! Directories of the copy that vanish after the one above was listed.
+//! Directories of the copy that are listed ahead, or vanish after the one above was listed.
 
 use std::fs;
 use std::io::Write as _;
@@ -27,7 +27,7 @@ fn talk(
         static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
     }
     let reply = match line.split(' ').next().unwrap_or_default() {
-        "FEAT" => "211-Features\r\n SIZE\r\n MLST type*;size*;\r\n211 End.\r\n".to_owned(),
+        "FEAT" => "211-Features\r\n SIZE\r\n MLST type*;size*;perm*;\r\n211 End.\r\n".to_owned(),
         "MLST" => "250-Facts\r\n Type=dir; /d\r\n250 End.\r\n".to_owned(),
         "PASV" => {
             let port = DATA.with(TcpListener::local_addr)?.port();
@@ -52,6 +52,38 @@ fn talk(
     };
     control.write_all(reply.as_bytes())?;
     Ok(true)
+}
+
+#[test]
+fn a_session_of_its_own_lists_directories_ahead() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let directories = ["a", "b", "b/c", "e"];
+    for directory in directories {
+        fs::create_dir_all(site.local("tree").join(directory)).unwrap();
+        fs::write(site.local("tree").join(directory).join("file"), "123").unwrap();
+    }
+    // One more, which the server does not have.
+    fs::create_dir_all(site.local("tree/a/new/newer")).unwrap();
+    let server = serve(|line| match line {
+        "MLSD /d" => Some("Type=dir; a\r\nType=dir; b\r\nType=dir; e\r\n"),
+        "MLSD /d/b" => Some("Type=dir; c\r\nType=file;Size=3; file\r\n"),
+        "MLSD /d/a/new" | "MLSD /d/a/new/newer" => None,
+        _ => Some("Type=file;Size=3; file\r\n"),
+    });
+    let tree = ["copy", "-r", "--dry-run", "--sync=size", "tree"];
+    let said = site.must(&[&tree[..], &[&server.url("d")]].concat());
+    assert!(
+        said.contains("0 files") && said.contains("4 unchanged"),
+        "{said}"
+    );
+    let commands = server.commands();
+    let count = |wanted: &str| commands.iter().filter(|line| *line == wanted).count();
+    assert_eq!(count("USER anonymous"), 2, "{commands:?}");
+    for directory in directories {
+        assert_eq!(count(&format!("MLSD /d/{directory}")), 1, "{commands:?}");
+    }
+    // Both sessions list more than one directory.
+    assert_eq!(count("OPTS MLST type;size;"), 2, "{commands:?}");
 }
 
 #[test]

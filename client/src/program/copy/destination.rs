@@ -11,7 +11,8 @@ use tokio::task::block_in_place;
 use super::super::arguments::SyncArgument;
 use super::error::CopyError;
 use super::job::Place;
-use super::looked::{Had, Looked, is_refused, look_local};
+use super::looked::{Had, Looked, look_local, look_remote};
+use super::preview::Preview;
 use super::shared::Shared;
 use super::version::Version;
 use crate::listing::{Lister, remove_tree};
@@ -56,8 +57,12 @@ impl<'a> Destination<'a> {
         }
     }
 
-    /// Makes a directory, if there is none, and looks at what it has.
-    pub(super) async fn enter(&mut self, place: &Place) -> Result<(), CopyError> {
+    /// Makes a directory, if there is none, and looks at what it has, unless there is a preview of that.
+    pub(super) async fn enter(
+        &mut self,
+        place: &Place,
+        preview: Option<Preview>,
+    ) -> Result<(), CopyError> {
         let arguments = &self.shared.arguments;
         let was_there = self.had_directory(place);
         match (arguments.dry_run, self.levels.is_empty()) {
@@ -66,8 +71,8 @@ impl<'a> Destination<'a> {
             (false, false) if was_there => {}
             (false, false) => self.make(place).await?,
         }
-        let had = match arguments.sync.is_some() || arguments.delete {
-            true => self.entries(place, was_there).await?,
+        let had = match self.shared.looks() {
+            true => self.entries(place, was_there, preview).await?,
             false => None,
         };
         self.levels.push(Level {
@@ -130,18 +135,35 @@ impl<'a> Destination<'a> {
 
     /// Whether this version of a file need not be copied.
     pub(super) async fn has(&mut self, place: &Place, known: Version) -> Result<bool, CopyError> {
-        let sync = self.shared.arguments.sync;
-        // The worker computes checksums.
-        let Some(sync) = sync.filter(|sync| *sync != SyncArgument::Checksum) else {
+        let Some(sync) = self.sync() else {
             return Ok(false);
         };
         let there = self.version(place).await?;
-        Ok(there.is_some_and(|there| match sync {
-            SyncArgument::Exists | SyncArgument::Checksum => true,
-            SyncArgument::Size => there.has_size_of(&known),
-            SyncArgument::Newer => there.has_size_of(&known) && !known.may_be_newer_than(&there),
-            SyncArgument::Time => there.has_size_of(&known) && there.has_time_of(&known),
-        }))
+        Ok(there.is_some_and(|there| is_enough(sync, there, known)))
+    }
+
+    /// Whether this is the directory that is walked.
+    pub(super) fn is_at(&self, place: &Place) -> bool {
+        let level = self.levels.last();
+        level.is_some_and(|level| level.place == *place)
+    }
+
+    /// As [`Self::has`], for an entry of the directory that is walked, whose source has a file of this name. `false` if what the
+    /// directory has is not remembered.
+    pub(super) fn has_entry(&mut self, name: &[u8], known: Version) -> bool {
+        let sync = self.sync();
+        let had = self.levels.last_mut().and_then(|level| level.had.as_mut());
+        let Some((sync, had)) = sync.zip(had.and_then(|had| had.get_mut(name))) else {
+            return false;
+        };
+        had.stays = true;
+        is_enough(sync, had.version, known)
+    }
+
+    /// How versions are compared here. The worker computes checksums.
+    fn sync(&self) -> Option<SyncArgument> {
+        let sync = self.shared.arguments.sync;
+        sync.filter(|sync| *sync != SyncArgument::Checksum)
     }
 
     /// What the destination has of a file.
@@ -201,7 +223,13 @@ impl<'a> Destination<'a> {
         &mut self,
         place: &Place,
         was_there: bool,
+        preview: Option<Preview>,
     ) -> Result<Option<HashMap<Vec<u8>, Had>>, CopyError> {
+        if let Some(preview) = preview
+            && let Some(had) = preview.entries().await
+        {
+            return Ok((had.len() <= self.room()).then_some(had));
+        }
         match self.look(place).await? {
             // Nothing was made.
             Looked::Missing(_) if self.shared.arguments.dry_run => Ok(Some(HashMap::new())),
@@ -213,14 +241,14 @@ impl<'a> Destination<'a> {
         }
     }
 
+    /// The entries of a further directory that can be remembered.
+    fn room(&self) -> usize {
+        let open = self.levels.iter().filter_map(|level| level.had.as_ref());
+        REMEMBERED.saturating_sub(open.map(HashMap::len).sum())
+    }
+
     async fn look(&mut self, place: &Place) -> Result<Looked, CopyError> {
-        let open: usize = self
-            .levels
-            .iter()
-            .filter_map(|level| level.had.as_ref())
-            .map(HashMap::len)
-            .sum();
-        let room = REMEMBERED.saturating_sub(open);
+        let room = self.room();
         match place {
             Place::Local { root, beneath, .. } => {
                 let storage = self.storage(root)?;
@@ -231,28 +259,10 @@ impl<'a> Destination<'a> {
     }
 
     async fn look_remote(&mut self, url: &Url, room: usize) -> Result<Looked, CopyError> {
-        let failed = |error| CopyError::DestinationListing(Box::new(error));
         let (arguments, path) = (&self.shared.arguments, url.argument()?);
         let Remote { session, lister } = self.remote(url).await?;
         let how = arguments.data.channels.listings(session);
-        let mut had = HashMap::new();
-        let listing = match lister.list(session, &path, &how).await {
-            Err(error) if is_refused(&error) => return Ok(Looked::Missing(failed(error))),
-            listing => listing.map_err(failed)?,
-        };
-        for entry in listing {
-            let entry = entry.map_err(failed)?;
-            if had.len() >= room {
-                return Ok(Looked::TooMany);
-            }
-            let found = Had {
-                is_directory: entry.facts.is_real_directory(),
-                version: entry.facts.into(),
-                stays: false,
-            };
-            had.insert(entry.name, found);
-        }
-        Ok(Looked::Entries(had))
+        look_remote(session, lister, (&path, &how), room).await
     }
 
     /// Leaves the innermost directory, and removes what the source has not.
@@ -328,6 +338,16 @@ impl<'a> Destination<'a> {
             },
         };
         Ok(self.remote.insert(remote))
+    }
+}
+
+/// Whether what is `there` need not be replaced by the version that is `known`.
+fn is_enough(sync: SyncArgument, there: Version, known: Version) -> bool {
+    match sync {
+        SyncArgument::Exists | SyncArgument::Checksum => true,
+        SyncArgument::Size => there.has_size_of(&known),
+        SyncArgument::Newer => there.has_size_of(&known) && !known.may_be_newer_than(&there),
+        SyncArgument::Time => there.has_size_of(&known) && there.has_time_of(&known),
     }
 }
 

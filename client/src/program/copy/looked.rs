@@ -5,12 +5,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use gridhaul_protocol::path::PathArgument;
 use gridhaul_storage::{FileKind, Metadata, Storage, StorageErrorKind};
 
 use super::error::CopyError;
 use super::version::Version;
 use crate::control::ControlError;
-use crate::listing::ListingError;
+use crate::listing::{Lister, ListingError, ListingSettings};
+use crate::session::Session;
 
 /// What a look at a directory has found.
 pub(super) enum Looked {
@@ -31,6 +33,7 @@ impl Looked {
 }
 
 /// An entry that was there before.
+#[derive(Debug)]
 pub(super) struct Had {
     /// A directory itself, and no link to one.
     pub(super) is_directory: bool,
@@ -39,7 +42,7 @@ pub(super) struct Had {
     pub(super) stays: bool,
 }
 
-pub(super) fn is_refused(error: &ListingError) -> bool {
+fn is_refused(error: &ListingError) -> bool {
     matches!(error, ListingError::Server(error) if matches!(**error, ControlError::Refused { .. }))
 }
 
@@ -85,5 +88,33 @@ pub(super) fn look_local(
     }
     had.remove(b".".as_slice());
     had.remove(b"..".as_slice());
+    Ok(Looked::Entries(had))
+}
+
+/// What a directory of a server has; at most so many entries.
+pub(super) async fn look_remote(
+    session: &mut Session,
+    lister: &Lister,
+    (path, how): (&PathArgument, &ListingSettings),
+    room: usize,
+) -> Result<Looked, CopyError> {
+    let failed = |error| CopyError::DestinationListing(Box::new(error));
+    let mut had = HashMap::new();
+    let listing = match lister.list(session, path, how).await {
+        Err(error) if is_refused(&error) => return Ok(Looked::Missing(failed(error))),
+        listing => listing.map_err(failed)?,
+    };
+    for entry in listing {
+        let entry = entry.map_err(failed)?;
+        if had.len() >= room {
+            return Ok(Looked::TooMany);
+        }
+        let found = Had {
+            is_directory: entry.facts.is_real_directory(),
+            version: entry.facts.into(),
+            stays: false,
+        };
+        had.insert(entry.name, found);
+    }
     Ok(Looked::Entries(had))
 }

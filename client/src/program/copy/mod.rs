@@ -16,6 +16,7 @@ mod looked;
 mod loops;
 mod pattern;
 mod present;
+mod preview;
 mod reach;
 mod shared;
 mod stream;

@@ -86,6 +86,11 @@ impl Shared {
         }
     }
 
+    /// Whether the entries of directories of the copy are looked at.
+    pub(super) fn looks(&self) -> bool {
+        self.arguments.sync.is_some() || self.arguments.delete
+    }
+
     /// How long nothing may happen.
     pub(super) fn stall(&self) -> Duration {
         self.arguments.data.channels.stall_timeout

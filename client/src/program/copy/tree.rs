@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 
 use super::error::CopyError;
+use super::preview::{Preview, Previewer};
 use super::version::{Version, permissions_of};
 
 /// Directories beneath each other. Each has an open listing.
@@ -42,26 +43,33 @@ pub(super) struct Run {
 }
 
 /// An entry of a directory.
+#[derive(Debug)]
 pub(super) struct Entry {
     /// `None` for the directory itself, which cannot be read further.
     pub(super) name: Option<OsString>,
     pub(super) found: Result<Found, CopyError>,
+    /// What the directory of the copy has, if it is looked at.
+    pub(super) preview: Option<Preview>,
 }
 
-/// Reads a tree on a thread of its own. Each directory comes before its content, and ends a run. The thread ends when the receiver is
-/// dropped.
-pub(super) fn read_tree(root: &Path) -> (mpsc::Receiver<Run>, tokio::task::JoinHandle<()>) {
+/// Reads a tree on a thread of its own. Each directory comes before its content, and ends a run; the previewer gets to know it at once.
+/// The thread ends when the receiver is dropped.
+pub(super) fn read_tree(
+    root: &Path,
+    previewer: Option<Previewer>,
+) -> (mpsc::Receiver<Run>, tokio::task::JoinHandle<()>) {
     let (sender, runs) = mpsc::channel(AHEAD);
     let root = root.to_owned();
     let reading = tokio::task::spawn_blocking(move || {
         // `None`: the receiver is dropped.
-        let _ = Reader::new(&root, &sender).all();
+        let _ = Reader::new(&root, previewer, &sender).all();
     });
     (runs, reading)
 }
 
 struct Reader<'a> {
     root: &'a Path,
+    previewer: Option<Previewer>,
     sender: &'a mpsc::Sender<Run>,
     /// The directory that is read, and those above it.
     levels: Vec<Level>,
@@ -75,9 +83,10 @@ struct Level {
 }
 
 impl<'a> Reader<'a> {
-    fn new(root: &'a Path, sender: &'a mpsc::Sender<Run>) -> Self {
+    fn new(root: &'a Path, previewer: Option<Previewer>, sender: &'a mpsc::Sender<Run>) -> Self {
         Self {
             root,
+            previewer,
             sender,
             levels: Vec::new(),
             run: Vec::new(),
@@ -104,9 +113,12 @@ impl<'a> Reader<'a> {
         let path = || self.directory().join(&name);
         let found = of_entry(entry).map_err(|error| self.failed(&path(), error));
         let directory = matches!(found, Ok(Found::Directory)).then(path);
+        let previewer = self.previewer.as_ref().zip(directory.as_ref());
+        let preview = previewer.and_then(|(previewer, directory)| previewer.hint(directory));
         self.run.push(Entry {
             name: Some(name),
             found,
+            preview,
         });
         if directory.is_some() || self.run.len() >= RUN {
             self.send()?;
@@ -139,6 +151,7 @@ impl<'a> Reader<'a> {
         self.run.extend(error.map(|error| Entry {
             name: None,
             found: Err(error),
+            preview: None,
         }));
         self.send()?;
         self.levels.pop();
@@ -150,6 +163,7 @@ impl<'a> Reader<'a> {
         let entries = vec![Entry {
             name: None,
             found: Err(error),
+            preview: None,
         }];
         let run = Run { directory, entries };
         self.sender.blocking_send(run).ok()

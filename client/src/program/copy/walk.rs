@@ -11,6 +11,7 @@ use super::error::CopyError;
 use super::job::{Job, Place};
 use super::jobs::Jobs;
 use super::loops::Probe;
+use super::preview::{Preview, Previewer};
 use super::shared::Shared;
 use super::tree::{DANGLING, DEPTH, Found, LINK, SPECIAL, read_tree};
 use crate::listing::{Lister, Listing};
@@ -53,7 +54,7 @@ impl<'a> Walker<'a> {
             return Err(CopyError::Within);
         }
         let destination = &destination.without_last_slash();
-        self.copy.enter(destination).await?;
+        self.copy.enter(destination, None).await?;
         let mut probe = Probe::new(self.shared, destination);
         let walked = match source {
             Place::Local { path, .. } => self.local(path, (source, destination), &mut probe).await,
@@ -76,7 +77,7 @@ impl<'a> Walker<'a> {
 
     /// Makes a directory of the copy, if there is none.
     pub(super) async fn directory(&mut self, place: &Place) -> Result<(), CopyError> {
-        let entered = self.copy.enter(&place.without_last_slash()).await;
+        let entered = self.copy.enter(&place.without_last_slash(), None).await;
         // It may have other entries than the sources.
         self.copy.spoil_all();
         entered.and(self.copy.finish().await)
@@ -91,7 +92,8 @@ impl<'a> Walker<'a> {
         if probe.is_source(None, source).await? {
             return Err(CopyError::SameDirectory);
         }
-        let (mut runs, reading) = read_tree(root);
+        let previewer = Previewer::start(self.shared, destination);
+        let (mut runs, reading) = read_tree(root, previewer);
         // The directory whose content is not copied.
         let mut passed: Option<PathBuf> = None;
         'walk: while let Some(run) = runs.recv().await {
@@ -104,7 +106,16 @@ impl<'a> Walker<'a> {
                 names.fold(place.clone(), |place, name| place.join(name.as_bytes()))
             };
             let (above, below) = (within(source), within(destination));
+            let mut is_here = false;
             for entry in run.entries {
+                is_here = is_here || self.copy.is_at(&below);
+                if let (true, Some(name), Ok(Found::File(known))) =
+                    (is_here, &entry.name, &entry.found)
+                    && self.copy.has_entry(name.as_bytes(), *known)
+                {
+                    self.shared.report.unchanged();
+                    continue;
+                }
                 let (from, to) = match &entry.name {
                     Some(name) => (above.join(name.as_bytes()), below.join(name.as_bytes())),
                     None => (above.clone(), below.clone()),
@@ -115,7 +126,8 @@ impl<'a> Walker<'a> {
                     }
                     found => found,
                 };
-                match (self.found(&from, &to, found).await, entry.name) {
+                let next = self.found(&from, &to, found, entry.preview).await;
+                match (next, entry.name) {
                     (Next::Into, _) | (Next::Past, None) => {}
                     (Next::Past, Some(name)) => passed = Some(run.directory.join(name)),
                     (Next::Stop, _) => {
@@ -173,7 +185,7 @@ impl<'a> Walker<'a> {
                 true => Err(CopyError::Itself),
                 false => Ok(found),
             };
-            match self.found(&from, &to, found).await {
+            match self.found(&from, &to, found, None).await {
                 Next::Into => {}
                 Next::Past => continue,
                 Next::Stop => {
@@ -232,13 +244,19 @@ impl<'a> Walker<'a> {
     }
 
     /// Acts on an entry.
-    async fn found(&mut self, from: &Place, to: &Place, found: Result<Found, CopyError>) -> Next {
+    async fn found(
+        &mut self,
+        from: &Place,
+        to: &Place,
+        found: Result<Found, CopyError>,
+        preview: Option<Preview>,
+    ) -> Next {
         if found.is_err() {
             // Before the directory is left, which removes what its source does not have.
             self.copy.spoil(to);
         }
         let acted = match self.copy.go_to_parent_of(to).await {
-            Ok(()) => self.act(from, to, found).await,
+            Ok(()) => self.act(from, to, found, preview).await,
             Err(error) => Err(error),
         };
         match acted {
@@ -255,6 +273,7 @@ impl<'a> Walker<'a> {
         from: &Place,
         to: &Place,
         found: Result<Found, CopyError>,
+        preview: Option<Preview>,
     ) -> Result<Next, CopyError> {
         match found {
             Ok(Found::File(known)) => {
@@ -275,7 +294,10 @@ impl<'a> Walker<'a> {
                     Err(_) => Next::Stop,
                 })
             }
-            Ok(Found::Directory) => self.copy.enter(to).await.map(|()| Next::Into),
+            Ok(Found::Directory) => {
+                let entered = self.copy.enter(to, preview).await;
+                entered.map(|()| Next::Into)
+            }
             Ok(Found::Skipped(reason)) => {
                 self.shared.report.skipped(&from.words(), reason);
                 Ok(Next::Past)
