@@ -12,7 +12,8 @@ use crate::site::texts;
 /// A destination that keeps nothing, and refuses some files by their names.
 fn refusing(is_refused: fn(&str) -> bool) -> Scripted {
     thread_local! {
-        static PORT: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
+        /// A new one for each PASV: the client may have connected for a file that was refused.
+        static PORT: RefCell<Option<TcpListener>> = const { RefCell::new(None) };
         static DATA: RefCell<Option<TcpStream>> = const { RefCell::new(None) };
         /// No connection was asked for since the last one broke.
         static IS_BROKEN: Cell<bool> = const { Cell::new(true) };
@@ -24,7 +25,10 @@ fn refusing(is_refused: fn(&str) -> bool) -> Scripted {
         let received = DATA.with_borrow_mut(|data| {
             let data = match data {
                 Some(data) => data,
-                None => data.insert(PORT.with(TcpListener::accept)?.0),
+                None => {
+                    let port = PORT.take().ok_or(std::io::ErrorKind::NotConnected)?;
+                    data.insert(port.accept()?.0)
+                }
             };
             blocks::receive(data)
         });
@@ -43,7 +47,9 @@ fn refusing(is_refused: fn(&str) -> bool) -> Scripted {
             "PASV" => {
                 DATA.set(None);
                 IS_BROKEN.set(false);
-                let port = PORT.with(|port| port.local_addr().unwrap().port());
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                let port = listener.local_addr().unwrap().port();
+                PORT.set(Some(listener));
                 format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
             }
             "STOR" if is_refused(argument) => "553 Not this one.\r\n".to_owned(),
