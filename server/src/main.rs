@@ -99,6 +99,7 @@ fn check(arguments: &CheckArguments) -> Result<(), String> {
 fn doctor(arguments: &DoctorArguments) -> Result<(), String> {
     match doctor::doctor(arguments, &mut io::stdout().lock()) {
         Ok(true) => Ok(()),
+        Ok(false) if arguments.is_about_rdma() => Err("RDMA was not measured".to_owned()),
         Ok(false) => Err(
             "with these errors the server does not serve its clients as it is meant to".to_owned(),
         ),

@@ -314,7 +314,7 @@ fn contents_are_compared_by_checksum_where_that_is_wanted() {
 
 #[test]
 fn what_killed_copies_have_left_is_removed_by_later_ones() {
-    const OLD: Duration = Duration::from_secs(2 * 3600);
+    const OLD: Duration = Duration::from_secs(8 * 24 * 3600);
 
     for kind in [Kind::Gridhaul, Kind::Globus] {
         let site = Site::anonymous(kind, &[]);

@@ -35,7 +35,12 @@ use crate::config::{Config, DoctorArguments};
 /// When the report cannot be written.
 pub fn doctor(arguments: &DoctorArguments, output: &mut impl Write) -> io::Result<bool> {
     let mut findings = Findings::default();
-    match Config::load(&arguments.serve) {
+    let mut serve = arguments.serve.clone();
+    if arguments.is_about_rdma() {
+        // No user logs in for a measurement between two machines, so the server needs no way to log in.
+        serve.settings.anonymous.get_or_insert(true);
+    }
+    match Config::load(&serve) {
         Ok(config) if arguments.is_about_rdma() => {
             rdma::examine(&mut findings, output, &config, arguments)?;
         }

@@ -21,8 +21,8 @@ use crate::location::Url;
 /// What each name begins with. 16 hexadecimal digits follow.
 const PREFIX: &str = ".gridhaul-";
 
-/// Younger ones may belong to copies that run.
-const OLD: Duration = Duration::from_secs(3600);
+/// Younger ones may belong to copies that run: they need theirs until the whole source is listed.
+const OLD: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The entries of a directory that are looked at.
 const MOST_ENTRIES: usize = 100_000;

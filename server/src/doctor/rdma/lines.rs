@@ -89,6 +89,8 @@ pub(super) mod tests {
 
     const SOON: Duration = Duration::from_millis(50);
 
+    const LATE: Duration = Duration::from_secs(20);
+
     /// Two connected ends.
     pub(in crate::doctor::rdma) fn pair() -> (Lines, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
@@ -104,13 +106,14 @@ pub(super) mod tests {
         there
             .write_all(b"one\r\ntwo\nth\xffree\nrest")
             .expect("sent");
-        let mut next = || here.receive(SOON);
-        assert_eq!(next().expect("a line"), "one");
-        assert_eq!(next().expect("a line"), "two");
-        assert_eq!(next().expect("a line"), "th\u{fffd}ree");
-        assert_eq!(next().expect_err("no end").kind(), io::ErrorKind::TimedOut);
+        let mut next = |time| here.receive(time);
+        assert_eq!(next(LATE).expect("a line"), "one");
+        assert_eq!(next(LATE).expect("a line"), "two");
+        assert_eq!(next(LATE).expect("a line"), "th\u{fffd}ree");
+        let waited = next(SOON).expect_err("no end");
+        assert_eq!(waited.kind(), io::ErrorKind::TimedOut);
         drop(there);
-        let ended = next().expect_err("no line");
+        let ended = next(LATE).expect_err("no line");
         assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof);
     }
 
@@ -118,7 +121,7 @@ pub(super) mod tests {
     fn a_line_without_an_end_is_bounded() {
         let (mut here, mut there) = pair();
         there.write_all(&[b'x'; 10_000]).expect("sent");
-        let error = here.receive(Duration::from_secs(10)).expect_err("too long");
+        let error = here.receive(LATE).expect_err("too long");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert!(here.received.len() < 2 * MOST_BYTES);
     }

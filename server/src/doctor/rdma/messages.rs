@@ -132,7 +132,7 @@ impl Measured {
         const MOST_BYTES: usize = 64;
         let is_plain = value
             .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"/_.-".contains(&byte));
+            .all(|byte| byte.is_ascii_alphanumeric() || b"/_.-+".contains(&byte));
         let is_short = (1..=MOST_BYTES).contains(&value.len());
         if DETAILS.contains(&name) && is_plain && is_short {
             self.details.insert(name.to_owned(), value.to_owned());

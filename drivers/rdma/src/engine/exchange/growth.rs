@@ -335,7 +335,9 @@ impl Exchange {
         let most = MOST_STEP.saturating_mul(taken.saturating_sub(growth.taken_before));
         let wanted = bytes.min(most.max(own));
         let least = bytes.min(own.saturating_add(own / 4));
-        growth.sending = if wanted >= least && wanted != own {
+        // Otherwise a peer could make this end map and clear a ring of nearly the same length with each message.
+        let is_worth_it = wanted >= own.saturating_add(own / 4) || wanted <= own / 2;
+        growth.sending = if is_worth_it {
             let wanted = Wanted {
                 bytes: wanted,
                 least,

@@ -74,7 +74,8 @@ impl Sender {
         // A piece that was split, by the pacer or because it is in several places, is announced by
         // a message of its own.
         let is_whole = piece.posted == piece.start && length == piece.end - piece.start;
-        let announces = is_whole && settings.immediate;
+        // With pieces in two rings, 32 bits do not identify a position.
+        let announces = is_whole && settings.immediate && self.moving.is_none();
         let immediate = announces.then(|| immediate(piece.start));
         piece.posted += length;
         let id = WRITE | if announces { piece.end } else { 0 };
