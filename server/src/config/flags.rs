@@ -173,7 +173,7 @@ pub struct DoctorArguments {
 
 impl DoctorArguments {
     /// Whether only RDMA between two machines is examined.
-    pub(crate) fn is_about_rdma(&self) -> bool {
+    pub fn is_about_rdma(&self) -> bool {
         self.rdma.is_some() || self.rdma_listen.is_some()
     }
 }

@@ -348,7 +348,7 @@ struct Listening {
 impl Listening {
     fn start(root: &Path) -> Self {
         let mut child = program()
-            .args(["doctor", "--rdma-listen", "--anonymous", "--root"])
+            .args(["doctor", "--rdma-listen", "--root"])
             .arg(root)
             .stdout(Stdio::piped())
             .spawn()
@@ -394,15 +394,7 @@ impl Drop for Listening {
 /// `doctor --rdma` with a word on its standard input.
 fn measure(root: &Path, peer: &str, word: &str) -> Said {
     let mut child = program()
-        .args([
-            "doctor",
-            "--rdma",
-            peer,
-            "--rdma-seconds",
-            "1",
-            "--anonymous",
-            "--root",
-        ])
+        .args(["doctor", "--rdma", peer, "--rdma-seconds", "1", "--root"])
         .arg(root)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
