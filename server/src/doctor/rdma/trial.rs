@@ -59,7 +59,7 @@ pub(super) fn receive(
     }
     // A path that stalled until the end has no rate after the start.
     let after = started.filter(|(_, before)| *before < bytes);
-    let (from, before) = after.unwrap_or((first.unwrap_or_default(), 0));
+    let (from, before) = after.unwrap_or_else(|| (first.unwrap_or_default(), 0));
     let seconds = last.saturating_sub(from).as_secs_f64();
     let rate = (bytes - before) as f64 / seconds.max(1e-6);
     Ok(clock.measured(bytes, rate, channel))
