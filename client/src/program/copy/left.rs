@@ -143,18 +143,18 @@ mod tests {
 
     #[test]
     fn only_old_ones_of_the_same_owner_are_removed() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-        let found = |name: &str, owner, age: Option<u64>| Found {
+        let now = SystemTime::UNIX_EPOCH + OLD * 10;
+        let found = |name: &str, owner, age: Option<Duration>| Found {
             name: name.into(),
             owner,
-            modified: age.map(|age| now - Duration::from_secs(age)),
+            modified: age.map(|age| now - age),
         };
         let mut all = vec![
-            found("new", Some(1), Some(0)),
-            found("old", Some(1), Some(3601)),
-            found("young", Some(1), Some(3600)),
-            found("foreign", Some(2), Some(9999)),
-            found("unknown", None, Some(9999)),
+            found("new", Some(1), Some(Duration::ZERO)),
+            found("old", Some(1), Some(OLD + Duration::from_secs(1))),
+            found("young", Some(1), Some(OLD)),
+            found("foreign", Some(2), Some(OLD * 2)),
+            found("unknown", None, Some(OLD * 2)),
             found("timeless", Some(1), None),
         ];
         assert_eq!(old_of(&all, b"new"), [b"old"]);
@@ -162,7 +162,7 @@ mod tests {
         // A server that tells no owners.
         all[0].owner = None;
         assert!(old_of(&all, b"new").is_empty());
-        all.extend((0..100).map(|_| found("more", Some(3), Some(9999))));
+        all.extend((0..100).map(|_| found("more", Some(3), Some(OLD * 2))));
         all[0].owner = Some(3);
         assert_eq!(old_of(&all, b"new").len(), MOST_REMOVED);
     }
