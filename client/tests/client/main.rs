@@ -25,6 +25,7 @@ mod progress;
 mod proxy;
 mod rdma;
 mod reach;
+mod received;
 mod refusals;
 mod relay;
 mod resume;

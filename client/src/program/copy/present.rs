@@ -5,6 +5,7 @@ use gridhaul_protocol::ranges::RangeSet;
 
 use super::job::Job;
 use super::version::Version;
+use crate::transfer::Transferred;
 
 /// What has arrived of a smaller file is not searched for.
 pub(super) const WORTHWHILE: u64 = 4 << 20;
@@ -19,6 +20,8 @@ pub(super) struct Present {
     ranges: RangeSet,
     /// An earlier attempt or run has begun this version.
     is_begun: bool,
+    /// An earlier attempt has received all of it, and could not ask whether the source has changed meanwhile.
+    received: Option<Transferred>,
 }
 
 impl Present {
@@ -29,6 +32,7 @@ impl Present {
             mode: Some(*mode),
             ranges: ranges.clone(),
             is_begun: true,
+            received: None,
         })
     }
 
@@ -47,6 +51,11 @@ impl Present {
         (self.version, self.mode) = (version, Some(mode));
     }
 
+    /// The version of which it is a part.
+    pub(super) fn version(&self) -> Version {
+        self.version
+    }
+
     /// Whether an earlier attempt or run has begun this version of a file that is worth a search.
     pub(super) fn may_have_more(&self) -> bool {
         self.is_begun && self.version.size >= Some(WORTHWHILE)
@@ -56,6 +65,17 @@ impl Present {
     pub(super) fn forget(&mut self) {
         self.ranges = RangeSet::new();
         self.is_begun = false;
+        self.received = None;
+    }
+
+    /// All of it has been received, and has its name.
+    pub(super) fn is_received(&mut self, done: &Transferred) {
+        self.received = Some(done.clone());
+    }
+
+    /// What an earlier attempt has received in full.
+    pub(super) fn received(&self) -> Option<Transferred> {
+        self.received.clone()
     }
 
     /// Only these ranges count.

@@ -1,6 +1,7 @@
 //! Copies one file after the other, with sessions that are kept.
 
 mod found;
+mod getting;
 mod pipelined;
 mod receiving;
 mod relayed;

@@ -1,0 +1,185 @@
+//! Files from a server.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gridhaul_storage::UploadForm;
+use gridhaul_transfer::{Demands, Handling, UploadName};
+
+use super::super::super::report::Watch;
+use super::super::error::CopyError;
+use super::super::job::Job;
+use super::super::present::Present;
+use super::super::streams::Metered;
+use super::super::version::Version;
+use super::found::{Content, search_more, size_here};
+use super::transfers::{Local, QUICK, form};
+use super::{Worker, open};
+use crate::location::Url;
+use crate::session::TransferSettings;
+use crate::transfer::{Direction, FileCopy, TransferFailure, Transferred, two_party};
+
+/// How long the first connection of a server to this machine may take: that of a firewall that drops packets never comes. The
+/// kernel sends a lost packet again after 1 s and 3 s.
+const FIRST_CONNECTION: Duration = Duration::from_secs(4);
+
+impl Worker {
+    /// Gets a file: in MODE E if that gains something and the server reaches this machine, else as a stream.
+    pub(super) async fn get(
+        &mut self,
+        from: &Url,
+        to: &Local<'_>,
+        job: &Job,
+        present: &mut Present,
+        watch: &mut Watch<'_>,
+    ) -> Result<Transferred, CopyError> {
+        let shared = Arc::clone(&self.shared);
+        let server = &from.server;
+        let session = open(&mut self.source, &shared, server).await?;
+        let (mut settings, mut tries) = shared.settings_of_get(session, job.is_only);
+        if let Some(mode) = shared.mode_of_begun(present.earlier_mode()) {
+            (settings, tries) = (shared.settings_in(mode, &[session]), false);
+        }
+        if !tries {
+            return self
+                .get_with(settings, None, (from, to, job), present, watch)
+                .await;
+        }
+        let (noting, reached) = (Arc::clone(&shared), server.clone());
+        watch.tell_connected(Box::new(move || noting.reach.note(&reached, true)));
+        let first = Some(FIRST_CONNECTION);
+        let tried = self
+            .get_with(settings, first, (from, to, job), present, watch)
+            .await;
+        let words = match &tried {
+            Err(CopyError::Transfer(failure))
+                if matches!(**failure, TransferFailure::Unreachable(_)) =>
+            {
+                failure.to_string()
+            }
+            _ => {
+                shared.reach.forget_trial(server);
+                return tried;
+            }
+        };
+        shared.reach.note(server, false);
+        shared
+            .report
+            .notes(&format!("{server}: {words}; files are got as streams"));
+        // The server may still try.
+        (self.source, self.files) = (None, None);
+        let session = open(&mut self.source, &shared, server).await?;
+        let (settings, _) = shared.settings_of_get(session, job.is_only);
+        self.get_with(settings, None, (from, to, job), present, watch)
+            .await
+    }
+
+    /// Gets a file. One that an earlier attempt has received is not got again, if the source is still the same.
+    async fn get_with(
+        &mut self,
+        settings: TransferSettings,
+        first_connection: Option<Duration>,
+        (from, to, job): (&Url, &Local<'_>, &Job),
+        present: &mut Present,
+        watch: &mut Watch<'_>,
+    ) -> Result<Transferred, CopyError> {
+        let shared = Arc::clone(&self.shared);
+        let remote = from.argument()?;
+        let session = open(&mut self.source, &shared, &from.server).await?;
+        let started = Instant::now();
+        let version = Version::of_source(session, &remote, job.known).await?;
+        present.begins(version, settings.mode);
+        let earlier = present.received();
+        let done = match &earlier {
+            Some(done) => done.clone(),
+            None => {
+                self.receive(settings, first_connection, (from, to), present, watch)
+                    .await?
+            }
+        };
+        if started.elapsed() > QUICK || earlier.is_some() || !present.restart().is_empty() {
+            // If the server has failed, the next attempt asks it.
+            present.is_received(&done);
+            let session = open(&mut self.source, &shared, &from.server).await?;
+            if version.differs_from(&Version::of_facts(session, &remote).await?) {
+                return Err(CopyError::Changed);
+            }
+        }
+        Ok(done)
+    }
+
+    async fn receive(
+        &mut self,
+        mut settings: TransferSettings,
+        first_connection: Option<Duration>,
+        (from, to): (&Url, &Local<'_>),
+        present: &mut Present,
+        watch: &mut Watch<'_>,
+    ) -> Result<Transferred, CopyError> {
+        let shared = Arc::clone(&self.shared);
+        let remote = from.argument()?;
+        let version = present.version();
+        let session = open(&mut self.source, &shared, &from.server).await?;
+        let hosts = session.admits(settings.protection);
+        let files = self.files(to.root, hosts)?;
+        let form = form(settings.mode);
+        let size = size_here(to.path, form)
+            .filter(|size| Some(*size) <= version.size && present.ranges().end() <= *size);
+        match (size, form.unfinished(to.beneath)) {
+            (Some(size), Some(temporary))
+                if form == UploadForm::Blocks && present.may_have_more() =>
+            {
+                let session = open(&mut self.source, &shared, &from.server).await?;
+                let there = Content::There(session, remote.clone());
+                let here = Content::Here(&files, &temporary);
+                Box::pin(search_more(present, size, there, here, shared.stall())).await;
+            }
+            // What has arrived of a stream is recorded without gaps.
+            (Some(_), Some(_)) => {}
+            // A restart would continue a file with the name of the copy, or leave the end of a longer one.
+            _ => present.forget(),
+        }
+        watch.begins(settings.mode, present.ranges());
+        // A device or a pipe cannot be replaced.
+        let is_special =
+            fs::metadata(to.path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+        if is_special && shared.arguments.checksum.is_some() {
+            return Err(CopyError::Special(to.path.display().to_string()));
+        }
+        let way = (Some(from.server.clone()), None);
+        let flight = shared.begin(&way, &mut settings);
+        let copy = FileCopy {
+            direction: Direction::Get,
+            local: to.beneath.to_owned(),
+            stream: None,
+            remote,
+            part: shared.arguments.part(),
+            size: shared.bytes_of(version),
+            present: present.restart(),
+            stack: shared.stack_here(&settings),
+            settings,
+            handling: Handling {
+                // No program sees a part of a file under its name, unless the user asks for that.
+                upload: match is_special || shared.arguments.part().is_some() {
+                    true => UploadName::Final,
+                    false => UploadName::Temporary,
+                },
+                demands: Demands {
+                    modified: version.modified.filter(|_| shared.arguments.keeps_times()),
+                    ..Demands::default()
+                },
+                ..shared.handling()
+            },
+            verify: shared.arguments.checksum,
+            first_connection,
+            stall: shared.stall(),
+        };
+        let session = open(&mut self.source, &shared, &from.server).await?;
+        let mut metered = Metered {
+            flight,
+            observer: watch,
+        };
+        Ok(two_party(session, &files, &copy, &mut metered).await?)
+    }
+}
