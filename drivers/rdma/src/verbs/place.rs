@@ -17,6 +17,7 @@ use super::mtu;
 use super::objects::OpenDevice;
 use super::partition::Partition;
 use super::ports::{Gid, Port, Protocol};
+use super::queue_limits::QueueLimits;
 use super::sysfs;
 use crate::numa::Locality;
 use crate::provider::AdapterPort;
@@ -127,6 +128,15 @@ impl Place {
     /// The rate of the port in bytes of payload per second; `None` for software devices.
     pub(crate) fn port_rate(&self) -> Option<u64> {
         self.port.payload_rate()
+    }
+
+    /// What the device takes on one queue pair; `None` if it cannot be asked.
+    pub(crate) fn queue_limits(&self) -> Option<QueueLimits> {
+        let attributes = self.open().ok()?.attributes().ok()?;
+        let count = |number: c_int| usize::try_from(number).unwrap_or(0);
+        let reads = attributes.max_reads.min(attributes.max_reads_answered);
+        let (requests, reads) = (count(attributes.max_requests), count(reads));
+        Some(QueueLimits::promised(requests, reads))
     }
 
     /// The port for a provider of another crate.

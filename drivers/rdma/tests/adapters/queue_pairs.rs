@@ -22,6 +22,20 @@ fn a_fast_port_has_several_queue_pairs() {
     });
 }
 
+/// One READ of 4 KiB in a round trip is far less than the port carries, however short the path is.
+#[test]
+fn an_adapter_with_few_reads_has_more_queue_pairs() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("max_reads", 1);
+    with_adapters(&[adapter], || {
+        for (mode, expected) in [("put", "2"), ("get", "8")] {
+            let stack = format!("rdma:provider=verbs;slab=64K;message=4K;mode={mode}");
+            for end in transfer(&stack, &stack, BYTES) {
+                assert_eq!(detail(&end, "queue-pairs"), expected, "{mode}");
+            }
+        }
+    });
+}
+
 /// It promises more requests than it has memory for.
 #[test]
 fn an_adapter_with_short_queues_is_used() {
