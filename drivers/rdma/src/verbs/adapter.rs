@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bindings::PORT_NEEDS_GLOBAL_ROUTES;
+use super::connection_manager::RouteSearch;
 use super::counters::Counters;
 use super::explain_memlock;
 use super::fabric::Path;
@@ -36,6 +37,8 @@ pub(super) struct Adapter {
     pub(super) refreshed_at: Option<Duration>,
     /// What they lacked then.
     pub(super) absence: Option<String>,
+    /// A search for the path from its port, for which replacements of queue pairs wait.
+    pub(super) route_search: Option<RouteSearch>,
     /// It has had a fatal error, and gets no queue pairs any more.
     pub(super) is_broken: bool,
 }
@@ -120,6 +123,7 @@ impl Adapter {
             transfer_bytes: port.max_message_bytes.min(MAX_TRANSFER_BYTES) as usize,
             refreshed_at: None,
             absence: None,
+            route_search: None,
             is_broken: false,
         };
         Ok((adapter, path))

@@ -39,6 +39,7 @@ mod queue_pair;
 mod registrar;
 mod replacement;
 mod requests;
+mod reroute;
 mod retries;
 mod slot;
 mod sysfs;
@@ -75,6 +76,7 @@ const MESSAGES: u64 = 1;
 const DEVICE: u64 = 2;
 const CONNECTION: u64 = 3;
 const RETRIES: u64 = 4;
+const ROUTE: u64 = 5;
 const OF_ADAPTERS: u32 = 8;
 
 /// How many polls in a row may skip the system call that checks for other events.

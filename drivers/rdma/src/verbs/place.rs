@@ -31,6 +31,8 @@ pub(crate) struct Place {
     pub(super) partition: Partition,
     /// The data connection's address belongs to an interface of IPoIB over this port.
     is_behind_interface: bool,
+    /// The addresses of IPoIB between which a path was found.
+    pub(super) routed: Option<[IpAddr; 2]>,
     pub(super) route: Option<Route>,
     pub(super) device_options: DeviceOptions,
 }
@@ -69,6 +71,7 @@ impl Place {
                 Err(ConnectionError::Channel(error)) => return Err(error),
                 outcome => outcome.ok().flatten(),
             };
+            place.routed = place.route.map(|_| [local, peer]);
         }
         Ok(place)
     }

@@ -133,6 +133,7 @@ impl Place {
             gid: [0; 16],
             partition: Partition::DEFAULT,
             is_behind_interface: false,
+            routed: None,
             route: None,
             device_options: device_options.clone(),
         }
