@@ -33,7 +33,7 @@
 //! | `message=256K` | the largest message, in bytes: below the burst that a policer on the path allows. Longer unless given where a device could not keep a ring of shorter ones in flight |
 //! | `rate=5g` | sends at most so fast: bits per second with `k`, `m` or `g`, bytes per second without; `auto` finds the rate of the path, where lost queue pairs can be replaced |
 //! | `burst=1M` | bytes that may leave at once where a rate is given; one and a half messages unless given, and at high rates a message and 200 µs of the rate |
-//! | `qps=4` | queue pairs of a channel; unless given, by the rate of the adapter's port and the length of the path |
+//! | `qps=4` | queue pairs of a channel; unless given, by the rate of the adapter's port, the length of the path and the requests that the device takes |
 //! | `depth=64` | messages under way on each queue pair at most; `auto`, all that ring and device take, unless given |
 //! | `mode=get` | the end that moves bytes: `put` is the sender, by WRITEs; `get` the receiver, by READs of announced pieces. The connecting end decides |
 //! | `inline=4K` | payloads of up to so many bytes travel in the message that announces them, at most 16K; 1K unless given |

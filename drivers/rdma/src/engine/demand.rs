@@ -28,6 +28,8 @@ struct Observation {
     position: u64,
     /// The least number of arrived bytes that waited in the ring.
     least_waiting: u64,
+    /// The most bytes that were in it.
+    most_held: u64,
 }
 
 /// Another ring that a stream should have, in bytes.
@@ -45,6 +47,8 @@ pub(super) struct State {
     pub(super) position: u64,
     /// Arrived bytes that wait in the ring.
     pub(super) waiting: u64,
+    /// The same with those that arrived before others that precede them in the stream.
+    pub(super) held: u64,
     /// The length of the ring.
     pub(super) ring: u64,
     /// How much of it the sender can use.
@@ -62,7 +66,8 @@ const LIMITING: u64 = 60;
 /// From so many percent on the ring has less than 0.7 bandwidth-delay products.
 const FAR_TOO_SHORT: u64 = 85;
 
-/// A ring of which no more than so many percent are delivered in a round trip may shrink.
+/// A ring of which no more than so many percent are delivered in a round trip may shrink, unless more wait in it: it buffers
+/// for a receiver that pauses, and would not be free before they are read.
 const UNUSED: u64 = 25;
 
 /// If it is so for this time, or if others wait for memory.
@@ -109,8 +114,10 @@ impl Demand {
             at: now,
             position: state.position,
             least_waiting: state.waiting,
+            most_held: state.held,
         });
         observation.least_waiting = observation.least_waiting.min(state.waiting);
+        observation.most_held = observation.most_held.max(state.held);
         let observed = *observation;
         let time = now - observed.at;
         if time < self.round_trip.max(LEAST_TIME) {
@@ -122,7 +129,7 @@ impl Demand {
             self.unused_since = None;
             return Some(wish);
         }
-        if percent(product, state.ring) > UNUSED {
+        if percent(product.max(observed.most_held), state.ring) > UNUSED {
             self.unused_since = None;
             return None;
         }
@@ -198,6 +205,7 @@ mod tests {
     const STATE: State = State {
         position: 0,
         waiting: 0,
+        held: 0,
         ring: RING,
         window: RING,
     };
@@ -239,6 +247,45 @@ mod tests {
         assert!(at < Duration::from_secs(1), "{at:?}");
         let first = wish(10, minute, STATE, true);
         assert_eq!(first, None, "it is the first one");
+    }
+
+    #[test]
+    fn a_ring_in_which_bytes_wait_does_not_shrink() {
+        let with = |held| State {
+            waiting: held,
+            held,
+            ring: 10 * RING,
+            window: 10 * RING,
+            ..STATE
+        };
+        let minute = Duration::from_secs(60);
+        for is_contended in [false, true] {
+            let few = wish(10, minute, with(5 * RING / 2), is_contended);
+            assert!(few.is_some(), "a quarter");
+            let many = wish(10, minute, with(3 * RING), is_contended);
+            assert_eq!(many, None, "is contended: {is_contended}");
+        }
+    }
+
+    /// A receiver takes everything once in 20 round trips. Between that the ring is full.
+    #[test]
+    fn a_ring_that_is_full_at_times_does_not_shrink() {
+        let mut demand = Demand::new(100 * MILLISECOND, RING);
+        let ring = 10 * RING;
+        for millisecond in 1..=60_000 {
+            let taken = u64::from(millisecond / 2000 + 1) * ring;
+            let arrived = u64::from(millisecond % 2000) * ring / 100;
+            let state = State {
+                position: taken,
+                waiting: arrived.min(ring),
+                held: arrived.min(ring),
+                ring,
+                window: ring,
+            };
+            let wish = demand.look(millisecond * MILLISECOND, state, || true);
+            let is_longer = wish.is_none_or(|wish| wish.bytes > ring);
+            assert!(is_longer, "{wish:?} after {millisecond} ms");
+        }
     }
 
     #[test]

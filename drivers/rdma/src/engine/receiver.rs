@@ -1,11 +1,11 @@
 //! The receiving end of a stream.
 
+mod credit;
+mod moving;
 mod padding;
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU64;
 
-use super::message::Message;
 use super::ring::{MOST_FOR_IMMEDIATES, Ring, Rings, place_of_immediate};
 use crate::memory::Span;
 
@@ -150,85 +150,6 @@ impl Receiver {
         self.arrived(place_of_immediate(immediate, least), length)
     }
 
-    /// Where the sender may write: from the ready position to the end of its credit, around the end
-    /// of the ring. Nowhere while the stream is in two rings.
-    pub(crate) fn window(&self) -> (usize, [Span; 2]) {
-        let (ring, region) = self.rings.at(self.ready);
-        if self.rings.moves_at().is_some() {
-            return (region, [Span::default(); 2]);
-        }
-        let limit = self.limit();
-        let split = limit.min(self.ready + ring.contiguous(self.ready));
-        let parts = [
-            ring.place(self.ready, split - self.ready),
-            ring.place(split, limit - split),
-        ];
-        (region, parts)
-    }
-
-    /// Where the sender may write as soon as it has the credit that is returned next, by region.
-    pub(crate) fn freed(&self) -> impl Iterator<Item = (usize, Span)> {
-        self.rings.places(self.credited, self.consumed)
-    }
-
-    /// From `at` on, the stream is in another ring of this length and region. The sender has at most
-    /// `window` bytes in flight there.
-    ///
-    /// # Errors
-    ///
-    /// When that contradicts what has arrived, or the stream is in two rings already.
-    pub(crate) fn switch(
-        &mut self,
-        at: u64,
-        (bytes, region): (NonZeroU64, usize),
-        window: u64,
-    ) -> Result<(), ReceiverError> {
-        let is_late = at < self.last_arrived() || self.rings.moves_at().is_some();
-        if is_late || at > self.limit() || window == 0 {
-            return Err(ReceiverError::Switch { at });
-        }
-        self.rings.move_to(at, bytes, region);
-        self.window = bytes.get().min(window);
-        Ok(())
-    }
-
-    /// Nothing more arrives in the earlier of two rings. Returns its region.
-    ///
-    /// # Errors
-    ///
-    /// When the sender cannot know that.
-    pub(crate) fn leave(&mut self) -> Result<usize, ReceiverError> {
-        let is_credited = self.rings.moves_at().is_some_and(|at| self.credited >= at);
-        let left = is_credited.then(|| self.rings.leave()).flatten();
-        left.ok_or(ReceiverError::Left)
-    }
-
-    /// Whether the stream is in two rings.
-    #[cfg(test)]
-    pub(crate) fn is_moving(&self) -> bool {
-        self.rings.moves_at().is_some()
-    }
-
-    /// Whether everything before the present ring was taken out.
-    pub(crate) fn has_moved(&self) -> bool {
-        self.rings.moves_at().is_none_or(|at| self.consumed >= at)
-    }
-
-    /// The region that [`Receiver::ready`] is in.
-    pub(crate) fn region(&self) -> usize {
-        self.rings.at(self.consumed).1
-    }
-
-    /// The length of the present ring in bytes.
-    pub(crate) fn ring_bytes(&self) -> u64 {
-        self.rings.latest().bytes()
-    }
-
-    /// How much the sender may have in flight, in bytes.
-    pub(crate) fn window_bytes(&self) -> u64 {
-        self.window
-    }
-
     /// Whether an announced piece must still be fetched; `fetching` pieces are being fetched
     /// already.
     ///
@@ -340,6 +261,11 @@ impl Receiver {
         self.ready - self.consumed
     }
 
+    /// How many bytes are in the ring: those, and what has arrived before others that precede it.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.last_arrived() - self.consumed
+    }
+
     /// How many bytes of the stream were taken out.
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed
@@ -360,55 +286,9 @@ impl Receiver {
         self.end == Some(self.consumed)
     }
 
-    /// Whether credit must be returned. Credit is batched and comes long before the sender runs
-    /// out: when a quarter of the ring, or of the pieces that may be in flight, was taken out, or all of
-    /// an earlier ring. A sender that has ended its stream needs none, unless it waits for the end to be
-    /// consumed.
-    pub(crate) fn owes_credit(&self) -> bool {
-        let uncredited = self.consumed - self.credited;
-        let moves_at = self.rings.moves_at();
-        let is_due = uncredited >= self.window.div_ceil(4)
-            || moves_at.is_some_and(|at| self.credited < at && at <= self.consumed)
-            || self.is_crowded() && self.consumed == self.ready;
-        match self.end {
-            None => self.repeats || is_due && uncredited > 0,
-            Some(end) => {
-                let is_last = self.acknowledges_end && self.consumed == end;
-                is_last && (self.repeats || uncredited > 0)
-            }
-        }
-    }
-
-    /// Whether so many pieces have arrived that the sender may wait for credit, which it gets when all of them were taken out.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.pieces >= self.max_pieces.div_ceil(4)
-    }
-
-    /// The credit message to send now.
-    pub(crate) fn credit(&mut self) -> Message {
-        self.credited = self.consumed;
-        self.repeats = false;
-        if self.consumed == self.ready {
-            self.pieces = 0;
-        }
-        Message::Credit {
-            consumed: self.consumed,
-        }
-    }
-
-    /// A queue pair was lost, perhaps with the last credit on it.
-    pub(crate) fn lost(&mut self) {
-        self.repeats = self.credited > 0;
-    }
-
     /// Whether the piece at `start` has not arrived before.
     fn is_new(&self, start: u64) -> bool {
         start >= self.ready && !self.early.contains_key(&start)
-    }
-
-    /// The end of what the sender may write.
-    fn limit(&self) -> u64 {
-        self.rings.latest().limit(self.credited)
     }
 
     /// The end of the last piece that has arrived.

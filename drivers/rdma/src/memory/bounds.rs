@@ -125,19 +125,22 @@ impl Bounds {
         is_spared
     }
 
-    /// A holder of `held` bytes takes up to `most` more, and at least `least`, as far as all bounds allow.
+    /// A holder of `held` bytes takes up to `most` more, and at least `least`, as far as all bounds allow, in whole pages of `page`
+    /// bytes: a mapping has no part of one, and would exceed what is counted.
     pub(super) fn extend(
         &mut self,
         holder: Holder,
         held: u64,
         [least, most]: [u64; 2],
+        page: u64,
     ) -> Option<u64> {
         let spare = self.applying(holder).map(|(bound, times)| {
             let held = held.saturating_mul(times);
             bound.spare(holder, held) / times
         });
         let bytes = spare.min().unwrap_or(0).min(most);
-        let bytes = Some(bytes).filter(|bytes| *bytes >= least)?;
+        let bytes = bytes - bytes % page;
+        let bytes = Some(bytes).filter(|&bytes| bytes >= least && bytes > 0)?;
         self.applying_mut(holder).for_each(|(bound, times)| {
             let bytes = bytes.saturating_mul(times);
             bound.change(holder, |budget| budget.grow(bytes));

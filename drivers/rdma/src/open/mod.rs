@@ -96,7 +96,8 @@ impl Opening<'_> {
         let adapters = capabilities.adapters();
         let mut share = self.share(Side::Connector, adapters, rings)?;
         let longer = share.rings().longer();
-        let queue_pairs = self.queue_pairs(capabilities, None, longer, adapters);
+        let way = (None, self.settings.mode);
+        let queue_pairs = self.queue_pairs(capabilities, way, longer, adapters);
         let rails = [adapters, capabilities.most_rails()];
         let mut offer = self.settings.offer(share.rings(), queue_pairs, rails);
         let has_slots = pins || capabilities.methods.has(Method::Provided);
@@ -265,7 +266,8 @@ impl Opening<'_> {
                 .min(capabilities.most_rails()),
             false => 1,
         };
-        let queue_pairs = self.queue_pairs(capabilities, Some(method), ring_bytes, pairs);
+        let way = (Some(method), offer.mode);
+        let queue_pairs = self.queue_pairs(capabilities, way, ring_bytes, pairs);
         let rails = [offer.adapters.into(), pairs];
         let wanted = self
             .settings

@@ -31,6 +31,9 @@ const MOST_OF_CLIENT: NonZeroU64 = NonZeroU64::new(1 << 30).expect("a constant t
 /// The fastest path that a ring over TCP is fitted to, in bytes per second: 100 Gb/s.
 const FASTEST_PATH: u64 = 12_500_000_000;
 
+/// The longest message that no option sets, in bytes.
+pub(crate) const MOST_MESSAGE_BYTES: u64 = 4 << 20;
+
 /// The least number of messages in a ring that is fitted to a short path. With fewer, the two ends
 /// wait for each other more often; with more, it leaves the cache.
 const LEAST_MESSAGES: u64 = 8;
@@ -116,9 +119,8 @@ pub(crate) fn requests(pieces: usize) -> usize {
 /// The length of messages where no option sets it: the usual one, or longer ones where this many
 /// requests in flight would not cover the ring. Shorter messages disturb other traffic less.
 pub(crate) fn message_for(usual: u64, ring_bytes: NonZeroU64, requests: usize) -> u64 {
-    const MOST_BYTES: u64 = 4 << 20;
     let each = ring_bytes.get().div_ceil(requests.max(1) as u64);
-    each.next_power_of_two().min(MOST_BYTES).max(usual)
+    each.next_power_of_two().min(MOST_MESSAGE_BYTES).max(usual)
 }
 
 /// The bandwidth-delay product in bytes.

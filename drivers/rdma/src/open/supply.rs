@@ -71,12 +71,8 @@ impl RingSupply {
         access: Access,
         wanted: Wanted,
     ) -> Option<Receiver<io::Result<Prepared>>> {
-        let most = rounded(wanted.bytes.min(self.most));
-        let least = wanted.least.max(LEAST_BYTES);
-        if most < least {
-            return None;
-        }
-        let part = self.share.further([least, most], wanted.present)?;
+        let lengths = lengths(wanted, self.most)?;
+        let part = self.share.further(lengths, wanted.present)?;
         let locality = self.locality.clone();
         let registrar = endpoint.registrar();
         let channel = Arc::downgrade(&self.is_open);
@@ -94,6 +90,20 @@ impl RingSupply {
     }
 }
 
+/// The least and the most bytes to reserve for a ring of up to `most` bytes; `None` if that is too short.
+///
+/// A ring is as long as the huge pages in what was reserved. A shorter ring than the present one has to stay below half of it
+/// ([`Share::further`]), so its length is rounded down.
+fn lengths(wanted: Wanted, most: u64) -> Option<[u64; 2]> {
+    if wanted.bytes <= wanted.present / 2 {
+        let bytes = rounded_down(wanted.bytes.min(most));
+        return (bytes >= LEAST_BYTES).then_some([bytes; 2]);
+    }
+    let longest = rounded_up(wanted.bytes).min(rounded_down(most));
+    let least = rounded_up(wanted.least.max(LEAST_BYTES));
+    (least <= longest).then_some([least, longest])
+}
+
 /// Maps and registers the memory of a ring.
 fn prepare(
     part: Part,
@@ -102,10 +112,7 @@ fn prepare(
     registrar: Option<&dyn Registrar>,
     is_wanted: &(dyn Fn() -> bool + Sync),
 ) -> io::Result<Prepared> {
-    let bytes = match part.bytes() {
-        long if long >= HUGE_BYTES => long - long % HUGE_BYTES,
-        short => short,
-    };
+    let bytes = rounded_down(part.bytes());
     let memory = match locality {
         Some(locality) => {
             let memory = locality.with_thread_bound(|| part.map(bytes, is_wanted))?;
@@ -118,9 +125,16 @@ fn prepare(
     Ok((memory, registered.transpose()?))
 }
 
-fn rounded(bytes: u64) -> u64 {
+fn rounded_up(bytes: u64) -> u64 {
     match bytes >= HUGE_BYTES {
         true => bytes.next_multiple_of(HUGE_BYTES),
+        false => bytes,
+    }
+}
+
+fn rounded_down(bytes: u64) -> u64 {
+    match bytes >= HUGE_BYTES {
+        true => bytes - bytes % HUGE_BYTES,
         false => bytes,
     }
 }
@@ -183,5 +197,110 @@ impl Supply for RingSupply {
 
     fn shape(&self, window: NonZeroU64, ring: NonZeroU64) -> Shape {
         self.shaping.shape(window, ring)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridhaul_stack::{Cancel, Operation, Side};
+
+    use super::*;
+    use crate::iwarp::SoftEndpoint;
+    use crate::memory::{Holder, Lengths, Pool};
+
+    const MIB: u64 = 1 << 20;
+
+    /// A channel that may have rings of up to `most` bytes, in a pool of 15 MiB, half of which is reserved for others.
+    fn channel(most: u64) -> (RingSupply, SoftEndpoint) {
+        let cancel = Cancel::new();
+        let operation = Operation {
+            deadline: None,
+            cancel: &cancel,
+        };
+        let holder = Holder {
+            side: Side::Acceptor,
+            pins: 0,
+            party: None,
+        };
+        let first = Lengths::both(NonZeroU64::new(64 << 10).unwrap());
+        let pool = Pool::new(15 * MIB, u64::MAX);
+        let share = pool.take(holder, first, &operation).unwrap();
+        let (share, _) = share.map(0, &|| true).unwrap();
+        let shaping = Shaping {
+            message: 256 << 10,
+            fits_message: true,
+            most_message: 1 << 30,
+            queue_pairs: 1,
+            requests: 1024,
+            pieces: 64,
+            immediate: false,
+        };
+        let supply = RingSupply::new(share, shaping, most, None);
+        (supply, SoftEndpoint::new(1024, 16).unwrap())
+    }
+
+    /// The length of the ring that it gets, which it gives back.
+    fn ring((supply, endpoint): &mut (RingSupply, SoftEndpoint), wanted: Wanted) -> Option<u64> {
+        supply.ask(endpoint, Way::Incoming, wanted);
+        loop {
+            if let Some(answer) = supply.answer(endpoint, Way::Incoming) {
+                let ring = answer?;
+                endpoint.deregister(ring.region.id);
+                return Some(ring.bytes.get());
+            }
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_ring_is_never_shorter_than_asked_for() {
+        let mut channel = channel(64 * MIB);
+        let (mut granted, mut refused) = (0, 0);
+        for least in (MIB..9 * MIB).step_by(300_001) {
+            let wanted = Wanted {
+                bytes: 64 * MIB,
+                least,
+                present: 64 << 10,
+            };
+            match ring(&mut channel, wanted) {
+                Some(bytes) => {
+                    assert!(bytes >= least, "{bytes} instead of {least}");
+                    assert!(bytes.is_multiple_of(HUGE_BYTES), "{bytes}");
+                    granted += 1;
+                }
+                None => refused += 1,
+            }
+        }
+        assert!(granted > 10 && refused > 3, "{granted} and {refused}");
+    }
+
+    #[test]
+    fn a_ring_is_no_longer_than_the_channel_may_have() {
+        let mut channel = channel(5 * MIB + 1000);
+        let wanted = |bytes, least| Wanted {
+            bytes,
+            least,
+            present: 64 << 10,
+        };
+        assert_eq!(ring(&mut channel, wanted(64 * MIB, MIB)), Some(4 * MIB));
+        assert_eq!(ring(&mut channel, wanted(64 * MIB, 5 * MIB)), None);
+    }
+
+    /// A ring of an odd number of huge pages is replaced by one of less than half, also if nothing is left for longer ones.
+    #[test]
+    fn a_shorter_ring_takes_what_is_reserved_for_others() {
+        let mut channel = channel(64 * MIB);
+        let all = channel.0.share.further([MIB, 64 * MIB], 0).unwrap();
+        let wanted = |bytes, present| Wanted {
+            bytes,
+            least: bytes,
+            present,
+        };
+        assert_eq!(ring(&mut channel, wanted(3 * MIB, 6 * MIB)), Some(2 * MIB));
+        assert_eq!(ring(&mut channel, wanted(3 * MIB, 5 * MIB)), None);
+        let odd = (64 << 10) + 1;
+        let bytes = ring(&mut channel, wanted(odd, 2 * odd)).unwrap();
+        assert!((odd..odd + (64 << 10)).contains(&bytes), "{bytes}");
+        drop(all);
     }
 }

@@ -101,12 +101,17 @@ impl Opening<'_> {
             .settings
             .depth
             .map_or(limits.depth, |depth| depth.min(limits.depth));
+        // The requests of a receiver that fetches are READs.
+        let in_flight = match chosen.mode {
+            Mode::Put => depth,
+            Mode::Get => depth.min(limits.reads),
+        };
         let shaping = Shaping {
             message: self.settings.message,
             fits_message: self.settings.fits_message && !limits.over_tcp,
             most_message: limits.message_bytes as u64,
             queue_pairs: limits.queue_pairs,
-            requests: limits.queue_pairs * depth,
+            requests: limits.queue_pairs * in_flight,
             pieces,
             immediate: chosen.immediate && limits.immediate,
         };

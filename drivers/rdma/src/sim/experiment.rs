@@ -16,6 +16,7 @@ use crate::open::queue_pairs;
 use crate::open::ring_length::{self, message_for, requests};
 use crate::pacing::{Burst, Path, Rate};
 use crate::settings::MESSAGE_BYTES;
+use crate::verbs::DEPTH;
 
 /// Channels from one host to another, each with an endless stream to send.
 #[derive(Debug, Clone)]
@@ -98,9 +99,13 @@ impl Experiment {
             round_trip: 2 * link.delay,
         };
         let ring_bytes = ring_length::of_path(path, channels);
-        let rate = Some(link.rate);
-        let queue_pairs =
-            queue_pairs::usual(rate, path.round_trip, ring_bytes, MESSAGE_BYTES, channels);
+        let queue_pairs = queue_pairs::usual(
+            link.rate,
+            path.round_trip,
+            ring_bytes,
+            queue_pairs::written_at_once(DEPTH, MESSAGE_BYTES),
+            channels,
+        );
         let queue_pairs = usize::from(queue_pairs);
         let requests = requests(pieces(ring_bytes).div_ceil(queue_pairs));
         let message_bytes = message_for(MESSAGE_BYTES, ring_bytes, queue_pairs * requests);

@@ -51,6 +51,8 @@ pub(crate) struct RunEnd {
     pub(crate) length: u64,
     pub(crate) sent: u64,
     pub(crate) received: u64,
+    /// How much of it the user has so far.
+    pub(crate) there: u64,
     /// The time in which the user does not read.
     pub(crate) idle: Range<Duration>,
     /// For a user that reads and writes random amounts.
@@ -152,6 +154,7 @@ impl Run {
                 endpoint,
                 memories,
                 length: 0,
+                there: u64::MAX,
                 sent: 0,
                 received: 0,
                 idle: Duration::ZERO..Duration::ZERO,
@@ -294,6 +297,13 @@ impl RunEnd {
         self.random = random;
     }
 
+    /// The user has so much of its stream from `now` on.
+    #[cfg(test)]
+    pub(crate) fn have(&mut self, there: u64, now: Duration) {
+        self.there = there;
+        self.next_at = Some(now);
+    }
+
     /// Whether the end of this end's stream has arrived, and all of the peer's stream was read.
     #[cfg(test)]
     pub(crate) fn is_done(&self) -> bool {
@@ -314,7 +324,7 @@ impl RunEnd {
             }
         }
         let could = self.exchange.receiver.ready().length > 0
-            || self.sent < self.length && self.exchange.sender.room().length > 0;
+            || self.sent < self.length.min(self.there) && self.exchange.sender.room().length > 0;
         let pause =
             ((could || self.exchange.has_more()) && self.random.is_some()).then_some(now + PAUSE);
         // A paced sender is called at that time, and not again now.
@@ -364,9 +374,10 @@ impl RunEnd {
 
     fn give(&mut self) -> u64 {
         let mut given = 0;
-        while self.sent < self.length {
+        let there = self.length.min(self.there);
+        while self.sent < there {
             let room = self.exchange.sender.room();
-            let most = usize::try_from(self.length - self.sent).unwrap_or(usize::MAX);
+            let most = usize::try_from(there - self.sent).unwrap_or(usize::MAX);
             let room = room.first(most);
             let room = room.first(random_part(&mut self.random, room.length));
             if room.length == 0 {
@@ -386,6 +397,8 @@ impl RunEnd {
         }
         if self.sent == self.length {
             self.exchange.sender.finish();
+        } else if self.sent >= there {
+            self.exchange.sender.flush();
         }
         given
     }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bindings::PORT_NEEDS_GLOBAL_ROUTES;
+use super::connection_manager::RouteSearch;
 use super::counters::Counters;
 use super::explain_memlock;
-use super::fabric::{MAX_READS, Path};
+use super::fabric::Path;
 use super::objects::{CompletionQueue, Depths, Domain, OpenDevice, Registration};
 use super::place::Place;
 use super::ports::Protocol;
+use super::queue_limits::MAX_READS;
 use super::queue_pair::{Shared, slot_bytes};
 use crate::memory::Memory;
 use crate::provider::{Access, MAX_MESSAGE_BYTES, PortRecord, Region, Wanted};
@@ -35,6 +37,8 @@ pub(super) struct Adapter {
     pub(super) refreshed_at: Option<Duration>,
     /// What they lacked then.
     pub(super) absence: Option<String>,
+    /// A search for the path from its port, for which replacements of queue pairs wait.
+    pub(super) route_search: Option<RouteSearch>,
     /// It has had a fatal error, and gets no queue pairs any more.
     pub(super) is_broken: bool,
 }
@@ -119,6 +123,7 @@ impl Adapter {
             transfer_bytes: port.max_message_bytes.min(MAX_TRANSFER_BYTES) as usize,
             refreshed_at: None,
             absence: None,
+            route_search: None,
             is_broken: false,
         };
         Ok((adapter, path))

@@ -15,13 +15,11 @@ use super::limiter;
 use super::objects::RateRange;
 use super::partition::{Partition, PartitionKey};
 use super::ports::Protocol;
+use super::queue_limits::MAX_READS;
 use super::queue_pair::QueuePair;
 use super::slot::Connecting;
 use crate::memory::Pool;
 use crate::provider::{PortRecord, QueuePairRecord};
-
-/// READs of one queue pair that are requested and answered at a time; devices allow 16 or more.
-pub(super) const MAX_READS: u8 = 16;
 
 /// Retransmissions of a packet before the queue pair is lost. For soft-RoCE, 7 means no limit
 /// (rxe_comp.c).

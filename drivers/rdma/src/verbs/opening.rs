@@ -14,18 +14,12 @@ use super::error::VerbsError;
 use super::objects::OpenDevice;
 use super::place::Place;
 use super::ports::Protocol;
+use super::queue_limits::LEAST_DEPTH;
 use super::queue_pair::QueuePair;
 use super::retries::Retries;
 use super::slot::{Connecting, Proof, Slot};
 use super::{CONNECTION, DEVICE, MESSAGES, OF_ADAPTERS, REQUESTS, RETRIES, VerbsEndpoint};
 use crate::provider::{Fabric, FabricRecord, Limits, Wanted, Work, adapter_of, rail_of};
-
-/// Outstanding requests of one queue pair for a short ring, if the device supports so many.
-pub(crate) const DEPTH: usize = 1024;
-
-/// Requests of one queue pair that every device takes. Not all take as many as `max_qp_wr` together with their
-/// segments (ibv_create_qp(3)).
-const LEAST_DEPTH: usize = 128;
 
 /// The object that was not created, in an error.
 const QUEUE_PAIR: &str = "a queue pair";

@@ -1,4 +1,6 @@
-//! Chooses the port and the GID for a channel, and opens the device.
+//! The port and the GID that a channel uses, and its device.
+
+mod choice;
 
 use std::ffi::c_int;
 use std::io;
@@ -8,14 +10,14 @@ use std::sync::Arc;
 use gridhaul_stack::{ChannelError, Operation};
 
 use super::bindings::Verbs;
-use super::connection_manager::{ConnectionError, Route, device_at, route};
-use super::device_options::{AdapterName, DeviceOptions};
+use super::connection_manager::{ConnectionError, Route, route};
+use super::device_options::DeviceOptions;
 use super::error::VerbsError;
-use super::ipoib::{self, Interface};
 use super::mtu;
 use super::objects::OpenDevice;
-use super::partition::{Partition, PartitionKey};
-use super::ports::{Gid, Port, Protocol, describe, describe_gids, describe_partitions, ports};
+use super::partition::Partition;
+use super::ports::{Gid, Port, Protocol};
+use super::queue_limits::QueueLimits;
 use super::sysfs;
 use crate::numa::Locality;
 use crate::provider::AdapterPort;
@@ -29,69 +31,13 @@ pub(crate) struct Place {
     pub(super) partition: Partition,
     /// The data connection's address belongs to an interface of IPoIB over this port.
     is_behind_interface: bool,
+    /// The addresses of IPoIB between which a path was found.
+    pub(super) routed: Option<[IpAddr; 2]>,
     pub(super) route: Option<Route>,
     pub(super) device_options: DeviceOptions,
 }
 
 impl Place {
-    /// The port for a data connection with this local address.
-    ///
-    /// # Errors
-    ///
-    /// When there is none, or it cannot be used.
-    pub(crate) fn find(local: IpAddr, device_options: &DeviceOptions) -> Result<Self, VerbsError> {
-        let ports = ports(&sysfs::devices()).map_err(VerbsError::NoKernel)?;
-        let interface = ipoib::interface_at(local);
-        Self::choose(&ports, local, interface, device_options, || {
-            device_at(local)
-        })
-    }
-
-    /// The port of one of several adapters that are named, for a data connection with this local address. The address need not
-    /// be the adapter's.
-    ///
-    /// # Errors
-    ///
-    /// When there is none, or it cannot be used.
-    pub(crate) fn find_named(
-        name: &AdapterName,
-        local: IpAddr,
-        device_options: &DeviceOptions,
-    ) -> Result<Self, VerbsError> {
-        let ports = ports(&sysfs::devices()).map_err(VerbsError::NoKernel)?;
-        let interface = ipoib::interface_at(match name {
-            AdapterName::Device(_) => local,
-            AdapterName::Address(address) => *address,
-        });
-        let place = Self::choose_named(&ports, name, local, interface, device_options)?;
-        // The other end relies on the number of adapters that are found.
-        place.open()?;
-        Ok(place)
-    }
-
-    fn choose_named(
-        ports: &[Port],
-        name: &AdapterName,
-        local: IpAddr,
-        interface: Option<Interface>,
-        device_options: &DeviceOptions,
-    ) -> Result<Self, VerbsError> {
-        let (device, address) = match name {
-            AdapterName::Device(device) => {
-                let own = ports.iter().filter(|port| port.device == *device);
-                let address = own_address(own, local).unwrap_or(local);
-                (Some(device.clone()), address)
-            }
-            AdapterName::Address(address) => (None, *address),
-        };
-        let device_options = DeviceOptions {
-            device,
-            ..device_options.clone()
-        };
-        // Connections of iWARP have addresses of their own, so only one of its adapters is used.
-        Self::choose(ports, address, interface, &device_options, || Ok(None))
-    }
-
     /// Whether one channel can use both ports at once.
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
         let port = |place: &Self| (place.port.device.clone(), place.port.number);
@@ -106,108 +52,6 @@ impl Place {
     /// Whether the data connection's local address belongs to the port.
     pub(crate) fn is_at(&self, local: IpAddr) -> bool {
         self.is_behind_interface || self.port.gid_of(local).is_some()
-    }
-
-    /// `interface` is the one of IPoIB with the address. `iwarp` finds the device with the address where ports have no GIDs.
-    fn choose(
-        ports: &[Port],
-        local: IpAddr,
-        interface: Option<Interface>,
-        device_options: &DeviceOptions,
-        iwarp: impl FnOnce() -> Result<Option<String>, ConnectionError>,
-    ) -> Result<Self, VerbsError> {
-        let there = describe(ports);
-        if let Some(device) = &device_options.device
-            && !ports.iter().any(|port| port.device == *device)
-        {
-            return Err(VerbsError::NoDevice(device.clone(), there));
-        }
-        let is_wanted = |port: &&Port| {
-            let is_selected = device_options
-                .device
-                .as_ref()
-                .is_none_or(|device| port.device == *device);
-            is_selected && port.protocol != Protocol::Iwarp
-        };
-        let mut wanted = ports.iter().filter(is_wanted);
-        let found = match device_options.gid {
-            Some(_) => wanted.next(),
-            None => wanted
-                .clone()
-                .find(|port| port.gid_of(local).is_some() || port.is_behind(interface))
-                // A port of InfiniBand without an interface has no IP address and must be named.
-                .or_else(|| {
-                    let is_named = |port: &&Port| {
-                        port.protocol == Protocol::InfiniBand && device_options.device.is_some()
-                    };
-                    let mut named = wanted.filter(is_named);
-                    let active = named.clone().find(|port| port.is_active());
-                    active.or_else(|| named.next())
-                }),
-        };
-        let speaks_iwarp = |port: &&Port| {
-            let device = device_options.device.as_ref();
-            port.protocol == Protocol::Iwarp && device.is_none_or(|device| port.device == *device)
-        };
-        let found = match found {
-            None if ports.iter().any(|port| speaks_iwarp(&port)) => {
-                let device = iwarp()?;
-                let mut candidates = ports.iter().filter(speaks_iwarp);
-                candidates.find(|port| Some(&port.device) == device.as_ref())
-            }
-            other => other,
-        };
-        let port = found.ok_or(VerbsError::NoAddress {
-            address: local,
-            there,
-        })?;
-        if !port.is_active() {
-            return Err(VerbsError::Inactive {
-                device: port.device.clone(),
-                number: port.number,
-                state: port.state.clone(),
-            });
-        }
-        if port.protocol == Protocol::Iwarp {
-            // Its connections are TCP connections with IP addresses.
-            return Ok(Self {
-                port: port.clone(),
-                gid_index: 0,
-                gid: [0; 16],
-                partition: Partition::DEFAULT,
-                is_behind_interface: false,
-                route: None,
-                device_options: device_options.clone(),
-            });
-        }
-        let interface = interface.filter(|&interface| port.is_behind(Some(interface)));
-        let wanted_gid = match (device_options.gid, interface) {
-            (Some(index), _) => port.gids.iter().find(|gid| gid.index == index),
-            (None, Some(interface)) => {
-                let mut gids = port.gids.iter();
-                gids.find(|gid| gid.address == interface.gid)
-            }
-            (None, None) => port.gid_of(local).or_else(|| port.gids.first()),
-        };
-        let gid = wanted_gid.filter(|gid| {
-            // RoCE v1 and v2 do not interoperate.
-            gid.is_version_2 || port.protocol == Protocol::InfiniBand
-        });
-        let gid = gid.ok_or_else(|| VerbsError::NoGid {
-            device: port.device.clone(),
-            number: port.number,
-            index: device_options.gid.unwrap_or(0),
-            there: describe_gids(port),
-        })?;
-        Ok(Self {
-            port: port.clone(),
-            gid_index: gid.index,
-            gid: gid.address.octets(),
-            partition: partition(port, interface, device_options)?,
-            is_behind_interface: interface.is_some(),
-            route: None,
-            device_options: device_options.clone(),
-        })
     }
 
     /// The same place with the subnet manager's path to the peer, if the data connection runs over the same port.
@@ -227,6 +71,7 @@ impl Place {
                 Err(ConnectionError::Channel(error)) => return Err(error),
                 outcome => outcome.ok().flatten(),
             };
+            place.routed = place.route.map(|_| [local, peer]);
         }
         Ok(place)
     }
@@ -288,6 +133,15 @@ impl Place {
         self.port.payload_rate()
     }
 
+    /// What the device takes on one queue pair; `None` if it cannot be asked.
+    pub(crate) fn queue_limits(&self) -> Option<QueueLimits> {
+        let attributes = self.open().ok()?.attributes().ok()?;
+        let count = |number: c_int| usize::try_from(number).unwrap_or(0);
+        let reads = attributes.max_reads.min(attributes.max_reads_answered);
+        let (requests, reads) = (count(attributes.max_requests), count(reads));
+        Some(QueueLimits::promised(requests, reads))
+    }
+
     /// The port for a provider of another crate.
     pub(crate) fn adapter_port(&self) -> AdapterPort {
         AdapterPort {
@@ -330,128 +184,11 @@ impl Place {
     }
 }
 
-/// The address by which a named adapter of RoCE is used: that of the data connection, or the first of the same family that is
-/// not only valid on its link.
-fn own_address<'a>(ports: impl Iterator<Item = &'a Port> + Clone, local: IpAddr) -> Option<IpAddr> {
-    if ports.clone().any(|port| port.gid_of(local).is_some()) {
-        return Some(local);
-    }
-    let is_v4 = local.to_canonical().is_ipv4();
-    let is_usable = |address: &IpAddr| match address {
-        IpAddr::V4(address) => is_v4 && !address.is_link_local(),
-        IpAddr::V6(address) => !is_v4 && !address.is_unicast_link_local(),
-    };
-    let active = ports.filter(|port| port.is_active());
-    let gids = active.flat_map(|port| &port.gids);
-    gids.filter(|gid| gid.is_version_2)
-        .map(|gid| IpAddr::V6(gid.address).to_canonical())
-        .find(is_usable)
-}
-
-/// The partition of the options, of the interface of the data connection, or the first one.
-fn partition(
-    port: &Port,
-    interface: Option<Interface>,
-    device_options: &DeviceOptions,
-) -> Result<Partition, VerbsError> {
-    if port.protocol != Protocol::InfiniBand {
-        return Ok(Partition::DEFAULT);
-    }
-    let asked = device_options.partition.map(PartitionKey);
-    let wanted = asked.or_else(|| interface.and_then(|interface| interface.partition));
-    Partition::choose(&port.partitions, wanted).ok_or_else(|| VerbsError::NoPartition {
-        device: port.device.clone(),
-        number: port.number,
-        wanted: wanted.map_or_else(String::new, |wanted| format!(" {wanted}")),
-        there: describe_partitions(port),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verbs::ports::ports;
     use crate::verbs::ports::tests::example;
-
-    fn choose(local: &str, device_options: &DeviceOptions) -> Result<(String, u8), String> {
-        let class = example();
-        let ports = ports(class.path()).unwrap();
-        let iwarp = || Ok((local == "10.9.0.7").then(|| "siw0".to_owned()));
-        Place::choose(&ports, local.parse().unwrap(), None, device_options, iwarp)
-            .map(|place| (place.port.device, place.gid_index))
-            .map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn the_port_with_the_address_is_taken() {
-        let any = DeviceOptions::default();
-        assert_eq!(choose("10.9.0.1", &any), Ok(("rxe0".to_owned(), 2)));
-        assert_eq!(choose("10.9.0.7", &any), Ok(("siw0".to_owned(), 0)));
-        let gid = DeviceOptions {
-            gid: Some(0),
-            ..DeviceOptions::default()
-        };
-        assert_eq!(choose("127.0.0.1", &gid), Ok(("rxe0".to_owned(), 0)));
-    }
-
-    #[test]
-    fn a_named_adapter_is_used_by_an_address_of_its_own() {
-        let class = example();
-        let ports = ports(class.path()).unwrap();
-        let named = |name: &AdapterName, local: &str| {
-            let local = local.parse().unwrap();
-            Place::choose_named(&ports, name, local, None, &DeviceOptions::default())
-                .map(|place| {
-                    (
-                        place.port.device.clone(),
-                        place.gid_index,
-                        place.is_at(local),
-                    )
-                })
-                .map_err(|error| error.to_string())
-        };
-        let device = |name: &str| AdapterName::Device(name.to_owned());
-        let rxe = "rxe0".to_owned();
-        // The data connection has another address.
-        assert_eq!(
-            named(&device("rxe0"), "192.0.2.1"),
-            Ok((rxe.clone(), 2, false))
-        );
-        assert_eq!(
-            named(&device("rxe0"), "10.9.0.1"),
-            Ok((rxe.clone(), 2, true))
-        );
-        // Its only address of IPv6 is valid on the link only.
-        assert!(named(&device("rxe0"), "2001:db8::1").is_err());
-        let address = AdapterName::Address("10.9.0.1".parse().unwrap());
-        assert_eq!(named(&address, "192.0.2.1"), Ok((rxe, 2, false)));
-        assert!(named(&device("siw0"), "10.9.0.7").is_err(), "iWARP");
-        assert!(named(&device("mlx5_7"), "10.9.0.7").is_err());
-    }
-
-    #[test]
-    fn errors_name_the_alternatives() {
-        let error = choose("10.9.0.2", &DeviceOptions::default()).unwrap_err();
-        assert_eq!(
-            error,
-            "no RDMA device has the address 10.9.0.2: rxe0 (RoCE, gid 0 fe80::bcc8:d0ff:fe1b:f90, gid 2 10.9.0.1), \
-             siw0 (iWARP)"
-        );
-        let device = DeviceOptions {
-            device: Some("mlx5_0".to_owned()),
-            ..DeviceOptions::default()
-        };
-        let error = choose("10.9.0.1", &device).unwrap_err();
-        assert!(
-            error.starts_with("there is no RDMA device mlx5_0"),
-            "{error}"
-        );
-        let first_version = DeviceOptions {
-            gid: Some(1),
-            ..DeviceOptions::default()
-        };
-        let error = choose("10.9.0.1", &first_version).unwrap_err();
-        assert!(error.contains("has no GID 1 for RoCE v2"), "{error}");
-    }
 
     #[test]
     fn a_gid_that_moved_is_found_again() {

@@ -86,6 +86,7 @@ impl VerbsEndpoint {
         // pair is connected.
         let rail = rail_of(number, self.rails.len());
         self.refresh_port(rail);
+        self.search_route(rail);
         let generation = self.slots[number].next_generation();
         let adapter = self.adapter(number);
         let generation = generation.ok_or_else(|| {
@@ -180,11 +181,21 @@ impl VerbsEndpoint {
             }
             Step::GivenUp => Ok(()),
         };
-        let heard = heard.and_then(|()| {
+        self.proceed(number, heard, completions);
+    }
+
+    /// Takes the next step of a replacement after one that may have failed: it is tested and used when both ends are connected.
+    pub(super) fn proceed(
+        &mut self,
+        number: usize,
+        step: io::Result<()>,
+        completions: &mut Vec<Completion>,
+    ) {
+        let proven = step.and_then(|()| {
             let connecting = self.slots[number].connecting.as_mut();
             connecting.map_or(Ok(()), Connecting::prove)
         });
-        if let Err(error) = heard {
+        if let Err(error) = proven {
             return self.lose(number, Loss::Failed(error.to_string()), completions);
         }
         if self.slots[number].promote() {
@@ -209,8 +220,8 @@ impl VerbsEndpoint {
     /// The peer's port of a rail is addressed in this way from now on. As in the handshake, RoCE packets go to no
     /// other host than before, unless an administrator allows it.
     fn accept_port(&mut self, number: usize, port: PortRecord) -> io::Result<()> {
-        let rails = self.rails.len();
-        let rail = &mut self.rails[rail_of(number, rails)];
+        let on_rail = rail_of(number, self.rails.len());
+        let rail = &mut self.rails[on_rail];
         let before = rail.peer_port.map(|before| before.gid);
         let is_routable = rail.path.protocol == Protocol::Roce;
         let allows_any = self.adapters[rail.adapter].place.allows_any_peer();
@@ -224,12 +235,12 @@ impl VerbsEndpoint {
             // The route led to the earlier one.
             rail.path.route = None;
         }
-        rail.path.check(&port).map_err(io::Error::other)?;
         rail.peer_port = Some(port);
+        self.search_route(on_rail);
         Ok(())
     }
 
-    /// Connects a replacement queue pair to the peer's.
+    /// Connects a replacement queue pair to the peer's, when the path is known.
     pub(super) fn connect_replacement(
         &mut self,
         number: usize,
@@ -237,12 +248,17 @@ impl VerbsEndpoint {
     ) -> io::Result<()> {
         let rail = *self.rail(number);
         let slot = &mut self.slots[number];
+        if self.adapters[rail.adapter].route_search.is_some() {
+            slot.awaits_route = Some(peer);
+            return Ok(());
+        }
         let (Some(connecting), Some(port)) = (&mut slot.connecting, &rail.peer_port) else {
             return Ok(());
         };
         if connecting.is_connected {
             return Ok(());
         }
+        rail.path.check(port).map_err(io::Error::other)?;
         self.is_limited &= rail.path.connect(connecting, port, peer)?;
         connecting.is_connected = true;
         self.notify(number, Step::Connected)

@@ -30,6 +30,8 @@ pub(super) struct Slot {
     attempts: u16,
     /// When this end last began a generation.
     began_at: Duration,
+    /// The peer's queue pair, to which this end connects its own when the path is known.
+    pub(super) awaits_route: Option<QueuePairRecord>,
 }
 
 /// A queue pair that is not connected at both ends yet.
@@ -97,11 +99,13 @@ impl Slot {
             generation: 0,
             attempts: 0,
             began_at: Duration::ZERO,
+            awaits_route: None,
         }
     }
 
     /// Discards the contents.
     pub(super) fn clear(&mut self) -> Content {
+        self.awaits_route = None;
         let connecting = self.connecting.take();
         match (self.current.take(), connecting) {
             (Some(_), _) => Content::Connected,

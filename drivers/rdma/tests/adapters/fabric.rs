@@ -110,7 +110,8 @@ impl Adapter {
         }
     }
 
-    /// With a subnet manager that knows a path: service level, MTU, hop limit and LID.
+    /// With a subnet manager that knows a path: service level, MTU, hop limit and LID, and how many times it answers if it
+    /// does not always.
     pub(crate) fn path(self, record: &'static str) -> Self {
         Self {
             path: Some(record),

@@ -1,6 +1,6 @@
 //! The number of queue pairs, their interrupts, and their replacement.
 
-use crate::channel::{detail, transfer};
+use crate::channel::{Outcome, detail, transfer};
 use crate::fabric::{Adapter, with_adapters};
 
 const BYTES: usize = 2 << 20;
@@ -18,6 +18,20 @@ fn a_fast_port_has_several_queue_pairs() {
             let [sender, receiver] = transfer(stack, "rdma", BYTES);
             assert_eq!(detail(&sender, "queue-pairs"), expected, "100 Gb/s");
             assert_eq!(detail(&receiver, "queue-pairs"), expected);
+        }
+    });
+}
+
+/// One READ of 4 KiB in a round trip is far less than the port carries, however short the path is.
+#[test]
+fn an_adapter_with_few_reads_has_more_queue_pairs() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("max_reads", 1);
+    with_adapters(&[adapter], || {
+        for (mode, expected) in [("put", "2"), ("get", "8")] {
+            let stack = format!("rdma:provider=verbs;slab=64K;message=4K;mode={mode}");
+            for end in transfer(&stack, &stack, BYTES) {
+                assert_eq!(detail(&end, "queue-pairs"), expected, "{mode}");
+            }
         }
     });
 }
@@ -96,6 +110,59 @@ fn the_new_lid_is_used(end: usize) {
         let outcomes = transfer(&stack("mlx5_0"), &stack("mlx5_1"), BYTES);
         let restored = [0, 1].map(|end: usize| detail(&outcomes[end], "restored"));
         assert!(restored.contains(&"1"), "{restored:?}");
+    });
+}
+
+/// An adapter whose port gets another prefix, and with it another GID and LID, during a transfer. The path record has the
+/// service level 3.
+fn with_a_new_prefix(path: &'static str) -> Adapter {
+    Adapter::infiniband("mlx5_0", 5)
+        .behind_loopback(0xffff)
+        .path(path)
+        .with("event_after", 50)
+        .with("event", LID_CHANGE)
+        .with("new_lid", 77)
+        .with("new_prefix", 1)
+}
+
+#[track_caller]
+fn expect_restored(outcomes: &[Outcome; 2]) {
+    let restored = [0, 1].map(|end: usize| detail(&outcomes[end], "restored"));
+    assert!(restored.iter().any(|count| *count != "0"), "{restored:?}");
+}
+
+/// Switches have buffers for the service level of the path record only.
+#[test]
+fn the_path_to_a_new_address_is_asked_for_again() {
+    let adapter = with_a_new_prefix("3 4 0 5").with("service_level", 3);
+    with_adapters(&[adapter], || {
+        let stack = "rdma:provider=verbs;qps=2;slab=64K;message=4K";
+        expect_restored(&transfer(stack, stack, BYTES));
+    });
+}
+
+/// Both ends have both adapters. The second one is slow, so that the first is used again.
+#[test]
+fn the_path_of_one_of_two_adapters_is_asked_for_again() {
+    let adapters = [
+        with_a_new_prefix("3 4 0 5").with("service_level", 3),
+        Adapter::infiniband("mlx5_1", 9).with("delay_us", 2000),
+    ];
+    with_adapters(&adapters, || {
+        let stack = "rdma:device=mlx5_0+mlx5_1;provider=verbs;qps=2;slab=64K;message=4K";
+        let outcomes = transfer(stack, stack, BYTES);
+        let rails = [0, 1].map(|end: usize| detail(&outcomes[end], "rails"));
+        assert_eq!(rails, ["2", "2"]);
+        expect_restored(&outcomes);
+    });
+}
+
+/// The subnet manager has answered both ends when the channel opened, and is gone. Within a subnet the LID is enough.
+#[test]
+fn a_path_that_is_not_found_again_is_not_waited_for() {
+    with_adapters(&[with_a_new_prefix("3 4 0 5 2")], || {
+        let stack = "rdma:provider=verbs;qps=2;slab=64K;message=4K";
+        expect_restored(&transfer(stack, stack, BYTES));
     });
 }
 

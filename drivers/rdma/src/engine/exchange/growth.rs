@@ -242,6 +242,7 @@ impl Exchange {
             let state = State {
                 position: self.receiver.consumed(),
                 waiting: self.receiver.arrived_bytes(),
+                held: self.receiver.held_bytes(),
                 ring: self.receiver.ring_bytes(),
                 window: self.receiver.window_bytes(),
             };

@@ -169,6 +169,37 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Neither the bounds nor the shares of them are whole pages.
+    #[test]
+    fn a_ring_grows_by_whole_pages_within_the_bounds(
+        limits in (0..64 * MIB, 0..64 * MIB),
+        taken in 0..8 * MIB,
+        (pins, party) in (0..3_u64, 0..3_u64),
+        lengths in (0..16 * MIB, 0..64 * MIB),
+    ) {
+        let mut bounds = Bounds::new(limits.0, limits.1);
+        let holder = Holder {
+            pins,
+            party: (party > 0).then_some(Party(party)),
+            ..holder(Side::Connector, false)
+        };
+        bounds.take(holder, taken);
+        let before = [bounds.memory().taken(), bounds.pinned().taken()];
+        let [least, most] = [lengths.0, lengths.1];
+        let more = bounds.extend(holder, taken, [least, most], PAGE);
+        if let Some(more) = more {
+            prop_assert!(more.is_multiple_of(PAGE) && more > 0, "{more}");
+            prop_assert!((least..=most).contains(&more), "{more}");
+            prop_assert!(bounds.memory().taken() <= limits.0);
+            prop_assert!(pins == 0 || bounds.pinned().taken() <= limits.1);
+        }
+        let more = more.unwrap_or(0);
+        let after = [bounds.memory().taken(), bounds.pinned().taken()];
+        prop_assert_eq!(after, [before[0] + more, before[1] + more * pins]);
+    }
+}
+
 #[test]
 fn the_kernels_limit_counts_where_memory_is_pinned() {
     let bounds = Bounds::new(1000 * MIB, MIB);

@@ -115,14 +115,18 @@ impl Share {
     /// further channels.
     pub(crate) fn further(self: &Arc<Self>, [least, most]: [u64; 2], present: u64) -> Option<Part> {
         let held = self.mapped_bytes.as_ref()?;
+        let is_shorter = most <= present / 2;
         let [least, most] = [least, most].map(whole_pages);
         let mut state = self.pool.lock();
-        let bytes = if most <= present / 2 {
+        let bytes = if is_shorter {
             let fits = state.bounds.exchange(self.holder, 0, most);
             fits.then_some(most)
         } else if state.waiting.is_empty() {
             let bytes = held.load(Ordering::Relaxed) + self.extra_bytes;
-            state.bounds.extend(self.holder, bytes, [least, most])
+            let lengths = [least, most];
+            state
+                .bounds
+                .extend(self.holder, bytes, lengths, page_bytes())
         } else {
             None
         }?;

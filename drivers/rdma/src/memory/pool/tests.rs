@@ -1,3 +1,4 @@
+mod further;
 mod handed_on;
 
 use std::num::NonZeroU64;

@@ -4,10 +4,12 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::handshake::Mode;
-use crate::open::queue_pairs::usual;
+use crate::open::queue_pairs::{fetched_at_once, usual, written_at_once};
+use crate::open::ring_length::{MOST_MESSAGE_BYTES, message_for};
 use crate::pacing::{Path, Rate};
 use crate::sim::run::{Run, RunSettings};
 use crate::sim::{FabricSettings, Link};
+use crate::verbs::DEPTH;
 
 const GIGABIT: u64 = 125_000_000;
 const MESSAGE_BYTES: u64 = 256 << 10;
@@ -53,9 +55,6 @@ pub(super) fn rate(
     ring_bytes: NonZeroU64,
     mode: Mode,
 ) -> f64 {
-    let round_trip = fabric.links[0].delay + fabric.links[1].delay;
-    let rails = 1 + fabric.rails.len();
-    let mut run = Run::new(fabric);
     let settings = RunSettings {
         ring_bytes,
         message_bytes: MESSAGE_BYTES,
@@ -63,6 +62,13 @@ pub(super) fn rate(
         mode,
         stall: None,
     };
+    rate_with(fabric, settings)
+}
+
+fn rate_with(fabric: FabricSettings, settings: RunSettings) -> f64 {
+    let round_trip = fabric.links[0].delay + fabric.links[1].delay;
+    let rails = 1 + fabric.rails.len();
+    let mut run = Run::new(fabric);
     let path = |_| Path::new(Rate::Any, MESSAGE_BYTES);
     let paths = [(); 2].map(|()| (0..rails).map(path).collect());
     run.open_over(settings, paths, [None, None]).unwrap();
@@ -125,9 +131,10 @@ fn the_usual_number_of_queue_pairs_fills_the_port() {
     let share = |gigabits: u64, round_trip, of_each: Option<u64>, is_one: bool| {
         let port = gigabits * GIGABIT;
         let ring_bytes = ring_bytes(port, round_trip);
+        let in_flight = written_at_once(DEPTH, MESSAGE_BYTES);
         let queue_pairs = match is_one {
             true => 1,
-            false => usual(Some(port), round_trip, ring_bytes, MESSAGE_BYTES, 1),
+            false => usual(port, round_trip, ring_bytes, in_flight, 1),
         };
         let queue_pairs = usize::from(queue_pairs);
         let mut fabric = FabricSettings::new(Link::new(port, round_trip / 2));
@@ -147,4 +154,28 @@ fn the_usual_number_of_queue_pairs_fills_the_port() {
     assert!(share(100, far, None, true) < 0.5);
     assert!(share(100, far, None, false) > 0.95);
     assert!(share(10, far, None, false) > 0.95, "one is enough");
+}
+
+/// A device has 16 READs in flight on each queue pair.
+#[test]
+fn reads_are_long_and_many_enough_for_a_long_path() {
+    let (port, round_trip) = (100 * GIGABIT, Duration::from_millis(20));
+    let ring_bytes = ring_bytes(port, round_trip);
+    let of_each = fetched_at_once(16, MOST_MESSAGE_BYTES);
+    let queue_pairs = usual(port, round_trip, ring_bytes, of_each, 1).into();
+    let share = |message_bytes| {
+        let settings = RunSettings {
+            ring_bytes,
+            message_bytes,
+            queue_pairs,
+            mode: Mode::Get,
+            stall: None,
+        };
+        let fabric = FabricSettings::new(Link::new(port, round_trip / 2));
+        rate_with(fabric, settings) / port as f64
+    };
+    assert!(share(MESSAGE_BYTES) < 0.1);
+    let fitted = message_for(MESSAGE_BYTES, ring_bytes, 16 * queue_pairs);
+    let share = share(fitted);
+    assert!(share > 0.85, "{share} over {queue_pairs} queue pairs");
 }

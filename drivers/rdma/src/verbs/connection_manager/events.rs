@@ -61,7 +61,7 @@ impl Events {
         Ok(events)
     }
 
-    fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the channel lives as long as this value.
         let descriptor = unsafe { self.channel.as_ref() }.descriptor;
         // SAFETY: librdmacm keeps it open as long as the channel.
@@ -74,22 +74,31 @@ impl Events {
     ) -> Result<Heard, ConnectionError> {
         loop {
             operation.check()?;
-            let mut event = ptr::null_mut();
-            // SAFETY: the channel is valid, and its descriptor does not block.
-            let code =
-                unsafe { (self.manager.rdma_get_cm_event)(self.channel.as_ptr(), &raw mut event) };
-            if code == 0 {
-                let heard = self.read(event);
-                // SAFETY: the event was just received, and is acknowledged once.
-                unsafe { (self.manager.rdma_ack_cm_event)(event) };
+            if let Some(heard) = self.take()? {
                 return Ok(heard);
             }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::WouldBlock {
-                let what = "waiting";
-                return Err(ConnectionError::Call { what, error });
-            }
             operation.wait_readable(self.descriptor())?;
+        }
+    }
+
+    /// The next event, if it has arrived.
+    pub(super) fn take(self: &Arc<Self>) -> Result<Option<Heard>, ConnectionError> {
+        let mut event = ptr::null_mut();
+        // SAFETY: the channel is valid, and its descriptor does not block.
+        let code =
+            unsafe { (self.manager.rdma_get_cm_event)(self.channel.as_ptr(), &raw mut event) };
+        if code == 0 {
+            let heard = self.read(event);
+            // SAFETY: the event was just received, and is acknowledged once.
+            unsafe { (self.manager.rdma_ack_cm_event)(event) };
+            return Ok(Some(heard));
+        }
+        match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            error => Err(ConnectionError::Call {
+                what: "waiting",
+                error,
+            }),
         }
     }
 
@@ -139,6 +148,11 @@ impl Events {
                 None => break heard,
             }
         };
+        self.check(&heard, kind)
+    }
+
+    /// Whether an event is of this kind.
+    pub(super) fn check(&self, heard: &Heard, kind: c_int) -> Result<(), ConnectionError> {
         if heard.kind == kind {
             return Ok(());
         }

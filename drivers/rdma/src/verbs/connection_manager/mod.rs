@@ -22,7 +22,7 @@ pub(crate) use self::error::ConnectionError;
 use self::error::called;
 use self::events::{ConnectRequest, Events, OwnId};
 use self::route::resolve;
-pub(super) use self::route::{Route, route};
+pub(super) use self::route::{Route, RouteSearch, route};
 use super::bindings::{Verbs, text};
 
 /// Connections that may wait to be accepted: those of one channel, and some of others.

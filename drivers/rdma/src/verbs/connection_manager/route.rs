@@ -1,6 +1,8 @@
 //! The path between two ports of InfiniBand, as the subnet manager describes it for two addresses of IPoIB.
 
+use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -12,7 +14,10 @@ use super::error::{ConnectionError, called};
 use super::events::{Events, OwnId};
 
 /// How long the kernel may take to resolve an address or a route.
-const RESOLVE_MILLISECONDS: std::ffi::c_int = 5000;
+const RESOLVE_MILLISECONDS: c_int = 5000;
+
+/// An address has to have a port, and no connection is made.
+const ANY_PORT: u16 = 1;
 
 /// A path record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +39,14 @@ pub(super) fn resolve(
     peer: SocketAddr,
     operation: &Operation<'_>,
 ) -> Result<(), ConnectionError> {
+    resolve_address(id, local, peer)?;
+    id.events.expect(ADDRESS_RESOLVED, operation)?;
+    resolve_route(id)?;
+    id.events.expect(ROUTE_RESOLVED, operation)
+}
+
+/// Has the kernel resolve an address; an event follows.
+fn resolve_address(id: &OwnId, local: IpAddr, peer: SocketAddr) -> Result<(), ConnectionError> {
     let manager = id.events.manager;
     let (from, to) = (Address::new(SocketAddr::new(local, 0)), Address::new(peer));
     // SAFETY: the identifier is valid, and the addresses are copied.
@@ -45,12 +58,61 @@ pub(super) fn resolve(
             RESOLVE_MILLISECONDS,
         )
     };
-    called("looking for the address", code)?;
-    id.events.expect(ADDRESS_RESOLVED, operation)?;
+    called("looking for the address", code)
+}
+
+/// Has the kernel ask the subnet manager for the path to the address; an event follows.
+fn resolve_route(id: &OwnId) -> Result<(), ConnectionError> {
+    let manager = id.events.manager;
     // SAFETY: the identifier is valid.
     let code = unsafe { (manager.rdma_resolve_route)(id.id.as_ptr(), RESOLVE_MILLISECONDS) };
-    called("looking for the route", code)?;
-    id.events.expect(ROUTE_RESOLVED, operation)
+    called("looking for the route", code)
+}
+
+/// A search for a path that does not wait for its answers.
+#[derive(Debug)]
+pub(in crate::verbs) struct RouteSearch {
+    id: OwnId,
+    /// The event that is awaited.
+    awaited: c_int,
+}
+
+impl RouteSearch {
+    /// Looks for the path from one address of IPoIB to another.
+    ///
+    /// # Errors
+    ///
+    /// When a library or the kernel's part of it is missing, or the kernel refuses.
+    pub(in crate::verbs) fn start(local: IpAddr, peer: IpAddr) -> Result<Self, ConnectionError> {
+        let id = OwnId::new(&Arc::new(Events::open()?))?;
+        resolve_address(&id, local, SocketAddr::new(peer, ANY_PORT))?;
+        Ok(Self {
+            id,
+            awaited: ADDRESS_RESOLVED,
+        })
+    }
+
+    /// Readable when there is an answer.
+    pub(in crate::verbs) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.id.events.descriptor()
+    }
+
+    /// Takes the answers that have arrived. Returns the path at the end of the search, which has none if it failed.
+    pub(in crate::verbs) fn advance(&mut self) -> Option<Option<Route>> {
+        self.step().unwrap_or(Some(None))
+    }
+
+    fn step(&mut self) -> Result<Option<Option<Route>>, ConnectionError> {
+        while let Some(heard) = self.id.events.take()? {
+            self.id.events.check(&heard, self.awaited)?;
+            if self.awaited == ROUTE_RESOLVED {
+                return Ok(Some(found(&self.id)));
+            }
+            resolve_route(&self.id)?;
+            self.awaited = ROUTE_RESOLVED;
+        }
+        Ok(None)
+    }
 }
 
 /// The path from one address of IPoIB to another; `None` if the connection manager shows none.
@@ -64,21 +126,23 @@ pub(in crate::verbs) fn route(
     operation: &Operation<'_>,
 ) -> Result<Option<Route>, ConnectionError> {
     let id = OwnId::new(&Arc::new(Events::open()?))?;
-    // Only the port's existence in the address matters: no connection is made.
-    resolve(&id, local, SocketAddr::new(peer, 1), operation)?;
+    resolve(&id, local, SocketAddr::new(peer, ANY_PORT), operation)?;
+    Ok(found(&id))
+}
+
+/// The path of an identifier whose route is resolved.
+fn found(id: &OwnId) -> Option<Route> {
     // SAFETY: the identifier is valid; librdmacm fills the route before it reports it.
     let id = unsafe { id.id.as_ref() };
-    let Some(path) = NonNull::new(id.paths).filter(|_| id.path_count > 0) else {
-        return Ok(None);
-    };
+    let path = NonNull::new(id.paths).filter(|_| id.path_count > 0)?;
     // SAFETY: the array belongs to the identifier, and has at least one path.
     let path = unsafe { path.as_ref() };
-    Ok(Some(Route {
+    Some(Route {
         lid: u16::from_be(path.lid),
         service_level: path.service_level,
         mtu: path.mtu,
         hop_limit: path.hop_limit,
         traffic_class: path.traffic_class,
         flow_label: u32::from_be(path.flow_label),
-    }))
+    })
 }

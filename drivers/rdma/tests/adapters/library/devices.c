@@ -84,7 +84,8 @@ static void read_settings(struct device *device)
 		{"event_after", &set->event_after}, {"event", &set->event},
 		{"limit_max", &set->limit_max}, {"limit_errno", &set->limit_errno},
 		{"limit_ignored", &set->limit_ignored}, {"no_static_rates", &set->no_static_rates},
-		{"new_lid", &set->new_lid}, {"absent_ms", &set->absent_ms}, {"overrun_after", &set->overrun_after},
+		{"new_lid", &set->new_lid}, {"new_prefix", &set->new_prefix}, {"absent_ms", &set->absent_ms},
+		{"overrun_after", &set->overrun_after},
 		{"keeps_completions", &set->keeps_completions},
 	};
 	*set = (struct settings){
@@ -342,6 +343,18 @@ static void write_gids(struct device *device, const union ibv_gid *gids)
 	}
 }
 
+/* The subnet manager has given the subnet another prefix. */
+static void change_prefix(struct device *device)
+{
+	union ibv_gid gids[MAX_TABLE];
+	memcpy(gids, device->ports[0].gids, sizeof(gids));
+	for (int index = 0; index < device->ports[0].gid_count; index++) {
+		const uint8_t prefix[8] = {0xfe, 0xc0, [7] = device->set.new_prefix};
+		memcpy(gids[index].raw, prefix, sizeof(prefix));
+	}
+	write_gids(device, gids);
+}
+
 /* The network interface has no address for a while, as a bond that changes its link. */
 static void *lose_gids(void *argument)
 {
@@ -379,6 +392,8 @@ void count_request(struct device *device)
 		break;
 	case IBV_EVENT_LID_CHANGE:
 		change_lid(device);
+		if (set->new_prefix)
+			change_prefix(device);
 		break;
 	case IBV_EVENT_GID_CHANGE:
 		start_losing_gids(device);

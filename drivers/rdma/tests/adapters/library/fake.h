@@ -50,8 +50,8 @@ struct settings {
 	long delay_us;
 	/* After so many requests of the device, the next `refuse_count` posts fail with this error. */
 	long refuse_after, refuse_errno, refuse_count;
-	/* After so many requests, an event; with a new LID for IBV_EVENT_LID_CHANGE. */
-	long event_after, event, new_lid;
+	/* After so many requests, an event; with a new LID for IBV_EVENT_LID_CHANGE, and a subnet with the prefix fec0::new_prefix. */
+	long event_after, event, new_lid, new_prefix;
 	/* With IBV_EVENT_GID_CHANGE the port has no GIDs for so long. */
 	long absent_ms;
 	/* After so many completions, the queue that gets the next one is overrun. */

@@ -1,9 +1,11 @@
 /*
  * A librdmacm without hardware, which only resolves addresses and routes. The file `path` in the directory that looks
- * like sysfs is the subnet manager's path record: service level, MTU (enum ibv_mtu), hop limit and LID.
+ * like sysfs is the subnet manager's path record: service level, MTU (enum ibv_mtu), hop limit and LID. If a number
+ * follows, the subnet manager answers only so many times.
  */
 #include <errno.h>
 #include <rdma/rdma_cma.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,16 +80,19 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct socka
 int rdma_resolve_route(struct rdma_cm_id *id, int milliseconds)
 {
 	char name[512];
-	unsigned service_level, mtu, hop_limit, lid;
+	static atomic_uint asked;
+	unsigned service_level, mtu, hop_limit, lid, answers;
 	(void)milliseconds;
 	snprintf(name, sizeof(name), "%s/path", getenv("SYSFS_PATH") ?: "/sys");
 	FILE *file = fopen(name, "r");
 	if (!file)
 		return raise_event(id, RDMA_CM_EVENT_ROUTE_ERROR, -ETIMEDOUT);
-	int count = fscanf(file, "%u %u %u %u", &service_level, &mtu, &hop_limit, &lid);
+	int count = fscanf(file, "%u %u %u %u %u", &service_level, &mtu, &hop_limit, &lid, &answers);
 	fclose(file);
-	if (count != 4)
+	if (count < 4)
 		abort();
+	if (count == 5 && atomic_fetch_add(&asked, 1) >= answers)
+		return raise_event(id, RDMA_CM_EVENT_ROUTE_ERROR, -ETIMEDOUT);
 	id->route.path_rec = calloc(1, sizeof(*id->route.path_rec));
 	id->route.num_paths = 1;
 	id->route.path_rec->sl = service_level;
