@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use self::load::QueuePair;
 pub(crate) use self::moving::{Destination, Shape};
-use self::moving::{Moving, Notice};
+use self::moving::{Left, Moving, Notice};
 use super::message::Message;
 use super::ring::{Ring, Rings};
 use super::sources::{Source, Sources};
@@ -65,9 +65,8 @@ pub(crate) struct Sender {
     theirs: Rings<RemoteRing>,
     /// The stream is in two rings.
     moving: Option<Moving>,
-    /// The last ring that the stream has left, and the queue pair over which the peer was told; `None`
-    /// while all are lost.
-    left: Option<(u32, Option<usize>)>,
+    /// The last move that is complete.
+    left: Option<Left>,
     /// Everything before this position is in our ring.
     filled: u64,
     /// Places for so many bytes after the filled part were given away, and are being filled.

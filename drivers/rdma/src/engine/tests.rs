@@ -334,7 +334,9 @@ impl Fabric {
                         }
                     }
                     Message::Left { number } => {
-                        let is_new = usize::try_from(number).unwrap() == self.moved_to;
+                        let number = usize::try_from(number).unwrap();
+                        assert!(number <= self.moved_to, "the peer knows of the move");
+                        let is_new = number == self.moved_to;
                         if is_new && self.receiver.is_moving() {
                             let left = self.receiver.leave().unwrap();
                             self.received[left] = None;
@@ -502,6 +504,31 @@ proptest! {
             }
         }
     }
+}
+
+/// Each loss takes the notice with it that was sent last.
+#[test]
+fn a_ring_is_not_left_before_the_peer_knows_of_the_next_one() {
+    let mut fabric = Fabric::new(100, 50, 50, 1, 8);
+    fabric.change(200, true);
+    for _ in 0..4 {
+        // The first notice is posted, then the rings can be left.
+        fabric.post();
+        fabric.post();
+        fabric.lose(0);
+        fabric.restore(0);
+    }
+    let stream = [7; 150];
+    assert_eq!(fabric.fill(&stream), 150);
+    fabric.sender.finish();
+    for _ in 0..100 {
+        fabric.post();
+        fabric.step(0);
+        fabric.take(usize::MAX);
+    }
+    assert!(fabric.receiver.is_finished());
+    assert_eq!(fabric.delivered, stream);
+    assert!(!fabric.receiver.is_moving());
 }
 
 #[test]

@@ -127,6 +127,9 @@ impl Opening<'_> {
         if answer.chosen.rails > 1 && !answer.method.has_rails() {
             return Err(OpenError::ExceedsOffer);
         }
+        if answer.chosen.grows && !answer.chosen.may_grow() {
+            return Err(OpenError::ExceedsOffer);
+        }
         share.shrink(answer.chosen.rings);
         if has_slots {
             // It is no more than for the offer.
@@ -279,11 +282,7 @@ impl Opening<'_> {
         let wanted = Offer {
             rings,
             // Between ports whose rates both ends know, the rings are long enough from the start.
-            grows: wanted.grows
-                && !wanted.aligned
-                && wanted.rails == 1
-                && offer.mode == Mode::Put
-                && most_grown > rings.longer().get(),
+            grows: wanted.grows && wanted.may_grow() && most_grown > rings.longer().get(),
             ..wanted
         };
         let pinning = if pins {

@@ -52,9 +52,12 @@ impl VerbsEndpoint {
         }
     }
 
+    /// Reads as many messages as have room in the queue: all that have arrived before. A peer that sends without an end would
+    /// otherwise hold the thread, and fill the memory.
     fn drain_messages(&mut self, adapter: usize, completions: &mut Vec<Completion>) {
         let mut batch = [WorkCompletion::EMPTY; BATCH];
-        loop {
+        let most = self.adapters[adapter].shared.depths.receives * self.slots.len();
+        for _ in 0..most.div_ceil(BATCH) {
             match self.adapters[adapter].shared.messages.poll(&mut batch) {
                 Ok(count) => {
                     for completion in &batch[..count] {

@@ -47,12 +47,22 @@ pub(super) struct Moving {
     requests: Option<Vec<u64>>,
 }
 
+/// The stream has left its earlier rings.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Left {
+    number: u32,
+    at: u64,
+    window: u64,
+    /// The queue pair over which the peer was told; `None` while all are lost.
+    told: Option<usize>,
+}
+
 /// A message that precedes all others on its queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Notice {
     /// This queue pair is lost.
     Abandoned(usize),
-    /// The stream is in two rings.
+    /// The stream moves to another ring, or has moved there last.
     Moving,
     /// It has left the earlier one.
     Left,
@@ -135,42 +145,48 @@ impl Sender {
         {
             return None;
         }
-        let number = moving.number;
+        let left = Left {
+            number: moving.number,
+            at: moving.at,
+            window: moving.window,
+            told: None,
+        };
         self.moving = None;
         self.theirs.leave();
         let base = self.theirs.latest().base();
         self.repeats.retain(|repeat| repeat.base == base);
-        self.left = Some((number, None));
+        self.left = Some(left);
         self.tell_left();
         Some(self.own.leave())
     }
 
     /// Over TCP, all repeated pieces went over the first connected queue pair, and arrive before the
-    /// notice.
+    /// notice. The notice of the move goes first once more: a queue pair that was lost may have taken the earlier ones with it.
     fn tell_left(&mut self) {
         let on = self.first_connected();
-        if let (Some((_, told)), Some(on)) = (&mut self.left, on) {
-            *told = Some(on);
+        if let (Some(left), Some(on)) = (&mut self.left, on) {
+            left.told = Some(on);
+            self.notices.push_back((on, Notice::Moving));
             self.notices.push_back((on, Notice::Left));
         }
     }
 
     /// A queue pair was lost, perhaps with the notice.
     pub(super) fn lost_notice_of_leaving(&mut self, queue_pair: usize) {
-        if let Some((_, told)) = &mut self.left
-            && *told == Some(queue_pair)
+        if let Some(left) = &mut self.left
+            && left.told == Some(queue_pair)
         {
-            *told = None;
+            left.told = None;
             self.tell_left();
         }
     }
 
     /// On a restored queue pair the peer does not know of moves yet.
     pub(super) fn repeat_moves(&mut self, queue_pair: usize) {
-        if self.moving.is_some() {
+        if self.moving.is_some() || self.left.is_some() {
             self.notices.push_back((queue_pair, Notice::Moving));
         }
-        if let Some((_, None)) = self.left {
+        if self.left.is_some_and(|left| left.told.is_none()) {
             self.tell_left();
         }
     }
@@ -182,12 +198,17 @@ impl Sender {
                 queue_pair: lost,
                 generation: self.queue_pairs[lost].generation,
             }),
-            Notice::Moving => self.moving.as_ref().map(|moving| Message::Switch {
-                number: moving.number,
-                at: moving.at,
-                window: moving.window,
-            }),
-            Notice::Left => self.left.map(|(number, _)| Message::Left { number }),
+            Notice::Moving => {
+                let moving = self.moving.as_ref();
+                let moving = moving.map(|moving| (moving.number, moving.at, moving.window));
+                let left = self.left.map(|left| (left.number, left.at, left.window));
+                let (number, at, window) = moving.or(left)?;
+                Some(Message::Switch { number, at, window })
+            }
+            Notice::Left => {
+                let number = self.left?.number;
+                Some(Message::Left { number })
+            }
         }
     }
 }
