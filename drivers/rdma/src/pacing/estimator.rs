@@ -5,8 +5,8 @@
 //! tolerated delays per second. A path that queues what exceeds its rate, such as a slow port, is
 //! late again and again and exhausts the budget.
 //!
-//! A delay does not count against the path if this host was too busy to see the arrival, or if the
-//! device has not retransmitted since the message was sent.
+//! A delay does not count against the path if the device has not retransmitted since the message was
+//! sent: then a host was too busy to send or to see the arrival.
 //!
 //! [`super::search`] decides how to react to a loss.
 
@@ -21,33 +21,8 @@ pub(super) struct RoundTripEstimator {
     least: Option<Duration>,
     /// The budget of late messages that did arrive.
     budget: LossBudget,
-    /// When this host was too busy to poll the path, and for how long.
-    slept: (Duration, Duration),
-    /// The sum of all such times.
-    slept_in_all: Duration,
     /// The device's last retransmission, where devices count them.
     went_back: Option<Duration>,
-}
-
-/// Conditions that affect how long a message may take.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Conditions {
-    /// Messages are longer than those that have arrived.
-    pub(super) are_longer: bool,
-    /// Sending is paused.
-    pub(super) is_paused: bool,
-    /// Losses have another cause than the rate.
-    pub(super) has_other_reason: bool,
-}
-
-/// How late a message arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Arrival {
-    InTime,
-    /// Late enough for the device to have retransmitted it.
-    Late,
-    /// After the loss timeout.
-    TooLate,
 }
 
 /// The least delay beyond the shortest time that counts as late: hosts are busy with other work.
@@ -57,29 +32,14 @@ const LEAST_LATENESS: Duration = Duration::from_millis(50);
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl RoundTripEstimator {
-    /// A message arrived.
-    pub(super) fn arrived(
-        &mut self,
-        posted_at: Duration,
-        now: Duration,
-        conditions: Conditions,
-    ) -> Arrival {
-        let all = now.saturating_sub(posted_at);
-        let took = all.saturating_sub(self.slept_since(posted_at));
-        let was_not_repeated = self.was_not_repeated(posted_at);
-        if took > self.lost_after(conditions) && !was_not_repeated {
-            Arrival::TooLate
-        } else if took > self.late_after(conditions) && !was_not_repeated {
-            Arrival::Late
-        } else {
-            self.least = Some(self.least.map_or(all, |least| least.min(all)));
-            Arrival::InTime
+    /// A message arrived. Returns whether it is so late that the device may have retransmitted it.
+    pub(super) fn arrived(&mut self, posted_at: Duration, now: Duration) -> bool {
+        let took = now.saturating_sub(posted_at);
+        if took > self.late_after() && !self.was_not_repeated(posted_at) {
+            return true;
         }
-    }
-
-    /// Forgets the estimate, because the path has changed.
-    pub(super) fn forget(&mut self) {
-        self.least = None;
+        self.least = Some(self.least.map_or(took, |least| least.min(took)));
+        false
     }
 
     /// Whether a round trip was measured.
@@ -99,11 +59,8 @@ impl RoundTripEstimator {
     }
 
     /// The time after which a message counts as late.
-    pub(super) fn late_after(&self, conditions: Conditions) -> Duration {
+    pub(super) fn late_after(&self) -> Duration {
         match self.least {
-            // The device needs time for retransmissions.
-            _ if conditions.has_other_reason => FIRST_TIMEOUT,
-            Some(least) if conditions.are_longer => 2 * least + LEAST_LATENESS,
             Some(least) => least + self.lateness(),
             None => FIRST_TIMEOUT,
         }
@@ -111,46 +68,29 @@ impl RoundTripEstimator {
 
     /// The time after which a message counts as lost: the device learns of a loss after a round
     /// trip and repairs it in another.
-    pub(super) fn lost_after(&self, conditions: Conditions) -> Duration {
-        let late_after = self.late_after(conditions);
+    pub(super) fn lost_after(&self, is_paused: bool) -> Duration {
+        let late_after = self.late_after();
         match self.least {
             // While sending is paused, a late message belongs to the loss that caused the pause.
-            Some(least) if !conditions.are_longer && !conditions.is_paused => {
-                late_after.max(2 * least + 3 * self.lateness() / 2)
-            }
+            Some(least) if !is_paused => late_after.max(2 * least + 3 * self.lateness() / 2),
             _ => late_after,
         }
     }
 
     /// When a message sent at `posted_at` counts as lost.
-    pub(super) fn lost_at(&self, posted_at: Duration, conditions: Conditions) -> Duration {
-        let mut time = self.lost_after(conditions);
+    pub(super) fn lost_at(&self, posted_at: Duration, is_paused: bool) -> Duration {
+        let mut time = self.lost_after(is_paused);
         if self.was_not_repeated(posted_at) {
-            // It may have been the last message of a flight, whose loss the device cannot detect.
-            time *= 2;
+            // A host is busy, the path has become longer, or it was the last message of a flight, whose
+            // loss the device detects late.
+            time = time.max(FIRST_TIMEOUT);
         }
-        posted_at + time + self.slept_since(posted_at)
+        posted_at + time
     }
 
     /// Whether the delay of messages sent from `posted_at` on, noticed now, is within the budget.
     pub(super) fn tolerates(&mut self, posted_at: Duration, now: Duration) -> bool {
         self.budget.tolerates(posted_at, now)
-    }
-
-    /// This host did not poll the path for `by` before `now`, though a poll was due: delays up to
-    /// that are not caused by the path.
-    pub(super) fn overslept(&mut self, by: Duration, now: Duration, conditions: Conditions) {
-        let (at, before) = self.slept;
-        // Channels are delayed at the same time; a delay that another channel reported counts once.
-        let by = by.min(now.saturating_sub(at));
-        self.slept_in_all += by;
-        let is_one = now.saturating_sub(at) < self.lost_after(conditions);
-        self.slept = (now.max(at), if is_one { before + by } else { by });
-    }
-
-    /// The sum of the delays of this host.
-    pub(super) fn slept_in_all(&self) -> Duration {
-        self.slept_in_all
     }
 
     /// Whether the device's count of retransmissions has grown since it was read last.
@@ -165,18 +105,10 @@ impl RoundTripEstimator {
     pub(super) fn was_not_repeated(&self, posted_at: Duration) -> bool {
         self.went_back.is_some_and(|last| last < posted_at)
     }
-
-    /// How long this host did not poll since `posted_at`.
-    fn slept_since(&self, posted_at: Duration) -> Duration {
-        let (at, by) = self.slept;
-        if posted_at < at { by } else { Duration::ZERO }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     const MILLISECOND: Duration = Duration::from_millis(1);
@@ -184,20 +116,10 @@ mod tests {
     /// When all messages of these tests were sent.
     const POSTED_AT: Duration = Duration::from_secs(100);
 
-    /// Without special conditions.
-    const USUAL: Conditions = Conditions {
-        are_longer: false,
-        is_paused: false,
-        has_other_reason: false,
-    };
-
     /// A path whose quickest message took `least`.
     fn after(least: Duration) -> RoundTripEstimator {
         let mut estimator = RoundTripEstimator::default();
-        assert_eq!(
-            estimator.arrived(Duration::ZERO, least, USUAL),
-            Arrival::InTime
-        );
+        assert!(!estimator.arrived(Duration::ZERO, least));
         estimator
     }
 
@@ -205,77 +127,30 @@ mod tests {
     fn a_retransmitted_message_is_late_and_a_later_one_is_lost() {
         // A round trip of 120 ms: late after 60 ms more. A retransmission takes another 120 ms and
         // may be late by 30 ms.
-        for (took, arrival) in [
-            (120, Arrival::InTime),
-            (180, Arrival::InTime),
-            (181, Arrival::Late),
-            (330, Arrival::Late),
-            (331, Arrival::TooLate),
-        ] {
+        for (took, is_late) in [(120, false), (180, false), (181, true)] {
             let mut estimator = after(120 * MILLISECOND);
             let now = POSTED_AT + took * MILLISECOND;
-            assert_eq!(estimator.arrived(POSTED_AT, now, USUAL), arrival, "{took}");
+            assert_eq!(estimator.arrived(POSTED_AT, now), is_late, "{took}");
         }
+        let estimator = after(120 * MILLISECOND);
+        let lost_after = |is_paused| estimator.lost_at(POSTED_AT, is_paused) - POSTED_AT;
+        assert_eq!(lost_after(false), 330 * MILLISECOND);
+        assert_eq!(lost_after(true), 180 * MILLISECOND);
+        let first = RoundTripEstimator::default();
+        assert_eq!(first.lost_after(false), FIRST_TIMEOUT);
     }
 
+    /// The path may have become longer, and its messages are waited for.
     #[test]
     fn a_late_message_without_a_retransmission_is_not_lost() {
-        let mut estimator = after(120 * MILLISECOND);
-        let lost_at = estimator.lost_at(POSTED_AT, USUAL);
+        let mut estimator = after(10 * MILLISECOND);
+        let lost_at = estimator.lost_at(POSTED_AT, false);
         estimator.counted(false, POSTED_AT - MILLISECOND);
-        let lost_later_at = estimator.lost_at(POSTED_AT, USUAL);
-        assert_eq!(lost_later_at - POSTED_AT, 2 * (lost_at - POSTED_AT));
-        let late = estimator.arrived(POSTED_AT, lost_at + MILLISECOND, USUAL);
-        assert_eq!(late, Arrival::InTime);
+        let lost_later_at = estimator.lost_at(POSTED_AT, false);
+        assert_eq!(lost_later_at, POSTED_AT + FIRST_TIMEOUT);
+        assert!(!estimator.arrived(POSTED_AT, lost_later_at));
         estimator.counted(true, POSTED_AT + MILLISECOND);
-        assert_eq!(estimator.lost_at(POSTED_AT, USUAL), lost_at);
-        let late = estimator.arrived(POSTED_AT, lost_at + MILLISECOND, USUAL);
-        assert_eq!(late, Arrival::TooLate);
-    }
-
-    #[test]
-    fn the_timeout_depends_on_the_conditions() {
-        let least = 120 * MILLISECOND;
-        let lost_after = |conditions| after(least).lost_after(conditions);
-        let are_longer = Conditions {
-            are_longer: true,
-            ..USUAL
-        };
-        assert_eq!(lost_after(are_longer), 2 * least + LEAST_LATENESS);
-        let is_paused = Conditions {
-            is_paused: true,
-            ..USUAL
-        };
-        assert_eq!(lost_after(is_paused), after(least).late_after(USUAL));
-        let has_other_reason = Conditions {
-            has_other_reason: true,
-            ..USUAL
-        };
-        assert_eq!(lost_after(has_other_reason), FIRST_TIMEOUT);
-        assert_eq!(
-            RoundTripEstimator::default().lost_after(USUAL),
-            FIRST_TIMEOUT
-        );
-    }
-
-    proptest! {
-        /// On any path, a message that was late by the delay of this host counts as without that
-        /// delay.
-        #[test]
-        fn delays_of_the_host_do_not_count(
-            least in 0_u32..1000,
-            took in 0_u32..4000,
-            slept in 1_u32..10_000,
-        ) {
-            let (took, slept) = (took * MILLISECOND, slept * MILLISECOND);
-            let arrival = after(least * MILLISECOND).arrived(POSTED_AT, POSTED_AT + took, USUAL);
-            let mut estimator = after(least * MILLISECOND);
-            let lost_at = estimator.lost_at(POSTED_AT, USUAL);
-            let now = POSTED_AT + took + slept;
-            estimator.overslept(slept, now, USUAL);
-            prop_assert_eq!(estimator.lost_at(POSTED_AT, USUAL), lost_at + slept);
-            prop_assert_eq!(estimator.lost_at(now, USUAL) - now, lost_at - POSTED_AT);
-            prop_assert_eq!(estimator.arrived(POSTED_AT, now, USUAL), arrival);
-        }
+        assert_eq!(estimator.lost_at(POSTED_AT, false), lost_at);
+        assert!(estimator.arrived(POSTED_AT, lost_at));
     }
 }

@@ -18,8 +18,6 @@ pub(crate) struct Pacer {
     channel: u64,
     /// A reserved time slot that was not used yet.
     slot: Option<Duration>,
-    /// When a waiting sender should poll again.
-    due: Option<Duration>,
     /// The device's counts of retransmissions, in all and because of losses at the peer, and when
     /// they were read.
     repeats: Option<u64>,
@@ -47,9 +45,6 @@ struct Posted {
     at: Duration,
 }
 
-/// The delay with which a process may be scheduled; a longer one means that the host is busy.
-const OVERSLEPT: Duration = Duration::from_millis(5);
-
 /// How long a thread polls before a time slot that a sleep would miss: most wake-ups are later by no
 /// more. For each message this is 5 % of a processor at 1 Gb/s with messages of 256 KiB.
 const SPIN_TIME: Duration = Duration::from_micros(100);
@@ -65,7 +60,6 @@ impl Pacer {
             limiter: None,
             path,
             slot: None,
-            due: None,
             repeats: None,
             misses: None,
             looked_at: None,
@@ -107,19 +101,13 @@ impl Pacer {
         most.map_or(wanted, |most| wanted.min(most))
     }
 
-    /// To be called at each poll. A late poll means that this process was not scheduled, and
-    /// perhaps the device was not served.
+    /// To be called at each poll, before completions are reported: whether a late message was lost depends on the device's counters.
     pub(crate) fn wake(&mut self, now: Duration, endpoint: &dyn Endpoint) {
         if self.limiter.is_some() && !endpoint.limits_rate() {
             self.end_limit();
         }
         if self.searches && self.looked_at.is_none_or(|at| now >= at + LOOK_INTERVAL) {
             self.look(now, endpoint);
-        }
-        if let Some(due) = self.due.take_if(|due| *due <= now)
-            && now - due > OVERSLEPT
-        {
-            self.path.overslept(now - due, now);
         }
     }
 
@@ -163,12 +151,9 @@ impl Pacer {
     /// Reserves a time slot for a message unless there is one, and uses it if its time has come. Returns
     /// `false` if it has not.
     pub(crate) fn pass(&mut self, queue_pair: usize, bytes: u64, now: Duration) -> bool {
-        if let Some(until) = self.hold(bytes, now) {
-            self.due = Some(until);
-            return false;
-        }
-        self.due = self.path.pass(&mut self.slot, bytes, now);
-        if self.due.is_some() {
+        let is_early =
+            self.hold(bytes, now).is_some() || self.path.pass(&mut self.slot, bytes, now).is_some();
+        if is_early {
             return false;
         }
         if let Some(under_way) = self.under_way.get_mut(queue_pair) {
@@ -218,7 +203,6 @@ impl Pacer {
 
     /// The messages in flight on a queue pair were lost.
     pub(crate) fn lost(&mut self, queue_pair: usize) {
-        self.due = None;
         if let Some(under_way) = self.under_way.get_mut(queue_pair)
             && let Some(first) = under_way.front()
         {

@@ -230,11 +230,6 @@ impl Path {
         until.map(|until| state.turns.first_look(until, now))
     }
 
-    /// A channel polled this much later than it had planned.
-    pub(super) fn overslept(&self, by: Duration, now: Duration) {
-        self.state().learn(|search| search.overslept(by, now));
-    }
-
     /// Whether a channel's device has retransmitted since its counter was read last.
     pub(super) fn counted(&self, went_back: bool, now: Duration) {
         self.state().learn(|search| search.counted(went_back, now));

@@ -20,7 +20,7 @@ mod misses;
 use std::time::Duration;
 
 use super::RETRY_INTERVAL;
-use super::estimator::{Arrival, RoundTripEstimator};
+use super::estimator::RoundTripEstimator;
 use super::pace::bytes_in_wake_up;
 use super::rates::Rates;
 use super::sizing::Sizing;
@@ -48,14 +48,10 @@ pub(super) struct Search {
     estimator: RoundTripEstimator,
     /// Bytes that arrived since the last loss.
     arrived: u64,
-    /// Losses without a passed trial in between.
-    losses: u32,
     /// The time of a loss that seemed random.
     chance: Option<Duration>,
     /// Bytes that were sent and have neither arrived nor been lost.
     under_way: u64,
-    /// Too much was in flight; sending is paused until no more than the path holds is in flight.
-    is_draining: bool,
     /// The bound of the bytes in flight on a short path.
     window: Window,
     misses: Misses,
@@ -111,10 +107,8 @@ impl Search {
             pause: None,
             estimator: RoundTripEstimator::default(),
             arrived: 0,
-            losses: 0,
             chance: None,
             under_way: 0,
-            is_draining: false,
             window: Window::new(),
             misses: Misses::default(),
             rest: FIRST_REST,
@@ -164,31 +158,19 @@ impl Search {
             };
         }
         if self.is_short() {
-            self.is_draining = false;
             return self.is_full_until(now);
         }
-        let round_trip = self.estimator.round_trip();
-        let most_time = round_trip + self.estimator.lateness() / 2;
-        let [least, most] = [round_trip, most_time].map(|time| self.rates.bytes_in(time));
-        if self.is_draining {
-            self.is_draining = self.under_way > least.max(2 * self.sizing.message_bytes());
-            if !self.is_draining && self.phase == Phase::Climbing {
-                self.trial = None;
-            }
-        } else if self.under_way >= most.max(4 * self.sizing.message_bytes()) {
-            self.is_draining = true;
-            let posted_at = now.saturating_sub(most_time);
-            // A bottleneck with a queue that is slower than the rate gives no other sign.
-            if self.phase == Phase::Climbing || !self.estimator.was_not_repeated(posted_at) {
-                self.late(posted_at, now);
-            }
+        let most_time = self.estimator.round_trip() + self.estimator.lateness() / 2;
+        let most = self.rates.bytes_in(most_time);
+        if self.under_way < most.max(4 * self.sizing.message_bytes()) {
+            return None;
         }
-        self.is_draining.then_some(now + RETRY_INTERVAL)
-    }
-
-    /// This host did not poll the path for this long before `now`, though a poll was due.
-    pub(super) fn overslept(&mut self, by: Duration, now: Duration) {
-        self.estimator.overslept(by, now, self.conditions());
+        let posted_at = now.saturating_sub(most_time);
+        // A bottleneck with a queue that is slower than the rate gives no other sign.
+        if self.phase == Phase::Climbing || !self.estimator.was_not_repeated(posted_at) {
+            self.late(posted_at, now);
+        }
+        Some(now + RETRY_INTERVAL)
     }
 
     /// Whether the device's count of retransmissions has grown since it was read last.
@@ -198,7 +180,7 @@ impl Search {
 
     /// When a message sent at `posted_at` counts as lost.
     pub(super) fn lost_at(&self, posted_at: Duration) -> Duration {
-        let at = self.estimator.lost_at(posted_at, self.conditions());
+        let at = self.estimator.lost_at(posted_at, self.pause.is_some());
         match self.is_short() {
             true => at.max(posted_at + MENDED_AFTER),
             false => at,
@@ -215,11 +197,10 @@ impl Search {
             self.rates.begin(now);
         }
         self.phase_since.get_or_insert(now);
-        let slept = self.estimator.slept_in_all();
-        let trial = self.trial.get_or_insert_with(|| Trial::new(now, slept));
+        let trial = self.trial.get_or_insert_with(|| Trial::new(now));
         trial.posted(bytes);
         let time = self.misses.step_time();
-        let is_used = trial.use_of(self.rates.rate(), now, slept) >= USED;
+        let is_used = trial.use_of(self.rates.rate(), now) >= USED;
         let is_step = now - trial.began() >= time && is_used;
         // Without an arrival there is no estimate of the round trip.
         let is_measured = self.estimator.is_measured();
@@ -232,15 +213,11 @@ impl Search {
     pub(super) fn completed(&mut self, bytes: u64, posted_at: Duration, now: Duration) {
         self.gone(bytes);
         self.window.arrived(bytes, self.left_at(posted_at, now));
-        match self.estimator.arrived(posted_at, now, self.conditions()) {
-            // The delay is that of a busy host: after a loss the device's counters would have grown.
-            _ if self.is_short() => self.arrived += bytes,
-            Arrival::TooLate => return self.lost(posted_at),
-            Arrival::Late => {
-                self.arrived += bytes;
-                return self.late(posted_at, now);
-            }
-            Arrival::InTime => self.arrived += bytes,
+        let is_late = self.estimator.arrived(posted_at, now);
+        self.arrived += bytes;
+        // On a short path the delay is that of a busy host: after a loss the device's counters would have grown.
+        if is_late && !self.is_short() {
+            return self.late(posted_at, now);
         }
         let Some(trial) = self.trial else {
             return;
@@ -267,9 +244,8 @@ impl Search {
         if posted_at < since + time {
             return;
         }
-        let slept = self.estimator.slept_in_all();
         let least_use = if self.is_short() { CLOSELY_USED } else { USED };
-        let is_used = trial.use_of(self.rates.rate(), now, slept) >= least_use;
+        let is_used = trial.use_of(self.rates.rate(), now) >= least_use;
         if !is_resting && !is_used {
             // The sender used too little of the rate for a valid trial.
             self.trial = None;
@@ -305,11 +281,6 @@ impl Search {
 
     /// The rate was tried for long enough without loss.
     fn passed(&mut self) {
-        if self.has_other_reason() {
-            // The round trip time is estimated anew.
-            self.estimator.forget();
-        }
-        self.losses = 0;
         self.rates.passed();
         match self.phase {
             Phase::Sizing => {}

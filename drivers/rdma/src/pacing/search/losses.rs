@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::{Phase, Search};
-use crate::pacing::estimator::Conditions;
 use crate::pacing::trial::Trial;
 
 const MOST_TRIAL_TIME: Duration = Duration::from_secs(4);
@@ -12,9 +11,6 @@ pub(super) const MOST_REST: Duration = Duration::from_secs(600);
 
 /// After this long at a rate, a single loss counts as random.
 const PROVEN: Duration = Duration::from_secs(5);
-
-/// This many losses without a passing rate in between have another cause, such as a longer path.
-const MOST_LOSSES: u32 = 8;
 
 impl Search {
     /// Messages sent from `posted_at` on are late and may still arrive.
@@ -40,8 +36,7 @@ impl Search {
             self.react_to_loss();
             return;
         }
-        self.losses += 1;
-        let lost_after = self.estimator.lost_after(self.conditions());
+        let lost_after = self.estimator.lost_after(false);
         if self.phase == Phase::Sizing {
             self.group_lost(arrived);
         } else if arrived == 0 && !self.sizing.is_shortest() {
@@ -55,7 +50,7 @@ impl Search {
         }
         self.trial = None;
         // The loss was noticed at the timeout; the last message sent has a timeout of its own.
-        let late_after = self.estimator.late_after(self.conditions());
+        let late_after = self.estimator.late_after();
         self.pause = Some(posted_at + lost_after + late_after);
     }
 
@@ -115,19 +110,5 @@ impl Search {
         let began = self.trial.as_ref().map(Trial::began);
         let since = began.max(self.chance);
         since.is_some_and(|since| lost_at.saturating_sub(since) >= PROVEN)
-    }
-
-    /// Whether losses continue at any rate.
-    pub(super) fn has_other_reason(&self) -> bool {
-        self.losses > MOST_LOSSES
-    }
-
-    /// Conditions that affect how long messages may take.
-    pub(super) fn conditions(&self) -> Conditions {
-        Conditions {
-            are_longer: self.phase == Phase::Sizing,
-            is_paused: self.pause.is_some(),
-            has_other_reason: self.has_other_reason(),
-        }
     }
 }

@@ -292,7 +292,7 @@ mod tests {
         for _ in 0..=MOST_EASES {
             assert_eq!(search.phase, Phase::Resting);
             assert_eq!(search.message_bytes(), 64 << 10);
-            search.trial = Some(Trial::new(Duration::ZERO, Duration::ZERO));
+            search.trial = Some(Trial::new(Duration::ZERO));
             search.react_to_loss();
         }
         assert_eq!(search.phase, Phase::Climbing);
@@ -311,7 +311,7 @@ mod tests {
         search.rates.set(50e6);
         search.rates.passed();
         search.phase = Phase::Resting;
-        search.trial = Some(Trial::new(Duration::ZERO, Duration::ZERO));
+        search.trial = Some(Trial::new(Duration::ZERO));
         search.react_to_loss();
         search.misses.is_recovering = false;
         assert_eq!(search.rate(), 48_000_000);
