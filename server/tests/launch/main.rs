@@ -14,6 +14,7 @@ mod inetd;
 mod journal;
 mod logs;
 mod name_server;
+mod network;
 mod node;
 mod node_certificates;
 mod node_check;
