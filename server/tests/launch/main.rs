@@ -5,6 +5,8 @@ mod audit;
 mod client;
 mod contract;
 mod doctor;
+#[cfg(feature = "rdma")]
+mod doctor_rdma;
 mod faults;
 mod front;
 mod grid;
