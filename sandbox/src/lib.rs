@@ -9,15 +9,16 @@
 //! | [`monitor`] | keeps root's privileges and starts brokers |
 //! | [`launcher`] | starts the next version of the server |
 //! | [`broker`] | opens the files of one account |
+//! | [`measuring`] | measures RDMA with a peer (`doctor --rdma-listen`) |
 //!
 //! Each of these modules names the groups of system calls that its process may make, with the reason for each group, and
 //! applies the rules about files; `monitor` and `launcher` instead deny a list of calls, and have no rules about files. All processes set
 //! `no_new_privs`.
 //!
 //! ```text
-//! front  server  login  logs  monitor  launcher  broker   one module for each process
-//!   │      │       │      │      │        │         │
-//!   ├──────┴───────┴──────┴──────┴────────┴─────────┤
+//! front  server  login  logs  monitor  launcher  broker  measuring   one module for each process
+//!   │      │       │      │      │        │         │        │
+//!   ├──────┴───────┴──────┴──────┴────────┴─────────┴────────┤
 //!   groups ──> calls                          place ──> files       privileges
 //!              (seccomp)                                (Landlock)  (no_new_privs, capabilities)
 //! ```
@@ -55,6 +56,7 @@ mod kernel;
 pub mod launcher;
 pub mod login;
 pub mod logs;
+pub mod measuring;
 pub mod monitor;
 mod place;
 mod privileges;

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use gridhaul_sandbox::server::Needs;
-use gridhaul_sandbox::{Filter, broker, front, launcher, login, logs, monitor, server};
+use gridhaul_sandbox::{Filter, broker, front, launcher, login, logs, measuring, monitor, server};
 
 const EPERM: Option<i32> = Some(libc::EPERM);
 const ENOSYS: Option<i32> = Some(libc::ENOSYS);
@@ -117,6 +117,7 @@ fn confined() -> Vec<(&'static str, Filter)> {
         ("logs", logs::filter().unwrap()),
         ("broker", broker::filter(false).unwrap()),
         ("broker to read", broker::filter(true).unwrap()),
+        ("measuring", measuring::filter().unwrap()),
     ]
 }
 
@@ -309,9 +310,10 @@ fn memory_is_written_or_executed_but_not_both() {
             assert!(map(BOTH, Some(&library)).is_none());
             assert!(map(EXECUTE | libc::PROT_READ, None).is_none());
             assert!(map(libc::PROT_READ, Some(&library)).is_some());
-            // Only the server loads libraries at run time: modules of name services.
+            // Only these load libraries at run time: modules of name services, and drivers of adapters.
+            let loads = process.starts_with("server") || process == "measuring";
             let loaded = map(EXECUTE | libc::PROT_READ, Some(&library)).is_some();
-            assert_eq!(loaded, process.starts_with("server"));
+            assert_eq!(loaded, loads);
             let page = map(libc::PROT_WRITE, None).unwrap();
             // SAFETY: the page was mapped above, and is not used otherwise.
             let executable = unsafe { libc::mprotect(page, PAGE, EXECUTE | libc::PROT_READ) };
@@ -473,6 +475,45 @@ fn a_login_process_has_no_way_to_a_network_and_changes_no_names() {
         drop(UnixStream::pair().unwrap());
         std::thread::spawn(|| {}).join().unwrap();
     });
+}
+
+#[test]
+fn a_measuring_process_listens_and_neither_connects_nor_changes_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("f");
+    fs::write(&path, "x").unwrap();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap();
+    let (connect, connected) = std::sync::mpsc::channel();
+    let peer = std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(connected.recv().unwrap()).unwrap();
+        stream.write_all(b"x").unwrap();
+        stream.read(&mut [0]).unwrap()
+    });
+    under(&measuring::filter().unwrap(), || {
+        assert_eq!(number(TcpStream::connect(address)), EPERM);
+        assert_eq!(number(UdpSocket::bind("127.0.0.1:0")), EPERM);
+        assert_eq!(number(UnixDatagram::unbound()), EPERM);
+        assert_eq!(number(UnixStream::connect("/no/such/socket")), EPERM);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // With MSG_FASTOPEN even a listening socket connects, without a call of connect(2).
+        let (listening, fast) = (descriptor(&listener), 0x2000_0000);
+        assert_eq!(call(libc::SYS_sendto, [listening, 0, 0, fast]), EPERM);
+        assert_eq!(call(libc::SYS_sendmsg, [listening, 0, fast, 0]), EPERM);
+        assert_eq!(call(libc::SYS_sendmmsg, [listening, 0, 0, fast]), EPERM);
+        assert_eq!(number(fs::remove_file(&path)), EPERM);
+        assert_eq!(number(fs::create_dir(directory.path().join("d"))), EPERM);
+        assert_eq!(fs::read(&path).unwrap(), b"x");
+        // The kernel tells its addresses, and its devices.
+        assert_eq!(socket(libc::AF_NETLINK, libc::SOCK_RAW, 0), None);
+        assert_ne!(socket(libc::AF_NETLINK, libc::SOCK_RAW, 20), EPERM);
+        connect.send(listener.local_addr().unwrap()).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        assert_eq!(accepted.read(&mut [0]).unwrap(), 1);
+        accepted.write_all(b"x").unwrap();
+        std::thread::spawn(|| {}).join().unwrap();
+    });
+    assert_eq!(peer.join().unwrap(), 1);
 }
 
 /// What a process could do to a log that it has open for appending, without being able to open it. The server may make these

@@ -50,7 +50,7 @@ impl Prepared {
     /// `grants` are those of the users with passwords.
     pub(crate) fn new(config: &Config, grants: Vec<Grant>, process: &Process) -> Self {
         let places = machine()
-            .chain(devices(config))
+            .chain(devices(config.data.may_use("rdma")))
             .chain(named(config, process))
             .chain(roots_of_users(grants));
         Self {
@@ -110,6 +110,24 @@ pub(crate) fn confine_logs() -> Result<Confinement, SandboxError> {
 /// program needs without root's rights are denied, as in the monitor.
 pub(crate) fn confine_callout() -> Result<(), SandboxError> {
     gridhaul_sandbox::monitor::confine(true)
+}
+
+/// Confines the process that measures RDMA with a peer. It needs no file of a server: what it reads are libraries, the drivers of
+/// adapters (libibverbs), and what the kernel tells of the machine.
+pub(crate) fn confine_measuring() -> Result<Confinement, SandboxError> {
+    const READ: [&str; 8] = [
+        "/etc/ld.so.cache",
+        "/etc/libibverbs.d",
+        "/etc/rdma",
+        "/usr",
+        "/lib",
+        "/lib64",
+        "/proc",
+        "/sys",
+    ];
+    let read = READ.map(|path| Place::fixed(path, Access::Read));
+    let places = read.into_iter().chain(own_program()).chain(devices(true));
+    gridhaul_sandbox::measuring::confine(Files::at(places))
 }
 
 /// Confines the login process. `files` were opened before it gave up root.
@@ -193,15 +211,17 @@ fn machine() -> impl Iterator<Item = Place> {
         "/var/db",
     ];
     let read = READ.map(|path| Place::fixed(path, Access::Read));
-    // For the symbols in a backtrace.
-    let program = std::env::current_exe()
-        .ok()
-        .map(|path| Place::fixed(path, Access::Read));
-    read.into_iter().chain(program)
+    read.into_iter().chain(own_program())
 }
 
-fn devices(config: &Config) -> impl Iterator<Item = Place> {
-    let adapters = config.data.may_use("rdma").then_some("/dev/infiniband");
+/// For the symbols in a backtrace.
+fn own_program() -> Option<Place> {
+    let path = std::env::current_exe().ok()?;
+    Some(Place::fixed(path, Access::Read))
+}
+
+fn devices(rdma: bool) -> impl Iterator<Item = Place> {
+    let adapters = rdma.then_some("/dev/infiniband");
     ["/dev/null", "/dev/zero", "/dev/urandom"]
         .into_iter()
         .chain(adapters)

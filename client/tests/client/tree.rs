@@ -358,12 +358,19 @@ fn what_killed_copies_have_left_is_removed_by_later_ones() {
         fs::write(site.local("source-of/same/file"), "content").unwrap();
         make(&site.served("same"), true);
         let url = site.server.url("same");
+        // A copy that does not need the entries of the destination does not list them.
         site.must(&["copy", "-r", "source-of/same", &url]);
+        let old = ".gridhaul-00112233445566aa";
+        assert!(names(&site.served("same")).contains(old), "{kind:?}");
+        site.must(&["copy", "-r", "--sync=size", "source-of/same", &url]);
         assert_eq!(names(&site.served("same")), expected, "{kind:?}");
         fs::create_dir_all(site.served("from/same")).unwrap();
         fs::write(site.served("from/same/file"), "content").unwrap();
         make(&site.local("same"), false);
-        site.must(&["copy", "-r", &site.server.url("from/same"), "same"]);
+        let url = site.server.url("from/same");
+        site.must(&["copy", "-r", &url, "same"]);
+        assert!(names(&site.local("same")).contains(old), "{kind:?}");
+        site.must(&["copy", "-r", "--sync=size", &url, "same"]);
         assert_eq!(names(&site.local("same")), expected, "{kind:?}");
     }
 }

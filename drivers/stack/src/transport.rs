@@ -97,6 +97,20 @@ pub struct SocketOptions {
     pub flow: Flow,
     /// How many connections carry the same data to the same peer together; 0 if that is not known. Only a hint, as `flow`.
     pub channels: usize,
+    /// The number of the network interface of a link-local address that a listener has (`sin6_scope_id`, RFC 3493 3.3); 0 if it is not known.
+    pub interface: u32,
+}
+
+impl SocketOptions {
+    /// The same, for a listener at this address of the machine.
+    #[must_use]
+    pub fn at(self, local: SocketAddr) -> Self {
+        let interface = match local {
+            SocketAddr::V4(_) => 0,
+            SocketAddr::V6(local) => local.scope_id(),
+        };
+        Self { interface, ..self }
+    }
 }
 
 /// Which way the bytes of a channel flow, apart from handshakes of transforms. Only a hint: a channel carries bytes both ways

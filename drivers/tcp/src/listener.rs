@@ -3,7 +3,7 @@
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};
 
 use gridhaul_stack::{
@@ -48,7 +48,7 @@ impl TcpListener {
             Some(range) => open_within(range, settings, ip, options)?,
         };
         let ip = if ip.is_unspecified() { local } else { ip };
-        let advertised = SocketAddr::new(settings.advertise.unwrap_or(ip), port);
+        let advertised = address(settings.advertise.unwrap_or(ip), port, options);
         Ok(Self { socket, advertised })
     }
 
@@ -77,6 +77,16 @@ impl TcpListener {
     }
 }
 
+/// A link-local address is one of an interface, and cannot be used without it.
+fn address(ip: IpAddr, port: u16, options: &SocketOptions) -> SocketAddr {
+    match ip {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+            SocketAddrV6::new(ip, port, 0, options.interface).into()
+        }
+        _ => SocketAddr::new(ip, port),
+    }
+}
+
 /// Listens on a port that the kernel chooses. The kernel does not choose ports with connections that are open or in TIME_WAIT
 /// (a minute, tcp(7)), so one connection per file can exhaust them. A listener may nevertheless use these ports, so they are
 /// tried one by one then.
@@ -85,7 +95,7 @@ fn open_anywhere(
     ip: IpAddr,
     options: &SocketOptions,
 ) -> Result<(OwnedFd, u16), ListenError> {
-    match open_at(settings, SocketAddr::new(ip, 0), options) {
+    match open_at(settings, address(ip, 0, options), options) {
         Err(error) if is_taken(&error) => match ephemeral_range() {
             Some(range) => open_within(range, settings, ip, options),
             None => Err(error),
@@ -122,7 +132,7 @@ fn open_within(
     let count = range.last - range.first + 1;
     let start = range.first + u16::from_le_bytes([low, high]) % count;
     for port in (start..=range.last).chain(range.first..start) {
-        match open_at(settings, SocketAddr::new(ip, port), options) {
+        match open_at(settings, address(ip, port, options), options) {
             Err(error) if is_taken(&error) => {}
             outcome => return outcome,
         }

@@ -1,6 +1,6 @@
 //! The effects of the options on a network.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream};
 use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -183,6 +183,35 @@ fn ipv4_peers_of_an_ipv6_listener_are_ipv4_peers() {
     let channel = connect(&stack("tcp"), peer).unwrap();
     assert_eq!(channel.peer(), listener.address());
     accept(&mut listener);
+}
+
+/// A link-local address of this machine with its interface, if it has one (proc_net(5): the address, and the number of the interface).
+fn link_local() -> Option<SocketAddr> {
+    let text = std::fs::read_to_string("/proc/net/if_inet6").ok()?;
+    let addresses = text.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let ip = Ipv6Addr::from(u128::from_str_radix(words.next()?, 16).ok()?);
+        let interface = u32::from_str_radix(words.next()?, 16).ok()?;
+        Some(SocketAddrV6::new(ip, 0, 0, interface))
+    });
+    let mut addresses = addresses.filter(|address| address.ip().is_unicast_link_local());
+    addresses.next().map(SocketAddr::V6)
+}
+
+#[test]
+fn a_link_local_address_is_used_with_its_interface() {
+    let Some(local) = link_local() else {
+        eprintln!("skipped: this machine has no link-local address");
+        return;
+    };
+    for stack in ["tcp", "tcp:port=20000-30000"].map(stack) {
+        let without = stack.listen(local.ip(), &SocketOptions::default());
+        assert!(without.is_err(), "of which interface?");
+        let sockets = SocketOptions::default().at(local);
+        let mut listener = stack.listen(local.ip(), &sockets).unwrap();
+        connect(&stack, listener.address()).unwrap();
+        accept(&mut listener);
+    }
 }
 
 #[test]

@@ -22,6 +22,12 @@ pub(crate) const SENDING_TO_PEERS: Group = &[
     If(SYS_sendmsg, &[&[Argument::bits(2, FAST_OPEN, 0)]]),
 ];
 
+/// Sending on connections that exist, and to the kernel by netlink, whose address is given.
+pub(crate) const SENDING_WITHOUT_CONNECTING: Group = &[
+    If(SYS_sendto, &[&[Argument::bits(3, FAST_OPEN, 0)]]),
+    If(SYS_sendmsg, &[&[Argument::bits(2, FAST_OPEN, 0)]]),
+];
+
 const FAST_OPEN: u64 = flag(libc::MSG_FASTOPEN);
 
 /// Socket pairs in this process: tokio has one for signals. A datagram socket could send to any address, so that kind is
@@ -100,6 +106,43 @@ pub(crate) const CONNECTIONS: Group = &[
     Any(SYS_accept),
     Any(SYS_accept4),
     Any(SYS_connect),
+];
+
+/// New sockets that wait for TCP connections, and netlink for the addresses of this machine. None of the calls makes a connection.
+pub(crate) const LISTENING: Group = &[
+    If(
+        SYS_socket,
+        &[
+            &[
+                internet(libc::AF_INET),
+                kind(libc::SOCK_STREAM),
+                protocol(0),
+            ],
+            &[
+                internet(libc::AF_INET),
+                kind(libc::SOCK_STREAM),
+                protocol(libc::IPPROTO_TCP),
+            ],
+            &[
+                internet(libc::AF_INET6),
+                kind(libc::SOCK_STREAM),
+                protocol(0),
+            ],
+            &[
+                internet(libc::AF_INET6),
+                kind(libc::SOCK_STREAM),
+                protocol(libc::IPPROTO_TCP),
+            ],
+            &[
+                Argument::is(0, flag(libc::AF_NETLINK)),
+                protocol(libc::NETLINK_ROUTE),
+            ],
+        ],
+    ),
+    Any(SYS_bind),
+    Any(SYS_listen),
+    Any(SYS_accept),
+    Any(SYS_accept4),
 ];
 
 const fn internet(family: i32) -> Argument {

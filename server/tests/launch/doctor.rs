@@ -3,20 +3,20 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::program::{Running, program, public_directory};
 
 /// The report of the program, and its exit status.
-struct Said {
-    status: i32,
-    text: String,
+pub(crate) struct Said {
+    pub(crate) status: i32,
+    pub(crate) text: String,
 }
 
 impl Said {
     /// There is a line that begins so and has these words.
     #[track_caller]
-    fn says(&self, begin: &str, words: &str) -> &Self {
+    pub(crate) fn says(&self, begin: &str, words: &str) -> &Self {
         let line = self
             .text
             .lines()
@@ -27,7 +27,7 @@ impl Said {
     }
 
     #[track_caller]
-    fn ends_with(&self, status: i32) -> &Self {
+    pub(crate) fn ends_with(&self, status: i32) -> &Self {
         assert_eq!(self.status, status, "{}", self.text);
         self
     }
@@ -47,7 +47,7 @@ fn doctor(server: SocketAddr, root: &Path, flags: &[&str]) -> Said {
     }
 }
 
-fn taken_port() -> (TcpListener, String) {
+pub(crate) fn taken_port() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     let port = listener.local_addr().expect("bound").port();
     (listener, format!("{port}-{port}"))
@@ -335,142 +335,4 @@ fn the_server_is_asked_over_its_socket() {
         "warning server: the administration socket",
         "run this as root",
     );
-}
-
-/// An end that listens for a peer; it is killed when the value is dropped.
-struct Listening {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    port: u16,
-    word: String,
-}
-
-impl Listening {
-    fn start(root: &Path) -> Self {
-        let mut child = program()
-            .args(["doctor", "--rdma-listen", "--root"])
-            .arg(root)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let (mut port, mut word) = (None, None);
-        while word.is_none() {
-            let mut line = String::new();
-            assert_ne!(stdout.read_line(&mut line).expect("UTF-8"), 0, "ended");
-            let line = line.trim();
-            if line.starts_with("gridhaul-server doctor --rdma ") {
-                port = line.rsplit(':').next().and_then(|port| port.parse().ok());
-            }
-            word = line.strip_prefix("word: ").map(str::to_owned);
-        }
-        Self {
-            child,
-            stdout,
-            port: port.expect("a command line"),
-            word: word.expect("shown"),
-        }
-    }
-
-    /// What it says at its end.
-    fn ended(mut self) -> Said {
-        let mut text = String::new();
-        self.stdout.read_to_string(&mut text).expect("UTF-8");
-        let status = self.child.wait().expect("ended");
-        Said {
-            status: status.code().expect("an exit status"),
-            text,
-        }
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// `doctor --rdma` with a word on its standard input.
-fn measure(root: &Path, peer: &str, word: &str) -> Said {
-    let mut child = program()
-        .args(["doctor", "--rdma", peer, "--rdma-seconds", "1", "--root"])
-        .arg(root)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("started");
-    let mut stdin = child.stdin.take().expect("piped");
-    writeln!(stdin, "{word}").expect("it reads the word");
-    let done = child.wait_with_output().expect("ended");
-    Said {
-        status: done.status.code().expect("an exit status"),
-        text: String::from_utf8(done.stdout).expect("UTF-8"),
-    }
-}
-
-#[test]
-#[cfg(feature = "rdma")]
-fn two_machines_measure_rdma_with_a_word() {
-    let root = public_directory();
-    let there = Listening::start(root.path());
-    let peer = format!("127.0.0.1:{}", there.port);
-    measure(root.path(), &peer, "no word")
-        .ends_with(1)
-        .says("error rdma:", "the line is not a word");
-    measure(root.path(), &peer, "0000-0000-0000-0000")
-        .ends_with(1)
-        .says("error rdma:", "accepts another word");
-    let word = there.word.replace('-', "").to_uppercase();
-    let said = measure(root.path(), &peer, &word);
-    said.ends_with(0)
-        .says(
-            "ok rdma: path:",
-            "ms away, and IP packets of 65535 bytes fit",
-        )
-        .says("warning rdma: channel:", "no adapter carries it")
-        .says("ok rdma: send with message=64K:", "Gb/s); ")
-        .says("ok rdma: send with message=256K:", "MB/s")
-        .says("ok rdma: send with message=1M:", "MB/s")
-        .says("ok rdma: receive with message=", "MB/s")
-        .says("ok rdma: send with message=", ";qps=2:")
-        .says("", "rdma: limit: ")
-        .says("ok rdma:", "gridhaul copy --stack 'rdma")
-        .says("0 errors,", "");
-    assert!(!said.text.contains(": 0 MB/s"), "{}", said.text);
-    there.ended().ends_with(0).says(
-        "ok rdma: 127.0.0.1:",
-        "has made 5 measurements (1 connection came without the word)",
-    );
-}
-
-#[test]
-#[cfg(feature = "rdma")]
-fn peers_that_do_not_listen_for_a_word_are_named() {
-    let root = public_directory();
-    let word = "0000-0000-0000-0000";
-    let server = Running::start(root.path(), &["--anonymous"]);
-    measure(root.path(), &format!("gsiftp://{}", server.address), word)
-        .ends_with(1)
-        .says(
-            "error rdma:",
-            "is a server of FTP or GridFTP, which needs an account; run",
-        );
-    let (listener, _) = taken_port();
-    let address = listener.local_addr().expect("bound").to_string();
-    let answering = std::thread::spawn(move || {
-        let (stream, _) = listener.accept().expect("accepted");
-        let mut stream = BufReader::new(stream);
-        let mut request = String::new();
-        stream.read_line(&mut request).expect("a line");
-        let answer = b"HTTP/1.1 400 Bad Request\r\n\r\n";
-        stream.get_mut().write_all(answer).expect("a short answer");
-    });
-    measure(root.path(), &address, word)
-        .ends_with(1)
-        .says("error rdma:", "answers \"HTTP/1.1 400 Bad Request\"");
-    answering.join().expect("no panic");
-    measure(root.path(), &address, word)
-        .ends_with(1)
-        .says("error rdma:", "does not answer");
 }

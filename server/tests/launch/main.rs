@@ -5,6 +5,8 @@ mod audit;
 mod client;
 mod contract;
 mod doctor;
+#[cfg(feature = "rdma")]
+mod doctor_rdma;
 mod faults;
 mod front;
 mod grid;
@@ -14,6 +16,7 @@ mod inetd;
 mod journal;
 mod logs;
 mod name_server;
+mod network;
 mod node;
 mod node_certificates;
 mod node_check;

@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::network::Network;
 use crate::node::Nodes;
 use crate::program::{Running, clean, has_root, program, text, wait_for};
 
@@ -223,46 +224,8 @@ fn a_node_with_other_files_is_found() {
     assert!(is_empty(&site.path("root")) && is_empty(&site.path("another")));
 }
 
-/// A network of its own, where a firewall drops connections to some ports.
-struct Network(String);
-
-impl Network {
-    /// Below the ports that the kernel gives to the other node and to connections, whose replies must not be dropped.
-    const CLOSED: &str = "20000-20010";
-
-    fn new() -> Self {
-        let network = Self(format!("gridhaul-check-{}", std::process::id()));
-        ip(&["netns", "add", &network.0]);
-        network.within("ip link set lo up");
-        network.within("iptables -A INPUT -p tcp --dport 20000:20010 -j DROP");
-        network
-    }
-
-    fn within(&self, script: &str) {
-        ip(&["netns", "exec", &self.0, "sh", "-c", script]);
-    }
-
-    /// The same command in this network.
-    fn command(&self, command: &Command) -> Command {
-        let mut within = Command::new("ip");
-        within.args(["netns", "exec", &self.0]);
-        within.arg(command.get_program()).args(command.get_args());
-        clean(within)
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        ip(&["netns", "del", &self.0]);
-    }
-}
-
-fn ip(arguments: &[&str]) {
-    let done = Command::new("ip").args(arguments).output();
-    let done = done.expect("iproute2 is installed");
-    let errors = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{arguments:?}: {errors}");
-}
+/// Below the ports that the kernel gives to the other node and to connections, whose replies must not be dropped.
+const CLOSED: &str = "20000-20010";
 
 #[test]
 fn data_ports_behind_a_firewall_are_found() {
@@ -270,8 +233,11 @@ fn data_ports_behind_a_firewall_are_found() {
         return;
     }
     let site = Nodes::new();
-    let network = Network::new();
-    let ports: [&[&str]; 2] = [&[], &["--port-range", Network::CLOSED]];
+    let network = Network::new(
+        "check",
+        &["iptables -A INPUT -p tcp --dport 20000:20010 -j DROP"],
+    );
+    let ports: [&[&str]; 2] = [&[], &["--port-range", CLOSED]];
     let nodes = ports.map(|ports| {
         let flags = [&CONTROL[..], ports].concat();
         Running::of(&mut network.command(&site.command(&flags)))
@@ -395,6 +361,42 @@ fn roots_of_rules_that_nodes_do_not_serve_are_named() {
     }
 }
 
+/// Whether a node has the directory is not known then.
+#[test]
+fn roots_of_accounts_that_a_node_does_not_have_are_not_called_usable() {
+    if !has_root() {
+        return;
+    }
+    let site = Nodes::new();
+    let node = Running::of(&mut site.command(&CONTROL));
+    let root = site.path("root/of-users");
+    fs::create_dir(&root).expect("made");
+    let (root, config) = (text(&root), site.path("rules.toml"));
+    let map = "\"/DC=test/CN=a\" no-such-account\n\"/DC=test/CN=b\" nobody\n";
+    fs::write(site.path("gridmap"), map).expect("written");
+    for (account, is_usable) in [
+        ("account = \"no-such-account\"", false),
+        ("map = true", true),
+    ] {
+        let rule = format!("[[authorize]]\nidentity = \"*\"\n{account}\nroot = \"{root}\"\n");
+        fs::write(&config, rule).expect("written");
+        let said = check(
+            &site,
+            "control",
+            &[name(&node)],
+            &["--config", text(&config)],
+        );
+        let lines = said.nodes();
+        let mut lines = lines.iter();
+        let is_called = lines.any(|line| line.contains("1 root of [[authorize]] can be used"));
+        assert_eq!(is_called, is_usable, "{:#?}", said.lines);
+        if !is_usable {
+            let words = "was not tried, because no-such-account cannot be used there";
+            said.says("warning", &[&name(&node), root, words]);
+        }
+    }
+}
+
 /// A library that puts the clock of a program this many seconds ahead.
 fn other_clock(site: &Nodes, ahead: i32) -> PathBuf {
     const SOURCE: &str = r#"
@@ -476,6 +478,9 @@ fn what_was_made_is_removed_when_a_signal_ends_the_check() {
     nodes[1].signal(Signal::CONT);
     if said.status != Some(0) {
         said.says("error", &["a signal has ended this check"]);
+        let lines = said.nodes();
+        let errors = lines.iter().filter(|line| line.starts_with("error"));
+        assert_eq!(errors.count(), 1, "nodes are not to blame: {lines:#?}");
     }
     assert!(is_empty(&root), "{:#?}", said.lines);
 }

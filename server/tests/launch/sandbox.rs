@@ -27,7 +27,7 @@ fn children(process: u32) -> Vec<u32> {
 }
 
 /// Every thread is under a filter (mode 2), and cannot gain rights.
-fn is_confined(process: u32) {
+pub(crate) fn is_confined(process: u32) {
     let threads = threads(process);
     assert!(!threads.is_empty());
     for status in threads {

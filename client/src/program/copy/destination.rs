@@ -11,6 +11,7 @@ use tokio::task::block_in_place;
 use super::super::arguments::SyncArgument;
 use super::error::CopyError;
 use super::job::Place;
+use super::left::{Left, is_name};
 use super::looked::{Had, Looked, look_local, look_remote};
 use super::preview::Preview;
 use super::shared::Shared;
@@ -81,6 +82,20 @@ impl<'a> Destination<'a> {
             is_complete: true,
         });
         Ok(())
+    }
+
+    /// What earlier copies may have left in the directory that is walked. Nothing if its entries are not known, or if what the source
+    /// does not have is removed in any case.
+    pub(super) fn left(&self) -> Vec<Left> {
+        let had = self.levels.last().and_then(|level| level.had.as_ref());
+        let had = had.filter(|_| !self.shared.arguments.delete);
+        let directories = had.into_iter().flatten();
+        let left = directories.filter(|(name, had)| had.is_directory && is_name(name));
+        let left = left.map(|(name, had)| Left {
+            name: name.clone(),
+            modified: had.version.modified,
+        });
+        left.collect()
     }
 
     /// Whether the directory that is walked had this directory before.

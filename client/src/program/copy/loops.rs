@@ -5,7 +5,7 @@
 //! source with the name of the destination is probed: a directory that is made in one of them is in the other as well. One such directory
 //! serves for all directories of a walk.
 //!
-//! A copy that is killed leaves its directory. A later one to the same destination removes it.
+//! A copy that is killed leaves its directory. A later one that lists the same destination removes it.
 
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -14,7 +14,7 @@ use tokio::task::block_in_place;
 
 use super::error::CopyError;
 use super::job::Place;
-use super::left::{new_name, old_ones};
+use super::left::{Left, new_name, old_ones};
 use super::shared::Shared;
 use crate::session::Session;
 
@@ -27,8 +27,8 @@ pub(super) struct Probe<'a> {
     /// The last component of the destination.
     name: Option<Vec<u8>>,
     state: State,
-    /// What earlier copies have left was looked for.
-    has_looked: bool,
+    /// What earlier copies have left in the destination. It is empty once the old ones are removed.
+    left: Vec<Left>,
 }
 
 enum State {
@@ -41,13 +41,14 @@ enum State {
 }
 
 impl<'a> Probe<'a> {
-    pub(super) fn new(shared: &'a Shared, destination: &'a Place) -> Self {
+    /// `left` is what earlier copies have left in the destination, as far as that is known.
+    pub(super) fn new(shared: &'a Shared, destination: &'a Place, left: Vec<Left>) -> Self {
         Self {
             shared,
             destination,
             name: name(destination),
             state: State::Unused,
-            has_looked: false,
+            left,
         }
     }
 
@@ -107,10 +108,8 @@ impl<'a> Probe<'a> {
         let State::Made(_, name) = &self.state else {
             return;
         };
-        if std::mem::replace(&mut self.has_looked, true) {
-            return;
-        }
-        for old in old_ones(self.shared, self.destination, name.as_bytes()).await {
+        let left = std::mem::take(&mut self.left);
+        for old in old_ones(self.shared, self.destination, name.as_bytes(), &left).await {
             remove(self.shared, &self.destination.join(&old)).await;
         }
     }

@@ -147,6 +147,11 @@ impl Shared {
         })
     }
 
+    /// A session that has not been used.
+    pub(super) fn new_session<'a>(&'a self, server: &'a Server) -> Opening<'a> {
+        Box::pin(self.servers.open(server))
+    }
+
     /// Refuses a server that does not offer RDMA where that is demanded, and says once where TCP is used instead.
     fn check_rdma(&self, session: &Session) -> Result<(), OpenError> {
         let server = session.server();

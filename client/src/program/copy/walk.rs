@@ -55,7 +55,7 @@ impl<'a> Walker<'a> {
         }
         let destination = &destination.without_last_slash();
         self.copy.enter(destination, None).await?;
-        let mut probe = Probe::new(self.shared, destination);
+        let mut probe = Probe::new(self.shared, destination, self.copy.left());
         let walked = match source {
             Place::Local { path, .. } => self.local(path, (source, destination), &mut probe).await,
             Place::Remote(url) => {

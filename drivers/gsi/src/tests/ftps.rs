@@ -1,9 +1,10 @@
 //! `ftps`, with a client made of rustls.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::thread;
 
+use gridhaul_security::credential::Credential;
 use gridhaul_security::files::read_roots;
 use gridhaul_security::tls::{NamedServer, Principal, TlsVersions};
 use gridhaul_stack::options::OptionDoc;
@@ -30,9 +31,13 @@ pub(super) struct Tls {
 
 const HOST: &str = "dtn.example.org";
 
+/// The files of the server are made once: a test must not read them while another one writes them.
+static ISSUED: LazyLock<Arc<Credential>> =
+    LazyLock::new(|| PKI.issue("host", "/DC=test/CN=host", &[HOST]));
+
 impl Tls {
     pub(super) fn new() -> Self {
-        PKI.issue("host", "/DC=test/CN=host", &[HOST]);
+        LazyLock::force(&ISSUED);
         let pem = |file| CertificateDer::from_pem_file(PKI.path(file)).expect("a certificate");
         let key = PrivateKeyDer::from_pem_file(PKI.path("host.key")).expect("a key");
         let config = ServerConfig::builder()

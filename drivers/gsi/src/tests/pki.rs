@@ -40,6 +40,12 @@ impl Pki {
     }
 
     fn request(&self, file: &str, subject: &str, extensions: &[&str], more: &[&str]) {
+        // Tests run at the same time, and openssl empties a file before it writes to it.
+        let is_new = !self.path(&format!("{file}.key")).exists();
+        assert!(
+            is_new,
+            "{file}.key is written twice, and a test may read it"
+        );
         let output = Command::new("openssl")
             .current_dir(self.directory.path())
             .args(["req", "-x509", "-config", "req.cnf", "-utf8", "-nodes"])

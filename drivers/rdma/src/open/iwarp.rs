@@ -1,6 +1,5 @@
 //! Connects queue pairs of iWARP in user space: each is a TCP connection.
 
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use gridhaul_iwarp::Connection;
@@ -60,7 +59,9 @@ impl Opening<'_> {
 
     /// Opens the connection of a further queue pair.
     fn connect_further(&self, answer: Answer, number: u16) -> Result<Connection, OpenError> {
-        let address = SocketAddr::new(self.peer.ip(), answer.port);
+        // With the interface of a link-local address.
+        let mut address = self.peer;
+        address.set_port(answer.port);
         let further =
             gridhaul_tcp::connect(&self.settings.tcp, address, self.options, self.operation);
         let (socket, _) = further.map_err(connect_error)?.into_parts();

@@ -47,8 +47,9 @@ pub(super) struct Opening<'a> {
 
 impl Opening<'_> {
     pub(super) fn listen(&self) -> Result<TcpListener, OpenError> {
-        let local = self.local_address()?;
-        TcpListener::open(&self.settings.tcp, local, self.options)
+        let local = self.local()?;
+        let options = self.options.at(local);
+        TcpListener::open(&self.settings.tcp, local.ip(), &options)
             .map_err(|error| OpenError::Local(error.to_string()))
     }
 
@@ -63,9 +64,12 @@ impl Opening<'_> {
     }
 
     pub(super) fn local_address(&self) -> Result<IpAddr, OpenError> {
+        Ok(self.local()?.ip())
+    }
+
+    fn local(&self) -> Result<SocketAddr, OpenError> {
         rustix::net::getsockname(&self.socket)
             .and_then(SocketAddr::try_from)
-            .map(|address| address.ip())
             .map_err(|errno| OpenError::Local(errno.to_string()))
     }
 }

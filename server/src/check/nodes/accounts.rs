@@ -127,6 +127,9 @@ pub(super) fn check(
 ) -> Vec<Attached> {
     let tried = Arc::clone(people);
     let answers = patience.each(LIMIT, nodes.to_vec(), move |node| try_all(&tried, &node));
+    let Ok(answers) = answers else {
+        return Vec::new();
+    };
     let mut all_have = true;
     let mut attached = Vec::new();
     for (node, answers) in nodes.iter().zip(answers) {

@@ -67,7 +67,9 @@ pub(super) fn check(
     };
     let (path, account) = (shared.path.clone(), shared.account.clone());
     let look = move |node: Attached| look(&node, account.as_deref(), &path);
-    let seen = patience.each(LIMIT + LATE, attached.to_vec(), look);
+    let Ok(seen) = patience.each(LIMIT + LATE, attached.to_vec(), look) else {
+        return Some(shared);
+    };
     let mut owners: Option<(String, Account)> = None;
     let mut hidden = Vec::new();
     for (Attached { node, .. }, seen) in attached.iter().zip(seen) {
@@ -231,7 +233,9 @@ fn compare_roots(report: &mut Report, attached: &[Attached], reason: &str, patie
         let session = node.sessions.first()?;
         session.node.storage().stat(Path::new("/")).ok()
     };
-    let roots = patience.each(LIMIT, usable.clone(), root);
+    let Ok(roots) = patience.each(LIMIT, usable.clone(), root) else {
+        return;
+    };
     let mut roots = usable.iter().zip(roots.into_iter().map(Option::flatten));
     let text = format!(
         "no account can make a directory ({reason}), so it was not tried whether all nodes have the same files"

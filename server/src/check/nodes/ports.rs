@@ -93,6 +93,7 @@ pub(super) fn check(
 /// Connects to a data port of each node, which sends some bytes. Notes the addresses where that works.
 fn from_here(report: &mut Report, config: &Config, trials: &mut [Trial], patience: &Patience) {
     let results = patience.each(LIMIT, trials.to_vec(), |trial| trial.fetch_texts());
+    let Ok(results) = results else { return };
     let mut closed = Vec::new();
     for (trial, result) in trials.iter_mut().zip(results) {
         let name = &trial.node.node.name;
@@ -126,6 +127,7 @@ fn copies(report: &mut Report, trials: &[Trial], patience: &Patience) {
     let sharing = trials.iter().filter(|trial| trial.receives());
     let sharing: Vec<_> = sharing.cloned().collect();
     let stored = patience.each(LIMIT, sharing.clone(), |trial| trial.store());
+    let Ok(stored) = stored else { return };
     let mut problems = Vec::new();
     let mut pairs = Vec::new();
     for (position, (trial, stored)) in sharing.iter().zip(stored).enumerate() {
@@ -146,6 +148,9 @@ fn copies(report: &mut Report, trials: &[Trial], patience: &Patience) {
     }
     let tried = pairs.len();
     let fetched = patience.each(LIMIT, pairs.clone(), |(file, reader)| reader.fetch(file));
+    let Ok(fetched) = fetched else {
+        return report.problems(Verdict::Error, ABOUT, problems);
+    };
     for ((_, reader), fetched) in pairs.iter().zip(fetched) {
         let name = &reader.node.node.name;
         match fetched {
@@ -184,6 +189,9 @@ fn between(report: &mut Report, trials: &[Trial], patience: &Patience) {
         let pairs: Vec<_> = pairs.filter(|(_, to)| to.receives()).collect();
         tried += pairs.len();
         let results = patience.each(LIMIT, pairs.clone(), |(from, to)| from.send_to(&to));
+        let Ok(results) = results else {
+            return report.problems(Verdict::Error, ABOUT, problems);
+        };
         for ((from, to), result) in pairs.iter().zip(results) {
             let failed = match result {
                 Some(Ok(())) => continue,

@@ -57,7 +57,9 @@ pub(super) fn check(
         });
         Ok::<_, String>((Node { name, remote }, described, expires))
     };
-    let answers = patience.each(LIMIT, targets, dial);
+    let Ok(answers) = patience.each(LIMIT, targets, dial) else {
+        return Vec::new();
+    };
     let mut found: Vec<(Arc<Node>, NodeDescription)> = Vec::new();
     let mut lost = Vec::new();
     for (name, answer) in names.into_iter().zip(answers) {
@@ -86,7 +88,9 @@ pub(super) fn check(
 fn named(report: &mut Report, config: &Config, patience: &Patience) -> Vec<Target> {
     let (runtime, names) = (patience.runtime(), Names::new(&config.nodes_resolver));
     let ask = move |source: NodeSource| runtime.block_on(look_up(&names, &source));
-    let answers = patience.each(LIMIT, config.nodes.clone(), ask);
+    let Ok(answers) = patience.each(LIMIT, config.nodes.clone(), ask) else {
+        return Vec::new();
+    };
     let mut targets: Vec<Target> = Vec::new();
     let (mut unknown, mut refused) = (Vec::new(), Vec::new());
     for (source, answer) in config.nodes.iter().zip(answers) {

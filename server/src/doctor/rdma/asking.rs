@@ -105,6 +105,14 @@ fn tell_path(report: &mut Findings, peer: &str, facts: &ConnectionFacts) {
 fn addresses(peer: &str) -> io::Result<Vec<SocketAddr>> {
     let host = peer.split_once("://").map_or(peer, |(_, rest)| rest);
     let host = host.trim_end_matches('/');
+    // The resolver knows interfaces of link-local addresses, `fe80::1%eth0`, but no brackets.
+    if let Some((address, rest)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        let port = match rest.strip_prefix(':') {
+            Some(port) => port.parse().map_err(|_| io::ErrorKind::InvalidInput)?,
+            None => GRIDFTP,
+        };
+        return Ok((address, port).to_socket_addrs()?.collect());
+    }
     let found = host.to_socket_addrs().map(Vec::from_iter);
     found.or_else(|_| Ok((host, GRIDFTP).to_socket_addrs()?.collect()))
 }
@@ -228,7 +236,9 @@ impl Asker<'_> {
         let Some((port, token)) = port(&answer) else {
             return Ok(Row::failed(trial, remote(&answer)));
         };
-        let address = SocketAddr::new(self.peer.ip(), port);
+        // With the interface of a link-local address.
+        let mut address = self.peer;
+        address.set_port(port);
         let here = run(&stack, &trial, address, token);
         // It notices by itself that this end has failed.
         let answer = self.lines.receive(trial.time + ROOM + ANSWER)?;
@@ -281,11 +291,8 @@ fn remote(answer: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
-    use std::net::TcpListener;
-    use std::thread;
 
     use super::super::lines::tests::pair;
-    use super::super::listening::admit;
     use super::*;
 
     /// What a peer that sends this is taken for.
@@ -327,8 +334,31 @@ mod tests {
         assert_eq!(port("gsiftp://127.0.0.1:4000/"), 4000);
         assert_eq!(port("gsiftp://127.0.0.1"), GRIDFTP);
         assert_eq!(port("[::1]:7"), 7);
+        assert_eq!(port("[::1]"), GRIDFTP);
         assert_eq!(port("::1"), GRIDFTP);
+        assert!(addresses("[::1]:x").is_err());
     }
+
+    #[test]
+    fn a_link_local_address_has_its_interface() {
+        for (peer, port) in [("[fe80::1%lo]:7", 7), ("fe80::1%lo", GRIDFTP)] {
+            let found = addresses(peer).expect("an address");
+            let [SocketAddr::V6(address)] = found.as_slice() else {
+                panic!("{found:?}");
+            };
+            assert_eq!((address.port(), address.scope_id()), (port, 1), "{peer}");
+        }
+    }
+}
+
+/// With a peer that knows the word.
+#[cfg(all(test, feature = "rdma"))]
+mod tests_with_a_peer {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::super::admission::admit;
+    use super::*;
 
     /// The report of an end whose peer knows the word, and then does this.
     fn report(peer: impl FnOnce(Lines) + Send + 'static) -> String {
@@ -337,9 +367,8 @@ mod tests {
         let word = Word::random();
         let typed = Word::parse(&word.to_string()).expect("a word");
         let listening = thread::spawn(move || {
-            let (stream, _) = listener.accept().expect("accepted");
-            let mut lines = Lines::new(stream);
-            admit(&mut lines, &word).expect("it knows the word");
+            let came = admit(&listener, &word, Instant::now() + ANSWER).expect("no error");
+            let (lines, _) = came.peer.expect("it knows the word");
             peer(lines);
         });
         let mut findings = Findings::default();

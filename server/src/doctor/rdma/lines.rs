@@ -46,29 +46,60 @@ impl Lines {
     pub(super) fn receive(&mut self, within: Duration) -> io::Result<String> {
         let deadline = Instant::now() + within;
         loop {
-            if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.received.drain(..=end).collect();
-                let line = String::from_utf8_lossy(&line);
-                return Ok(line.trim_end().to_owned());
-            }
-            if self.received.len() >= MOST_BYTES {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "the line is too long",
-                ));
+            if let Some(line) = self.whole()? {
+                return Ok(line);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             self.stream.set_read_timeout(Some(left))?;
-            let mut piece = [0; 512];
-            match self.stream.read(&mut piece) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => self.received.extend_from_slice(&piece[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(timed_out(error)),
+            self.read_more()?;
+        }
+    }
+
+    /// The next line, if it was received to its end.
+    ///
+    /// # Errors
+    ///
+    /// When it is longer than it may be.
+    pub(super) fn whole(&mut self) -> io::Result<Option<String>> {
+        if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.received.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line);
+            return Ok(Some(line.trim_end().to_owned()));
+        }
+        match self.received.len() >= MOST_BYTES {
+            true => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the line is too long",
+            )),
+            false => Ok(None),
+        }
+    }
+
+    /// Receives some bytes. There may be none yet: a socket waits for its timeout, or not at all.
+    ///
+    /// # Errors
+    ///
+    /// When the peer is gone.
+    pub(super) fn read_more(&mut self) -> io::Result<()> {
+        let mut piece = [0; 512];
+        match self.stream.read(&mut piece) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                self.received.extend_from_slice(&piece[..count]);
+                Ok(())
             }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+                ) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
     }
 }

@@ -1,34 +1,29 @@
 //! The end that listens: it serves one peer that knows the word, and ends by itself.
 
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use gridhaul_stack::{Cancel, Channel, ChannelError, Operation, Received, StackListener};
+use gridhaul_stack::{Cancel, Channel, Operation, Received, StackListener};
 
 use super::ANSWER;
+use super::admission::{Came, admit};
 use super::lines::Lines;
-use super::messages::{Direction, HELLO, Measured, Trial};
+use super::messages::{Direction, Measured, Trial};
 use super::stacks::{ROOM, Stacks};
 use super::trial;
-use super::word::{Nonces, Role, Word, nonce};
+use super::word::{Word, nonce};
 use crate::check::report::counted;
 use crate::doctor::findings::Findings;
 use crate::harmful::is_harmful;
 use crate::machine::host_name;
+use crate::sandbox::confine_measuring;
 
 const ABOUT: &str = "rdma";
 
 /// How long it waits for the peer.
 const PATIENCE: Duration = Duration::from_secs(600);
-
-/// How long a connection may take to prove that it knows the word. Others wait meanwhile.
-const PROOF: Duration = Duration::from_secs(5);
-
-/// Connections without the word after which it ends.
-const MOST_STRANGERS: usize = 100;
 
 /// Trials of a peer.
 const MOST_TRIALS: usize = 32;
@@ -58,6 +53,9 @@ pub(super) fn listen(
             return Ok(());
         }
     };
+    if !confine(report) {
+        return Ok(());
+    }
     let word = Word::random();
     let address = listener.local_addr()?;
     writeln!(
@@ -70,6 +68,27 @@ pub(super) fn listen(
     output.flush()?;
     serve(report, &listener, &word, stacks, PATIENCE);
     Ok(())
+}
+
+/// Confines this process before the first host connects. Whether it can go on.
+fn confine(report: &mut Findings) -> bool {
+    match confine_measuring() {
+        Ok(confinement) => {
+            for missing in confinement.missing() {
+                let text = format!("this process is not confined completely: {missing}");
+                let remedy =
+                    "let only the other machine reach the port (firewall), or use a newer kernel";
+                report.warning(ABOUT, text, remedy);
+            }
+            true
+        }
+        Err(error) => {
+            let text = format!("this process cannot be confined: {error}");
+            let remedy = "see what this machine or its container forbids (seccomp, Landlock)";
+            report.error(ABOUT, text, remedy);
+            false
+        }
+    }
 }
 
 /// At all addresses of the machine.
@@ -92,48 +111,42 @@ fn serve(
     const AGAIN: &str =
         "start it again, and then doctor --rdma on the other machine within 10 minutes";
 
-    let deadline = Instant::now() + patience;
-    for strangers in 0..MOST_STRANGERS {
-        let (stream, peer) = match accept(listener, deadline) {
-            Ok(Some(connection)) => connection,
-            Ok(None) => {
-                let text = format!("no peer with the word has come{}", also(strangers));
-                return report.error(ABOUT, text, AGAIN);
-            }
-            Err(error) => {
-                let text = format!("no connection can be taken: {error}");
-                return report.error(ABOUT, text, AGAIN);
-            }
-        };
-        let mut lines = Lines::new(stream);
-        if admit(&mut lines, word).is_err() {
-            continue;
+    let came = match admit(listener, word, Instant::now() + patience) {
+        Ok(came) => came,
+        Err(error) => {
+            let text = format!("no connection can be taken: {error}");
+            return report.error(ABOUT, text, AGAIN);
         }
-        // Where one socket takes both families, IPv4 addresses are mapped.
-        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        match serve_peer(&mut lines, peer.ip(), stacks) {
-            Ok(trials) => report.ok(
-                ABOUT,
-                format!(
-                    "{peer} has made {}{}: it shows the result",
-                    counted(trials, "measurement"),
-                    also(strangers)
-                ),
+    };
+    let Came { peer, strangers } = came;
+    let Some((mut lines, peer)) = peer else {
+        let text = format!("no peer with the word has come{}", also(strangers));
+        return report.error(ABOUT, text, AGAIN);
+    };
+    let peer = canonical(peer);
+    match serve_peer(&mut lines, peer.ip(), stacks) {
+        Ok(trials) => report.ok(
+            ABOUT,
+            format!(
+                "{peer} has made {}{}: it shows the result",
+                counted(trials, "measurement"),
+                also(strangers)
             ),
-            Err(error) => report.error(
-                ABOUT,
-                format!("{peer} has left before its end: {error}"),
-                "look at the report there",
-            ),
-        }
-        return;
+        ),
+        Err(error) => report.error(
+            ABOUT,
+            format!("{peer} has left before its end: {error}"),
+            "look at the report there",
+        ),
     }
-    let text = format!("{MOST_STRANGERS} connections came without the word");
-    report.error(
-        ABOUT,
-        text,
-        "let only the other machine reach the port (firewall), and start it again",
-    );
+}
+
+/// Where one socket takes both families, IPv4 addresses are mapped.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
+        IpAddr::V6(_) => address,
+    }
 }
 
 fn also(strangers: usize) -> String {
@@ -141,62 +154,6 @@ fn also(strangers: usize) -> String {
         0 => String::new(),
         count => format!(" ({} came without the word)", counted(count, "connection")),
     }
-}
-
-/// The next connection; `None` at the deadline.
-fn accept(
-    listener: &TcpListener,
-    deadline: Instant,
-) -> io::Result<Option<(TcpStream, SocketAddr)>> {
-    let cancel = Cancel::new();
-    let operation = Operation {
-        deadline: Some(deadline),
-        cancel: &cancel,
-    };
-    listener.set_nonblocking(true)?;
-    loop {
-        match operation.wait_readable(listener.as_fd()) {
-            Ok(()) => {}
-            Err(ChannelError::DeadlineExceeded) => return Ok(None),
-            Err(error) => return Err(io::Error::other(error)),
-        }
-        match listener.accept() {
-            Ok((stream, peer)) => {
-                stream.set_nonblocking(false)?;
-                return Ok(Some((stream, peer)));
-            }
-            // The peer has gone meanwhile (accept(2)).
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock
-                        | io::ErrorKind::Interrupted
-                        | io::ErrorKind::ConnectionAborted
-                ) => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Exchanges proofs that both ends know the word.
-pub(super) fn admit(lines: &mut Lines, word: &Word) -> io::Result<()> {
-    let deadline = Instant::now() + PROOF;
-    let left = || deadline.saturating_duration_since(Instant::now());
-    let listener = nonce();
-    lines.send(&format!("{HELLO} {listener}"), PROOF)?;
-    let hello = lines.receive(left())?;
-    let asker = hello
-        .strip_prefix(HELLO)
-        .and_then(|rest| rest.strip_prefix(' '));
-    let asker = asker.ok_or(io::ErrorKind::InvalidData)?.to_owned();
-    let nonces = Nonces { listener, asker };
-    let proof = lines.receive(left())?;
-    if !word.is_proof(Role::Asks, &nonces, &proof) {
-        lines.send("error the word is another one", PROOF)?;
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    let ours = word.proof(Role::Listens, &nonces);
-    lines.send(&format!("welcome {ours}"), PROOF)
 }
 
 /// Makes trials until the peer has enough; returns how many.
@@ -238,7 +195,7 @@ fn serve_trial(
     let stack = stacks.build(trial, true)?;
     let local = lines.stream().local_addr().map_err(|error| words(&error))?;
     let is_sending = trial.direction == Direction::Get;
-    let sockets = Stacks::sockets(is_sending);
+    let sockets = Stacks::sockets(is_sending).at(local);
     let listener = stack.listen(local.ip().to_canonical(), &sockets);
     let mut listener = listener.map_err(|error| words(&error))?;
     let (token, port) = (nonce(), listener.address().port());
@@ -258,32 +215,32 @@ fn serve_trial(
     done.map_err(|error| words(&error))
 }
 
-/// The channel of the peer: from its address, and with the token.
+/// The channel of the peer: from its address, and with the token. Other hosts may connect until the time is over.
 fn take(
     listener: &mut StackListener,
     peer: IpAddr,
     token: &str,
     operation: &Operation<'_>,
 ) -> Result<Box<dyn Channel>, String> {
-    const MOST: usize = 16;
+    const MOST_OF_PEER: usize = 16;
 
-    let mut last = "it has another address";
-    for _ in 0..MOST {
+    let mut of_peer = 0;
+    while of_peer < MOST_OF_PEER {
         let incoming = listener
             .accept(operation)
             .map_err(|error| error.to_string())?;
         if incoming.peer().ip().to_canonical() != peer.to_canonical() {
             continue;
         }
+        of_peer += 1;
         // If it fails, both ends have the error, and no other connection comes.
         let channel = incoming.establish(operation);
         let mut channel = channel.map_err(|error| error.to_string())?;
         if has_token(&mut *channel, token, operation) {
             return Ok(channel);
         }
-        last = "it has no token";
     }
-    Err(format!("no data connection was right: {last}"))
+    Err("no data connection had the token".to_owned())
 }
 
 /// Whether the first bytes are the token.
@@ -301,7 +258,7 @@ fn has_token(channel: &mut dyn Channel, token: &str, operation: &Operation<'_>) 
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::net::TcpStream;
     use std::thread;
 
     use super::super::asking::introduce;
@@ -338,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_sent_away_and_counted() {
+    fn strangers_are_counted() {
         let (listener, address) = listener();
         let word = Word::random();
         let typed = Word::parse(&word.to_string()).expect("a word");
@@ -353,33 +310,13 @@ mod tests {
             );
             text(&report)
         });
-        let wrong = Word::random().proof(
-            Role::Asks,
-            &Nonces {
-                listener: nonce(),
-                asker: nonce(),
-            },
-        );
-        for hello in [
-            "GET / HTTP/1.1\r\n\r\n".to_owned(),
-            "\n\n".to_owned(),
-            format!("{HELLO} 00\n{wrong}\n"),
-            "x".repeat(100_000),
-        ] {
-            let mut stream = TcpStream::connect(address).expect("connected");
-            // It may have closed the connection already.
-            let _ = stream.write_all(hello.as_bytes());
-            let mut answer = Vec::new();
-            let _ = stream.read_to_end(&mut answer);
-            let answer = String::from_utf8_lossy(&answer);
-            assert!(!answer.contains("welcome"), "{answer}");
-        }
+        let _silent = TcpStream::connect(address).expect("connected");
         let mut peer = Lines::new(TcpStream::connect(address).expect("connected"));
         introduce(&mut peer, "host", &typed).expect("it knows the word");
-        peer.send("end", PROOF).expect("sent");
+        peer.send("end", ANSWER).expect("sent");
         let text = serving.join().expect("no panic");
         assert!(
-            text.contains("has made 0 measurements (4 connections came without"),
+            text.contains("has made 0 measurements (1 connection came without"),
             "{text}"
         );
     }

@@ -3,6 +3,7 @@
 //! ```text
 //!   asking         connects, makes trials, and reports
 //!   listening      serves one peer
+//!     admission    which proves that it knows the word
 //!     word         which both ends know
 //!     lines        over the connection between them
 //!     messages     what they tell each other
@@ -11,6 +12,7 @@
 //!   judgement      what limited the trials, and the options to use
 //! ```
 
+mod admission;
 mod asking;
 mod judgement;
 mod lines;
