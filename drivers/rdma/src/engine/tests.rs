@@ -290,9 +290,12 @@ impl Fabric {
                 self.complete(queue_pair, request.id);
             }
             Work::Send(message) | Work::Carry { message, .. } => {
-                // A repeated piece whose place holds later data was consumed, and the receiver
-                // ignores it.
-                let payload = bytes.or_else(|| self.source(request)).unwrap_or_default();
+                // A repeated piece whose place holds later data, or is gone, was consumed. The receiver ignores it.
+                let payload = bytes.or_else(|| self.source(request));
+                let payload = payload.unwrap_or_else(|| match request.work {
+                    Work::Carry { span, .. } => vec![0xdd; span.length],
+                    _ => Vec::new(),
+                });
                 let message = [message.as_bytes(), &payload].concat();
                 match Message::decode(&message).unwrap() {
                     Message::Arrived { start, length } => {
