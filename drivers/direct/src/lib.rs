@@ -51,6 +51,8 @@ mod ring;
 #[doc(hidden)]
 pub mod scripted;
 mod target;
+#[doc(hidden)]
+pub mod test_files;
 mod threads;
 
 pub use backend::MAX_REQUESTS;

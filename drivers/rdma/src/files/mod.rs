@@ -3,8 +3,9 @@
 //! ```text
 //!   send:     file -> requests -> outgoing ring      channel::streams::reading
 //!   receive:  file <- requests <- incoming ring      channel::streams::writing
-//!                        cut: which request is next, past the page cache where possible
-//!                        flights: requests in the order of the file
+//!            disk_range: the range and its requests
+//!                cut: which request is next, past the page cache where possible
+//!                flights: requests in the order of the file
 //! ```
 //!
 //! A request past the page cache moves whole blocks, and its offset in the ring is congruent to its offset in the file: the
@@ -12,6 +13,7 @@
 //! well: partial blocks, and files that cannot be opened with `O_DIRECT`.
 
 mod cut;
+mod disk_range;
 mod flights;
 
 use std::borrow::Cow;
@@ -21,8 +23,9 @@ use std::os::fd::BorrowedFd;
 use gridhaul_direct::{Engine, EngineChoice, Files, MAX_REQUESTS, block_bytes};
 use gridhaul_stack::{Detail, FileRange};
 
-pub(crate) use self::cut::{Cutter, Haste};
-pub(crate) use self::flights::{Failure, Flights};
+use self::cut::Cutter;
+pub(crate) use self::disk_range::DiskRange;
+pub(crate) use self::flights::Failure;
 
 /// The content of a file begins at an offset of the ring that is congruent to its offset in the file, modulo this many bytes: a
 /// page of most machines, and at least a block of most disks.
@@ -61,7 +64,7 @@ enum Last {
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) files: Files<'a>,
-    pub(crate) cutter: Cutter,
+    cutter: Cutter,
     /// Requests in flight.
     pub(crate) requests: usize,
 }
@@ -125,7 +128,8 @@ impl DiskFiles {
     }
 
     /// Notes how a range was moved that could have gone past the page cache.
-    pub(crate) fn note_way(&mut self, flights: &Flights) {
+    pub(crate) fn note_way(&mut self, disk: &DiskRange<'_>) {
+        let flights = disk.flights();
         if let Some(errno) = flights.refused() {
             let error = io::Error::from(errno);
             self.last = Last::Cached(format!("direct I/O: {error}").into());
