@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +20,9 @@ use rustix::io::Errno;
 use tempfile::TempDir;
 
 /// The options of the sender and of the receiver. Rings are short, so that ranges go around them.
-const STACKS: [[&str; 2]; 6] = [
+const STACKS: [[&str; 2]; 7] = [
     ["slab=256K;direct=1", "direct=1"],
+    ["slab=256K;direct=auto", "direct=auto"],
     ["slab=256K;direct=threads", "direct=threads"],
     ["slab=100001;message=30000;direct=1", "direct=threads"],
     ["slab=256K;qps=3;inline=0", "direct=1"],
@@ -172,6 +174,43 @@ fn the_way_of_a_file_is_reported() {
     let [cached, direct] = copy(by_threads, &source);
     let reason = "files=page cache: the file could not be opened past the page cache";
     assert_eq!((&*cached, &*direct), (reason, "files=direct (threads)"));
+}
+
+/// A long transfer tries both ways at each end, and then keeps one.
+#[test]
+fn a_long_transfer_measures_which_way_costs_less() {
+    const LENGTH: usize = 192 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let source = TestFile::new(&directory.path().join("from"), &[]);
+    let sink = TestFile::new(&directory.path().join("to"), &[]);
+    if source.direct.is_none() {
+        return;
+    }
+    source.file.set_len(LENGTH as u64).unwrap();
+    for at in (0..LENGTH).step_by(1 << 20) {
+        let mark = pattern(at / 1000 + 1);
+        source.file.write_all_at(&mark, at as u64).unwrap();
+    }
+    let (mut sender, mut receiver) = pair(["slab=1M;direct=auto", "direct=auto"]);
+    thread::scope(|scope| {
+        scope.spawn(|| source.send(&mut *sender, 0, LENGTH).0.unwrap());
+        expect_head(&mut *receiver);
+        let (received, moved) = sink.receive(&mut *receiver, 0, LENGTH);
+        assert_eq!((received.unwrap(), moved), (LENGTH as u64, LENGTH as u64));
+    });
+    assert!(sink.content() == source.content());
+    for channel in [&*sender, &*receiver] {
+        let way = detail(channel);
+        if way.starts_with("files=page cache: io_uring: ") {
+            eprintln!("not measured: {way}");
+            continue;
+        }
+        let reason = channel.info().movement.unwrap().reason;
+        let measured = "; files: CPU seconds per GB: O_DIRECT ";
+        assert!(reason.contains(measured), "{reason}");
+        let ways = ["files=direct (io_uring)", "files=page cache: as measured"];
+        assert!(ways.contains(&&*way), "{way}");
+    }
 }
 
 /// Channels of a transfer write to one file, in blocks that may start and end within a page.

@@ -1,6 +1,7 @@
 //! Direct I/O with both engines, on the file system of temporary files and on tmpfs.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -253,6 +254,42 @@ fn the_method_is_reported() {
     let (cached, reason) = way("splice:direct=1", &file);
     assert_eq!(cached, "sendfile");
     assert_eq!(reason, "the file could not be opened past the page cache");
+}
+
+/// A long transfer tries both ways at each end, and then keeps one.
+#[test]
+fn a_long_transfer_measures_which_way_costs_less() {
+    const LENGTH: usize = 192 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let source = TestFile::new(&directory.path().join("from"), &[]);
+    let sink = TestFile::new(&directory.path().join("to"), &[]);
+    if source.direct.is_none() {
+        return;
+    }
+    source.file.set_len(LENGTH as u64).unwrap();
+    for at in (0..LENGTH).step_by(1 << 20) {
+        let mark = pattern(at / 1000 + 1);
+        source.file.write_all_at(&mark, at as u64).unwrap();
+    }
+    let (mut sender, mut receiver) = pair("splice:direct=auto");
+    thread::scope(|scope| {
+        scope.spawn(|| source.send(&mut *sender, 0, LENGTH).0.unwrap());
+        expect_head(&mut *receiver);
+        let (received, moved) = sink.receive(&mut *receiver, 0, LENGTH);
+        assert_eq!((received.unwrap(), moved), (LENGTH as u64, LENGTH as u64));
+    });
+    assert!(sink.content() == source.content());
+    for (channel, cached) in [(&sender, "sendfile"), (&receiver, "splice")] {
+        let movement = channel.info().movement.unwrap();
+        if movement.reason.starts_with("io_uring: ") {
+            eprintln!("not measured: {}", movement.reason);
+            continue;
+        }
+        let measured = "CPU seconds per GB: O_DIRECT ";
+        assert!(movement.reason.starts_with(measured), "{movement:?}");
+        let ways = [cached, "direct (io_uring)"];
+        assert!(ways.contains(&movement.way), "{movement:?}");
+    }
 }
 
 /// For peers on this machine the kernel makes a copy and reports it, which switches zero-copy off.

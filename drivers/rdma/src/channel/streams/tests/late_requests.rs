@@ -80,7 +80,9 @@ fn send(streams: &mut Streams, file: &File, operation: &Operation<'_>) {
     let range = FileRange::new(file.as_fd(), 0, LENGTH as u64, &mut scratch, &moved);
     streams.align(&range, operation).unwrap();
     let ring_bytes = streams.opened.exchange.sender.ring_length().get();
-    let plan = streams.plan(&range, ring_bytes).expect("a long range");
+    let plan = streams
+        .plan(&range, Call::Read, ring_bytes)
+        .expect("a long range");
     let mut disk = DiskRange::new(&range, &plan);
     let memory = RingMemory::of(streams.opened.outgoing.memory());
     let mut engine = streams.files.take_engine();
@@ -97,7 +99,9 @@ fn receive(streams: &mut Streams, file: &File, operation: &Operation<'_>) {
     let range = FileRange::new(file.as_fd(), 0, LENGTH as u64, &mut scratch, &moved);
     let receiver = &streams.opened.exchange.receiver;
     let (ring_bytes, position) = (receiver.ring_bytes(), receiver.consumed());
-    let plan = streams.plan(&range, ring_bytes).expect("a long range");
+    let plan = streams
+        .plan(&range, Call::Write, ring_bytes)
+        .expect("a long range");
     let mut writing = Writing::new(DiskRange::new(&range, &plan), position);
     let memory = RingMemory::of(streams.incoming());
     let mut engine = streams.files.take_engine();
