@@ -80,7 +80,8 @@ impl Engine {
         })
     }
 
-    /// Calls `work` with a queue of this many slots over shared memory, at most [`MAX_REQUESTS`].
+    /// Calls `work` with a queue of this many slots over shared memory, at most [`MAX_REQUESTS`], which will move about `bytes`
+    /// bytes. Where the kernel allows it, [`Target::lasting`] memory is registered once enough bytes are moved to pay for that.
     ///
     /// # Errors
     ///
@@ -90,8 +91,14 @@ impl Engine {
         files: Files<'_>,
         memory: impl Target,
         slots: usize,
+        bytes: u64,
         work: impl FnOnce(&mut dyn IoQueue) -> R,
     ) -> io::Result<R> {
+        if let Kind::Ring(ring) = &mut self.0
+            && let Some(lasting) = memory.lasting()
+        {
+            ring.prepare(&lasting, bytes);
+        }
         self.with_backend(slots, |backend| {
             work(&mut Queue::new(backend, files, memory, slots))
         })

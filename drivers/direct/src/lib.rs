@@ -7,6 +7,7 @@
 //!   usage ──> trial                            the option, and what it measures with `auto`
 //!
 //!   engine ──> ring (io_uring) or threads      carry out raw requests
+//!      │       └── fixed                      memory that is registered with io_uring
 //!      │
 //!   queue: IoQueue, PieceQueue                 one request in flight for each slot
 //!      │
@@ -47,6 +48,7 @@
 mod backend;
 mod block;
 mod engine;
+mod fixed;
 mod queue;
 mod request;
 mod ring;
@@ -64,6 +66,6 @@ pub use block::block_bytes;
 pub use engine::{Engine, EngineChoice};
 pub use queue::{IoQueue, PieceQueue};
 pub use request::{Call, Files, Request, Way};
-pub use target::Target;
+pub use target::{LastingMemory, Target};
 pub use trial::Trial;
 pub use usage::{DirectUse, OPTION};

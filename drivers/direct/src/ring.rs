@@ -10,7 +10,9 @@ use io_uring::{IoUring, Probe, opcode, types};
 use rustix::io::Errno;
 
 use crate::backend::{Backend, MAX_REQUESTS, RawRequest};
+use crate::fixed::FixedBuffers;
 use crate::request::Call;
+use crate::target::LastingMemory;
 
 /// The pause after the kernel could not accept a request, for lack of memory for example.
 const RETRY_DELAY: Duration = Duration::from_millis(1);
@@ -21,6 +23,8 @@ pub(crate) struct Ring<E = Kernel> {
     enter: E,
     /// The kernel has not accepted some entries of the submission queue.
     has_unsubmitted: bool,
+    /// Dropped after the queues, and so after the registration.
+    fixed: FixedBuffers,
 }
 
 /// The call io_uring_enter(2). Tests have another one, which fails.
@@ -56,7 +60,13 @@ impl Ring {
             queues,
             enter: Kernel,
             has_unsubmitted: false,
+            fixed: FixedBuffers::default(),
         })
+    }
+
+    /// Before a queue that moves so many bytes from or to this memory. No request is in flight.
+    pub(crate) fn prepare(&mut self, memory: &LastingMemory, bytes: u64) {
+        self.fixed.prepare(&self.queues.submitter(), memory, bytes);
     }
 }
 
@@ -88,11 +98,18 @@ impl<E: Enter> Backend for Ring<E> {
         let file = types::Fd(request.file);
         let length = u32::try_from(request.length).expect("a request is shorter than 4 GiB");
         let (start, offset) = (request.start, request.offset);
-        let entry = match request.call {
-            Call::Read => opcode::Read::new(file, start, length)
+        let fixed = self.fixed.index(start, request.length);
+        let entry = match (request.call, fixed) {
+            (Call::Read, Some(buffer)) => opcode::ReadFixed::new(file, start, length, buffer)
                 .offset(offset)
                 .build(),
-            Call::Write => opcode::Write::new(file, start, length)
+            (Call::Read, None) => opcode::Read::new(file, start, length)
+                .offset(offset)
+                .build(),
+            (Call::Write, Some(buffer)) => opcode::WriteFixed::new(file, start, length, buffer)
+                .offset(offset)
+                .build(),
+            (Call::Write, None) => opcode::Write::new(file, start, length)
                 .offset(offset)
                 .build(),
         };

@@ -33,6 +33,7 @@ fn refusing_ring(refusals: usize) -> Option<Ring<Refusing>> {
         queues,
         enter: Refusing { refusals },
         has_unsubmitted: false,
+        fixed: FixedBuffers::default(),
     })
 }
 

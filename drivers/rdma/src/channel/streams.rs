@@ -183,6 +183,8 @@ impl Streams {
 
     /// Closes the channel: sent data arrives, and then the end of the stream, unless a call failed.
     pub(crate) fn close(self) {
+        // Its engine may hold the rings.
+        drop(self.files);
         if !self.failed {
             close(self.opened);
         }

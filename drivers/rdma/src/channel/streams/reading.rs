@@ -50,7 +50,7 @@ impl Streams {
         let memory = RingMemory::of(self.opened.outgoing.memory());
         let mut disk = DiskRange::new(range, &plan);
         let mut engine = self.files.take_engine();
-        let sent = engine.with_memory(plan.files, memory, plan.requests, |queue| {
+        let sent = engine.with_memory(plan.files, memory, plan.requests, range.length, |queue| {
             self.read_ahead(&mut disk, queue, operation)
         });
         self.files.put_back(engine);

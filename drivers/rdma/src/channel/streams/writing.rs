@@ -40,13 +40,14 @@ impl Streams {
         let position = self.opened.exchange.receiver.consumed();
         let mut writing = Writing::new(DiskRange::new(range, &plan), position);
         let mut engine = self.files.take_engine();
-        let received = engine.with_memory(plan.files, memory, plan.requests, |queue| {
-            let received = self.write_behind(&mut writing, queue, operation);
-            if !matches!(received, Ok(()) | Err(ChannelError::File(_))) {
-                writing.settle(queue);
-            }
-            received
-        });
+        let received =
+            engine.with_memory(plan.files, memory, plan.requests, range.length, |queue| {
+                let received = self.write_behind(&mut writing, queue, operation);
+                if !matches!(received, Ok(()) | Err(ChannelError::File(_))) {
+                    writing.settle(queue);
+                }
+                received
+            });
         self.files.put_back(engine);
         self.files.note_way(&writing.disk);
         self.has_moved = false;

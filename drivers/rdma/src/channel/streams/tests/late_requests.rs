@@ -86,7 +86,7 @@ fn send(streams: &mut Streams, file: &File, operation: &Operation<'_>) {
     let mut disk = DiskRange::new(&range, &plan);
     let memory = RingMemory::of(streams.opened.outgoing.memory());
     let mut engine = streams.files.take_engine();
-    let sent = engine.with_memory(plan.files, memory, plan.requests, |queue| {
+    let sent = engine.with_memory(plan.files, memory, plan.requests, range.length, |queue| {
         streams.read_ahead(&mut disk, &mut LateQueue::over(queue), operation)
     });
     sent.unwrap().unwrap();
@@ -105,7 +105,7 @@ fn receive(streams: &mut Streams, file: &File, operation: &Operation<'_>) {
     let mut writing = Writing::new(DiskRange::new(&range, &plan), position);
     let memory = RingMemory::of(streams.incoming());
     let mut engine = streams.files.take_engine();
-    let received = engine.with_memory(plan.files, memory, plan.requests, |queue| {
+    let received = engine.with_memory(plan.files, memory, plan.requests, range.length, |queue| {
         streams.write_behind(&mut writing, &mut LateQueue::over(queue), operation)
     });
     received.unwrap().unwrap();
