@@ -77,7 +77,7 @@ const WATCHING: Group = &[If(
 /// waitid(2).
 const P_PIDFD: u64 = 3;
 
-/// The drivers `splice` and `rdma` with `direct=1`.
+/// The drivers `splice` and `rdma` with `direct=1` or `direct=auto`.
 const IO_URING: Group = &[
     Any(libc::SYS_io_uring_setup),
     Any(libc::SYS_io_uring_enter),

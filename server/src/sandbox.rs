@@ -185,7 +185,7 @@ fn needs(config: &Config) -> Needs {
     let mut options = drivers.iter().flat_map(|driver| &driver.options);
     Needs {
         rdma: config.data.may_use("rdma"),
-        io_uring: options.any(|(name, value)| name == "direct" && value == "1"),
+        io_uring: options.any(|(name, value)| name == "direct" && matches!(&**value, "1" | "auto")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What an engine does: it carries out requests whose memory it is given by address.
 
 use std::os::fd::{BorrowedFd, RawFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -37,4 +38,7 @@ pub(crate) trait Backend {
 
     /// Readable when `reap` would return something.
     fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// How soon to call [`Backend::reap`] again because the kernel has not accepted a request. `None` if it has all.
+    fn retry_in(&self) -> Option<Duration>;
 }

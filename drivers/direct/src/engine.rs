@@ -1,10 +1,7 @@
-//! The two engines, and the option that chooses one.
+//! The two engines.
 
 use std::io;
 use std::os::fd::BorrowedFd;
-
-use gridhaul_stack::StackError;
-use gridhaul_stack::options::{Audience, OptionDoc, OptionKind, Options};
 
 use crate::backend::{Backend, MAX_REQUESTS};
 use crate::queue::{IoQueue, PieceQueue, Queue};
@@ -13,16 +10,6 @@ use crate::ring::Ring;
 use crate::target::{Pieces, Target};
 use crate::threads;
 
-/// The option of the drivers.
-pub const OPTION: OptionDoc = OptionDoc {
-    name: "direct",
-    meaning: "moves files past the page cache: 1 over io_uring where the kernel has it, threads without",
-    example: "1",
-    kind: OptionKind::Word,
-    // Each channel has its own buffers and its own ring or threads, and popular files are read from the disk each time.
-    audience: Audience::Administrator("it takes memory, threads and the disk from other users"),
-};
-
 /// Which engine the stack asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineChoice {
@@ -30,23 +17,6 @@ pub enum EngineChoice {
     Best,
     /// Helper threads.
     Threads,
-}
-
-impl EngineChoice {
-    /// Reads the option; `None` means the page cache.
-    ///
-    /// # Errors
-    ///
-    /// When the value is none of the option's.
-    pub fn parse(options: &Options<'_>) -> Result<Option<Self>, StackError> {
-        let choice = options.value(OPTION.name, |text| match text {
-            "0" => Ok(None),
-            "1" => Ok(Some(Self::Best)),
-            "threads" => Ok(Some(Self::Threads)),
-            _ => Err("it is none of 0, 1 and threads".to_owned()),
-        })?;
-        Ok(choice.flatten())
-    }
 }
 
 /// Carries out requests.
@@ -110,7 +80,8 @@ impl Engine {
         })
     }
 
-    /// Calls `work` with a queue of this many slots over shared memory, at most [`MAX_REQUESTS`].
+    /// Calls `work` with a queue of this many slots over shared memory, at most [`MAX_REQUESTS`], which will move about `bytes`
+    /// bytes. Where the kernel allows it, [`Target::lasting`] memory is registered once enough bytes are moved to pay for that.
     ///
     /// # Errors
     ///
@@ -120,8 +91,14 @@ impl Engine {
         files: Files<'_>,
         memory: impl Target,
         slots: usize,
+        bytes: u64,
         work: impl FnOnce(&mut dyn IoQueue) -> R,
     ) -> io::Result<R> {
+        if let Kind::Ring(ring) = &mut self.0
+            && let Some(lasting) = memory.lasting()
+        {
+            ring.prepare(&lasting, bytes);
+        }
         self.with_backend(slots, |backend| {
             work(&mut Queue::new(backend, files, memory, slots))
         })

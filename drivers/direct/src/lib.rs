@@ -1,10 +1,13 @@
 //! Asynchronous reads and writes of one file, past the page cache where possible.
 //!
-//! The drivers `splice` and `rdma` move files with it if their stack has `direct=1`. Some requests are in flight while the
+//! The drivers `splice` and `rdma` move files with it if their stack has `direct=1` or `direct=auto`. Some requests are in flight while the
 //! network uses the memory of the others.
 //!
 //! ```text
+//!   usage ──> trial                            the option, and what it measures with `auto`
+//!
 //!   engine ──> ring (io_uring) or threads      carry out raw requests
+//!      │       └── fixed                      memory that is registered with io_uring
 //!      │
 //!   queue: IoQueue, PieceQueue                 one request in flight for each slot
 //!      │
@@ -15,7 +18,7 @@
 //! [`Engine::with_memory`] runs, which wait for every request before they return, also if their caller fails or panics.
 //!
 //! io_uring is often unavailable: before Linux 5.6, with `kernel.io_uring_disabled`, and under seccomp filters (the default
-//! one of containers, and the server's own unless it was started with `direct=1`). Then helper threads do the same.
+//! one of containers, and the server's own unless it was started with `direct=1` or `auto`). Then helper threads do the same.
 //!
 //! # Example
 //!
@@ -45,17 +48,24 @@
 mod backend;
 mod block;
 mod engine;
+mod fixed;
 mod queue;
 mod request;
 mod ring;
 #[doc(hidden)]
 pub mod scripted;
 mod target;
+#[doc(hidden)]
+pub mod test_files;
 mod threads;
+mod trial;
+mod usage;
 
 pub use backend::MAX_REQUESTS;
 pub use block::block_bytes;
-pub use engine::{Engine, EngineChoice, OPTION};
+pub use engine::{Engine, EngineChoice};
 pub use queue::{IoQueue, PieceQueue};
 pub use request::{Call, Files, Request, Way};
-pub use target::Target;
+pub use target::{LastingMemory, Target};
+pub use trial::Trial;
+pub use usage::{DirectUse, OPTION};

@@ -1,6 +1,7 @@
 //! Asynchronous reads and writes of one file: one request in flight for each slot.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -32,6 +33,10 @@ pub trait IoQueue {
     /// Readable when a request has completed and [`IoQueue::poll`] has not noted it. `None` for a queue whose requests complete
     /// at once.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// How soon to call [`IoQueue::poll`] again, also if the descriptor does not become readable: the kernel has not accepted a
+    /// request, for lack of memory for example. `None` if it has accepted all of them.
+    fn retry_in(&self) -> Option<Duration>;
 
     /// Waits for the request of a slot, and returns the number of bytes moved.
     ///
@@ -158,6 +163,10 @@ impl<T: Target> IoQueue for Queue<'_, T> {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.backend.descriptor())
+    }
+
+    fn retry_in(&self) -> Option<Duration> {
+        self.backend.retry_in()
     }
 }
 

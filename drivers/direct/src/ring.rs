@@ -10,11 +10,36 @@ use io_uring::{IoUring, Probe, opcode, types};
 use rustix::io::Errno;
 
 use crate::backend::{Backend, MAX_REQUESTS, RawRequest};
+use crate::fixed::FixedBuffers;
 use crate::request::Call;
+use crate::target::LastingMemory;
+
+/// The pause after the kernel could not accept a request, for lack of memory for example.
+const RETRY_DELAY: Duration = Duration::from_millis(1);
 
 /// The submission and completion queues that are shared with the kernel.
-pub(crate) struct Ring {
+pub(crate) struct Ring<E = Kernel> {
     queues: IoUring,
+    enter: E,
+    /// The kernel has not accepted some entries of the submission queue.
+    has_unsubmitted: bool,
+    /// Dropped after the queues, and so after the registration.
+    fixed: FixedBuffers,
+}
+
+/// The call io_uring_enter(2). Tests have another one, which fails.
+pub(crate) trait Enter {
+    /// Submits the entries of the submission queue, and waits until `wanted` requests have completed.
+    fn enter(&mut self, queues: &IoUring, wanted: usize) -> io::Result<usize>;
+}
+
+/// The kernel's call.
+pub(crate) struct Kernel;
+
+impl Enter for Kernel {
+    fn enter(&mut self, queues: &IoUring, wanted: usize) -> io::Result<usize> {
+        queues.submit_and_wait(wanted)
+    }
 }
 
 impl Ring {
@@ -31,11 +56,30 @@ impl Ring {
         if !READS_AND_WRITES.get_or_init(|| reads_and_writes(&queues)) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        Ok(Self { queues })
+        Ok(Self {
+            queues,
+            enter: Kernel,
+            has_unsubmitted: false,
+            fixed: FixedBuffers::default(),
+        })
+    }
+
+    /// Before a queue that moves so many bytes from or to this memory. No request is in flight.
+    pub(crate) fn prepare(&mut self, memory: &LastingMemory, bytes: u64) {
+        self.fixed.prepare(&self.queues.submitter(), memory, bytes);
     }
 }
 
-impl fmt::Debug for Ring {
+impl<E: Enter> Ring<E> {
+    /// Submits all entries, and waits until `wanted` requests have completed. The kernel may accept some entries only, or none.
+    fn enter(&mut self, wanted: usize) -> io::Result<usize> {
+        let entered = self.enter.enter(&self.queues, wanted);
+        self.has_unsubmitted = !self.queues.submission().is_empty();
+        entered
+    }
+}
+
+impl<E> fmt::Debug for Ring<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ring").finish_non_exhaustive()
     }
@@ -49,16 +93,23 @@ fn reads_and_writes(queues: &IoUring) -> bool {
         && probe.is_supported(opcode::Write::CODE)
 }
 
-impl Backend for Ring {
+impl<E: Enter> Backend for Ring<E> {
     unsafe fn submit(&mut self, request: RawRequest) {
         let file = types::Fd(request.file);
         let length = u32::try_from(request.length).expect("a request is shorter than 4 GiB");
         let (start, offset) = (request.start, request.offset);
-        let entry = match request.call {
-            Call::Read => opcode::Read::new(file, start, length)
+        let fixed = self.fixed.index(start, request.length);
+        let entry = match (request.call, fixed) {
+            (Call::Read, Some(buffer)) => opcode::ReadFixed::new(file, start, length, buffer)
                 .offset(offset)
                 .build(),
-            Call::Write => opcode::Write::new(file, start, length)
+            (Call::Read, None) => opcode::Read::new(file, start, length)
+                .offset(offset)
+                .build(),
+            (Call::Write, Some(buffer)) => opcode::WriteFixed::new(file, start, length, buffer)
+                .offset(offset)
+                .build(),
+            (Call::Write, None) => opcode::Write::new(file, start, length)
                 .offset(offset)
                 .build(),
         };
@@ -66,18 +117,14 @@ impl Backend for Ring {
         // SAFETY: the caller keeps the file and the memory until the completion.
         let pushed = unsafe { self.queues.submission().push(&entry) };
         pushed.expect("the submission queue has an entry for each slot");
-        // A request that the kernel does not accept now is submitted again by the next `reap`.
-        let _ = self.queues.submit();
+        // A request that the kernel does not accept now is submitted again by the next `reap`, and `retry_in` says when.
+        let _ = self.enter(0);
     }
 
     fn reap(&mut self, waits: bool, ended: &mut dyn FnMut(usize, Result<usize, Errno>)) {
-        /// The pause after the kernel could not accept a request, for lack of memory for example.
-        const RETRY_DELAY: Duration = Duration::from_millis(1);
-
-        let has_unsubmitted = !self.queues.submission().is_empty();
-        let entered = match (waits, has_unsubmitted) {
-            (true, _) => self.queues.submit_and_wait(1),
-            (false, true) => self.queues.submit(),
+        let entered = match (waits, self.has_unsubmitted) {
+            (true, _) => self.enter(1),
+            (false, true) => self.enter(0),
             (false, false) => Ok(0),
         };
         for completion in self.queues.completion() {
@@ -99,4 +146,11 @@ impl Backend for Ring {
         // SAFETY: it stays open while `self` is borrowed.
         unsafe { BorrowedFd::borrow_raw(self.queues.as_raw_fd()) }
     }
+
+    fn retry_in(&self) -> Option<Duration> {
+        self.has_unsubmitted.then_some(RETRY_DELAY)
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -164,6 +165,10 @@ impl IoQueue for ScriptedQueue {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn retry_in(&self) -> Option<Duration> {
         None
     }
 }

@@ -1,7 +1,10 @@
 //! The memory that requests move bytes from and to.
 
+use std::any::Any;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use crate::request::Request;
 
@@ -11,6 +14,8 @@ use crate::request::Request;
 ///
 /// [`Target::pointer`] must return the address of `request.length` bytes that stay allocated while the value lives, and panic
 /// for a request that is not within its memory. While a request is in flight, no Rust reference to these bytes may exist.
+///
+/// If there is a [`Target::lasting`], its bytes stay mapped to the same pages while its owner lives.
 pub unsafe trait Target {
     /// Where the bytes of a request for a slot are.
     ///
@@ -18,6 +23,48 @@ pub unsafe trait Target {
     ///
     /// When they are outside the memory.
     fn pointer(&self, slot: usize, request: &Request) -> *mut u8;
+
+    /// The memory of all requests, if an engine may keep it for longer than the queue exists, until the engine is dropped. Then the
+    /// engine may register it with the kernel.
+    fn lasting(&self) -> Option<LastingMemory> {
+        None
+    }
+}
+
+/// Memory whose pages stay the same while its owner lives.
+#[derive(Debug, Clone)]
+pub struct LastingMemory {
+    addresses: Range<usize>,
+    owner: Arc<dyn Any + Send + Sync>,
+}
+
+impl LastingMemory {
+    /// `length` bytes from `start` on, which `owner` keeps.
+    ///
+    /// # Panics
+    ///
+    /// When they reach past the end of the address space.
+    pub fn new(start: *mut u8, length: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        let start = start.expose_provenance();
+        let end = start.checked_add(length);
+        Self {
+            addresses: start..end.expect("memory is within the address space"),
+            owner,
+        }
+    }
+
+    pub(crate) fn addresses(&self) -> Range<usize> {
+        self.addresses.clone()
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// Whether it is the same memory.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.addresses == other.addresses && Arc::ptr_eq(&self.owner, &other.owner)
+    }
 }
 
 /// Borrowed memory, one piece for each slot. Its user may access a piece without a request in flight.

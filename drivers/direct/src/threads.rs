@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use gridhaul_stack::WriteLock;
 use rustix::event::{EventfdFlags, eventfd};
@@ -94,6 +95,11 @@ impl Backend for Threads<'_> {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
+    }
+
+    /// Helpers repeat calls that were interrupted.
+    fn retry_in(&self) -> Option<Duration> {
+        None
     }
 }
 

@@ -5,8 +5,13 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
 
-use gridhaul_direct::{Call, Engine, EngineChoice, PieceQueue, Request, Way};
+use gridhaul_direct::test_files::pattern;
+use gridhaul_direct::{
+    Call, Engine, EngineChoice, Files, LastingMemory, PieceQueue, Request, Target, Way,
+};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
@@ -14,13 +19,6 @@ use rustix::fs::OFlags;
 const CHOICES: [EngineChoice; 2] = [EngineChoice::Best, EngineChoice::Threads];
 
 const FILE_BYTES: usize = 300_000;
-
-fn pattern(length: usize) -> Vec<u8> {
-    (0_u32..)
-        .map(|index| index.wrapping_mul(0x9e37_79b9).to_be_bytes()[0])
-        .take(length)
-        .collect()
-}
 
 fn request(call: Call, offset: usize, start: usize, length: usize) -> Request {
     Request {
@@ -209,4 +207,135 @@ fn open_direct(path: &Path) -> Option<File> {
         eprintln!("{}: no direct I/O: {error}", path.display());
     }
     opened.ok()
+}
+
+/// Pages that requests and the test use through pointers only.
+#[derive(Debug)]
+struct Pages(NonNull<u8>);
+
+const PAGES_BYTES: usize = 64 << 10;
+
+// SAFETY: all access is through pointers, by one thread of a test at a time.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    fn new() -> Arc<Self> {
+        // SAFETY: the layout has bytes.
+        let start = unsafe { std::alloc::alloc_zeroed(Self::layout()) };
+        Arc::new(Self(NonNull::new(start).unwrap()))
+    }
+
+    fn layout() -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(PAGES_BYTES, 4096).unwrap()
+    }
+
+    fn content(&self) -> Vec<u8> {
+        let mut content = vec![0; PAGES_BYTES];
+        // SAFETY: both are that long, and no request is in flight.
+        unsafe { content.as_mut_ptr().copy_from(self.0.as_ptr(), PAGES_BYTES) };
+        content
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated with this layout.
+        unsafe { std::alloc::dealloc(self.0.as_ptr(), Self::layout()) };
+    }
+}
+
+struct Shared(Arc<Pages>);
+
+// SAFETY: this, or the owner of the lasting memory, keeps the pages, whose bounds are checked.
+unsafe impl Target for Shared {
+    fn pointer(&self, _: usize, request: &Request) -> *mut u8 {
+        assert!(request.start + request.length <= PAGES_BYTES);
+        // SAFETY: it is within the pages.
+        unsafe { self.0.0.as_ptr().add(request.start) }
+    }
+
+    fn lasting(&self) -> Option<LastingMemory> {
+        let owner = Arc::clone(&self.0);
+        Some(LastingMemory::new(self.0.0.as_ptr(), PAGES_BYTES, owner))
+    }
+}
+
+/// Reads the first bytes of a file into the pages, with a request for each quarter.
+fn read_quarters(engine: &mut Engine, file: &File, pages: &Arc<Pages>, bytes: u64) {
+    const QUARTER: usize = PAGES_BYTES / 4;
+    let files = Files {
+        direct: file.as_fd(),
+        cached: file.as_fd(),
+    };
+    let outcome = engine.with_memory(files, Shared(Arc::clone(pages)), 4, bytes, |queue| {
+        for slot in 0..4 {
+            let at = slot * QUARTER;
+            queue.submit(slot, request(Call::Read, at, at, QUARTER));
+        }
+        for slot in 0..4 {
+            assert_eq!(queue.complete(slot), Ok(QUARTER));
+        }
+    });
+    outcome.unwrap();
+}
+
+/// An engine registers the memory of long transfers, and then holds it until it is dropped.
+#[test]
+fn registered_memory_has_the_bytes_of_the_file_and_outlives_its_user() {
+    let file = tempfile::tempfile().unwrap();
+    let content = pattern(PAGES_BYTES);
+    file.write_all_at(&content, 0).unwrap();
+    for choice in CHOICES {
+        let mut engine = Engine::open(choice);
+        let is_ring = engine.way() == "direct (io_uring)";
+        // A short transfer, which registers nothing, and then more memories than a ring has at a time.
+        let short = Pages::new();
+        read_quarters(&mut engine, &file, &short, 1000);
+        assert_eq!(Arc::strong_count(&short), 1);
+        for _ in 0..3 {
+            let pages = Pages::new();
+            for _ in 0..3 {
+                read_quarters(&mut engine, &file, &pages, PAGES_BYTES as u64);
+                assert!(pages.content() == content);
+            }
+            let kept = Arc::downgrade(&pages);
+            drop(pages);
+            // A limit on locked memory may forbid it (RLIMIT_MEMLOCK).
+            let is_kept = kept.upgrade().is_some();
+            assert!(is_ring || !is_kept);
+            if is_ring && !is_kept {
+                eprintln!("the kernel does not register 64 KiB");
+            }
+        }
+        let last = Pages::new();
+        read_quarters(&mut engine, &file, &last, PAGES_BYTES as u64);
+        drop(engine);
+        assert_eq!(Arc::strong_count(&last), 1);
+    }
+}
+
+/// Requests write from registered memory what it holds at that time.
+#[test]
+fn bytes_are_written_from_registered_memory() {
+    let file = tempfile::tempfile().unwrap();
+    let source = tempfile::tempfile().unwrap();
+    source.write_all_at(&pattern(PAGES_BYTES), 0).unwrap();
+    let files = Files {
+        direct: file.as_fd(),
+        cached: file.as_fd(),
+    };
+    for choice in CHOICES {
+        let (mut engine, pages) = (Engine::open(choice), Pages::new());
+        read_quarters(&mut engine, &source, &pages, PAGES_BYTES as u64);
+        let outcome = engine.with_memory(files, Shared(Arc::clone(&pages)), 1, 0, |queue| {
+            queue.submit(0, request(Call::Write, 3, 5, 1000));
+            assert_eq!(queue.complete(0), Ok(1000));
+        });
+        outcome.unwrap();
+        let mut written = vec![0; 1000];
+        file.read_exact_at(&mut written, 3).unwrap();
+        assert!(written == pattern(PAGES_BYTES)[5..1005]);
+    }
 }

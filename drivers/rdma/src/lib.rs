@@ -47,7 +47,7 @@
 //! | `pkey=0x8001` | the partition of InfiniBand, where it is not that of the data connection's interface, or the first |
 //! | `mtu=1024` | the longest packet of an adapter; unless given, the longest that gets through |
 //! | `register=dynamic` | sends files from where they are, by pinning their pages, instead of reading them into the ring |
-//! | `direct=1` | reads and writes files past the page cache (`O_DIRECT`), with many requests in flight, over io_uring if available; `threads` uses helper threads, `0` is the default |
+//! | `direct=1` | reads and writes files past the page cache (`O_DIRECT`), with many requests in flight, over io_uring if available; `threads` uses helper threads, `auto` measures where it costs less than the page cache, `0` is the default |
 //! | `crc=on` | adds a checksum to every segment of `soft` |
 //!
 //! An administrator sets `device`, `gid`, `tc`, `sl`, `pkey` and `direct`; clients may set the others, sizes up to a

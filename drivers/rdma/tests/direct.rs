@@ -1,29 +1,28 @@
 //! Files that are moved past the page cache, with requests in flight, on the file system of temporary files and on tmpfs.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gridhaul_direct::test_files::{
+    TestFile, expect_head, pattern, places, send_memory, with_operation,
+};
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_rdma::Rdma;
-use gridhaul_stack::{
-    Body, Cancel, Channel, ChannelError, FileRange, Operation, Received, Registry, SocketOptions,
-    Stack,
-};
+use gridhaul_stack::{Cancel, Channel, ChannelError, Received, Registry, SocketOptions, Stack};
 use proptest::prelude::*;
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use tempfile::TempDir;
 
 /// The options of the sender and of the receiver. Rings are short, so that ranges go around them.
-const STACKS: [[&str; 2]; 6] = [
+const STACKS: [[&str; 2]; 7] = [
     ["slab=256K;direct=1", "direct=1"],
+    ["slab=256K;direct=auto", "direct=auto"],
     ["slab=256K;direct=threads", "direct=threads"],
     ["slab=100001;message=30000;direct=1", "direct=threads"],
     ["slab=256K;qps=3;inline=0", "direct=1"],
@@ -59,124 +58,10 @@ fn pair([theirs, ours]: [&str; 2]) -> (Box<dyn Channel>, Box<dyn Channel>) {
     })
 }
 
-fn with_operation<T>(cancel: &Cancel, run: impl FnOnce(&Operation<'_>) -> T) -> T {
-    run(&Operation {
-        deadline: Some(Instant::now() + Duration::from_secs(60)),
-        cancel,
-    })
-}
-
 /// Directories on a disk and on tmpfs.
-fn directories() -> Vec<TempDir> {
-    let mut directories = vec![tempfile::tempdir().unwrap()];
-    match tempfile::tempdir_in("/dev/shm") {
-        Ok(directory) => directories.push(directory),
-        Err(error) => eprintln!("not tested in memory: /dev/shm: {error}"),
-    }
-    directories
-}
-
-/// A file that is also open with `O_DIRECT`.
-struct Opened {
-    file: File,
-    /// `None` if the file system has no direct I/O.
-    direct: Option<File>,
-}
-
-impl Opened {
-    fn new(path: &Path, content: &[u8]) -> Self {
-        fs::write(path, content).unwrap();
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let file = options.open(path).unwrap();
-        let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap();
-        let direct = options.custom_flags(flags).open(path);
-        if let Err(error) = &direct {
-            eprintln!("{}: no direct I/O: {error}", path.display());
-        }
-        Self {
-            file,
-            direct: direct.ok(),
-        }
-    }
-
-    fn range<'a>(
-        &'a self,
-        offset: u64,
-        length: u64,
-        scratch: &'a mut [u8],
-        moved: &'a AtomicU64,
-    ) -> FileRange<'a> {
-        FileRange {
-            direct: self.direct.as_ref().map(AsFd::as_fd),
-            ..FileRange::new(self.file.as_fd(), offset, length, scratch, moved)
-        }
-    }
-
-    fn content(&self) -> Vec<u8> {
-        let size = self.file.metadata().unwrap().len();
-        let mut content = vec![0; usize::try_from(size).unwrap()];
-        self.file.read_exact_at(&mut content, 0).unwrap();
-        content
-    }
-
-    /// Sends a head and a range, as a block of MODE E.
-    fn send(
-        &self,
-        channel: &mut dyn Channel,
-        offset: usize,
-        length: usize,
-    ) -> (Result<(), ChannelError>, u64) {
-        let (mut scratch, moved) = (vec![0; 4096], AtomicU64::new(0));
-        let range = self.range(offset as u64, length as u64, &mut scratch, &moved);
-        let sent = with_operation(&Cancel::new(), |operation| {
-            channel.send(HEAD, Body::File(range), operation)
-        });
-        (sent, moved.into_inner())
-    }
-
-    fn receive(
-        &self,
-        channel: &mut dyn Channel,
-        offset: usize,
-        length: usize,
-    ) -> (Result<u64, ChannelError>, u64) {
-        let (mut scratch, moved) = (vec![0; 4096], AtomicU64::new(0));
-        let range = self.range(offset as u64, length as u64, &mut scratch, &moved);
-        let received = with_operation(&Cancel::new(), |operation| {
-            channel.receive_into(range, operation)
-        });
-        (received, moved.into_inner())
-    }
-}
-
-/// As long as the header of a block.
-const HEAD: &[u8; 17] = b"seventeen bytes..";
-
-fn expect_head(channel: &mut dyn Channel) {
-    let (mut head, mut done) = ([0; HEAD.len()], 0);
-    with_operation(&Cancel::new(), |operation| {
-        while done < HEAD.len() {
-            match channel.receive(&mut head[done..], operation).unwrap() {
-                Received::Bytes(count) => done += count.get(),
-                Received::EndOfStream => panic!("{done} bytes of the head"),
-            }
-        }
-    });
-    assert_eq!(&head, HEAD);
-}
-
-fn send_memory(channel: &mut dyn Channel, bytes: &[u8]) {
-    with_operation(&Cancel::new(), |operation| {
-        channel.send(&[], Body::Memory(bytes), operation).unwrap();
-    });
-}
-
-fn pattern(length: usize) -> Vec<u8> {
-    (0_u32..)
-        .map(|index| index.wrapping_mul(0x9e37_79b9).to_be_bytes()[0])
-        .take(length)
-        .collect()
+fn directories() -> impl Iterator<Item = TempDir> {
+    let places = places().into_iter();
+    places.map(|place| tempfile::tempdir_in(place).unwrap())
 }
 
 fn detail(channel: &dyn Channel) -> String {
@@ -215,9 +100,9 @@ fn ranges_arrive_unchanged_at_any_offset() {
             )| {
                 let (mut sender, mut receiver) = pair(stacks);
                 let content = pattern(before + length + 1);
-                let source = Opened::new(&from, &content);
+                let source = TestFile::new(&from, &content);
                 let mut expected = vec![0xee; size];
-                let sink = Opened::new(&to, &expected);
+                let sink = TestFile::new(&to, &expected);
                 let offset = if is_same { before } else { other_offset };
                 // Two blocks, as a sender cuts them.
                 let parts = [(0, length / 3), (length / 3, length - length / 3)];
@@ -253,12 +138,12 @@ fn ranges_arrive_unchanged_at_any_offset() {
 fn the_way_of_a_file_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let content = pattern(1 << 20);
-    let mut source = Opened::new(&directory.path().join("from"), &content);
-    let sink = Opened::new(&directory.path().join("to"), &[]);
+    let mut source = TestFile::new(&directory.path().join("from"), &content);
+    let sink = TestFile::new(&directory.path().join("to"), &[]);
     if source.direct.is_none() {
         return;
     }
-    let copy = |stacks, source: &Opened| {
+    let copy = |stacks, source: &TestFile| {
         let (mut sender, mut receiver) = pair(stacks);
         thread::scope(|scope| {
             scope.spawn(|| source.send(&mut *sender, 0, content.len()).0.unwrap());
@@ -291,6 +176,43 @@ fn the_way_of_a_file_is_reported() {
     assert_eq!((&*cached, &*direct), (reason, "files=direct (threads)"));
 }
 
+/// A long transfer tries both ways at each end, and then keeps one.
+#[test]
+fn a_long_transfer_measures_which_way_costs_less() {
+    const LENGTH: usize = 192 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let source = TestFile::new(&directory.path().join("from"), &[]);
+    let sink = TestFile::new(&directory.path().join("to"), &[]);
+    if source.direct.is_none() {
+        return;
+    }
+    source.file.set_len(LENGTH as u64).unwrap();
+    for at in (0..LENGTH).step_by(1 << 20) {
+        let mark = pattern(at / 1000 + 1);
+        source.file.write_all_at(&mark, at as u64).unwrap();
+    }
+    let (mut sender, mut receiver) = pair(["slab=1M;direct=auto", "direct=auto"]);
+    thread::scope(|scope| {
+        scope.spawn(|| source.send(&mut *sender, 0, LENGTH).0.unwrap());
+        expect_head(&mut *receiver);
+        let (received, moved) = sink.receive(&mut *receiver, 0, LENGTH);
+        assert_eq!((received.unwrap(), moved), (LENGTH as u64, LENGTH as u64));
+    });
+    assert!(sink.content() == source.content());
+    for channel in [&*sender, &*receiver] {
+        let way = detail(channel);
+        if way.starts_with("files=page cache: io_uring: ") {
+            eprintln!("not measured: {way}");
+            continue;
+        }
+        let reason = channel.info().movement.unwrap().reason;
+        let measured = "; files: CPU seconds per GB: O_DIRECT ";
+        assert!(reason.contains(measured), "{reason}");
+        let ways = ["files=direct (io_uring)", "files=page cache: as measured"];
+        assert!(ways.contains(&&*way), "{way}");
+    }
+}
+
 /// Channels of a transfer write to one file, in blocks that may start and end within a page.
 #[test]
 fn channels_share_a_file_and_its_pages() {
@@ -299,8 +221,8 @@ fn channels_share_a_file_and_its_pages() {
     const CHANNELS: usize = 4;
     let content = pattern(BLOCK_BYTES * BLOCKS - 123);
     for directory in directories() {
-        let source = Opened::new(&directory.path().join("from"), &content);
-        let sink = Opened::new(&directory.path().join("to"), &[]);
+        let source = TestFile::new(&directory.path().join("from"), &content);
+        let sink = TestFile::new(&directory.path().join("to"), &[]);
         thread::scope(|scope| {
             for channel in 0..CHANNELS {
                 let (mut sender, mut receiver) = pair(["slab=256K;direct=1", "direct=1"]);
@@ -331,7 +253,7 @@ fn channels_share_a_file_and_its_pages() {
 fn a_file_that_is_too_short_is_named_with_its_end() {
     let directory = tempfile::tempdir().unwrap();
     for size in [0, 1, 65_536, 300_001] {
-        let source = Opened::new(&directory.path().join("short"), &pattern(size));
+        let source = TestFile::new(&directory.path().join("short"), &pattern(size));
         for stacks in STACKS {
             let (mut sender, _receiver) = pair(stacks);
             let (sent, moved) = source.send(&mut *sender, 0, 400_000);
@@ -352,7 +274,7 @@ fn a_slow_peers_bytes_are_written_and_a_cancelled_call_counts_them() {
     let content = pattern(LENGTH);
     for stacks in STACKS {
         let directory = tempfile::tempdir().unwrap();
-        let file = Opened::new(&directory.path().join("slow"), &[]);
+        let file = TestFile::new(&directory.path().join("slow"), &[]);
         let (mut sender, mut receiver) = pair(stacks);
         let (cancel, moved) = (Cancel::new(), AtomicU64::new(0));
         let received = thread::scope(|scope| {
@@ -382,7 +304,7 @@ fn a_stream_that_ends_leaves_a_file_of_its_length() {
     for stacks in STACKS {
         for length in [0, 1, 4096, 300_000] {
             let directory = tempfile::tempdir().unwrap();
-            let file = Opened::new(&directory.path().join("short"), &[]);
+            let file = TestFile::new(&directory.path().join("short"), &[]);
             let (mut sender, mut receiver) = pair(stacks);
             let content = pattern(length);
             thread::scope(|scope| {
@@ -403,15 +325,10 @@ fn a_stream_that_ends_leaves_a_file_of_its_length() {
 #[test]
 fn failed_writes_are_errors_of_the_file() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("read-only");
-    let source = Opened::new(&directory.path().join("from"), &pattern(1 << 20));
-    let mut file = Opened::new(&path, &[]);
-    let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap();
-    let read_only = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    if file.direct.is_none() {
+    let source = TestFile::new(&directory.path().join("from"), &pattern(1 << 20));
+    let Some(file) = TestFile::failing(&directory.path().join("read-only")) else {
         return;
-    }
-    file.direct = read_only.ok();
+    };
     let (mut sender, mut receiver) = pair(["slab=256K;direct=1", "direct=1"]);
     thread::scope(|scope| {
         // It fails when the receiver does.
@@ -455,9 +372,9 @@ fn a_full_disk_is_reported_and_only_stored_bytes_count() {
         return;
     };
     let content = pattern(4 << 20);
-    let source = Opened::new(&directory.path().join("from"), &content);
+    let source = TestFile::new(&directory.path().join("from"), &content);
     for stacks in STACKS {
-        let file = Opened::new(&small.0.join("to"), &[]);
+        let file = TestFile::new(&small.0.join("to"), &[]);
         let (mut sender, mut receiver) = pair(stacks);
         thread::scope(|scope| {
             // It fails when the receiver does.

@@ -1,21 +1,23 @@
 //! A connection, and how it moves ranges of files.
 
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
+use gridhaul_direct::Call;
+use gridhaul_stack::measured::{Method, Stopwatch};
 use gridhaul_stack::{
-    Body, Channel, ChannelError, ChannelInfo, FileRange, Movement, Operation, Received, Watch,
+    Body, Channel, ChannelError, ChannelInfo, FileRange, Operation, Received, Watch,
 };
 use gridhaul_tcp::TcpChannel;
 use rustix::io::Errno;
 
-use crate::direct::{Direct, EngineChoice};
+use crate::decision::{Decision, Last, Reason, is_unsupported};
+use crate::direct::{Direct, DirectUse};
 use crate::pipes::PipeUser;
-use crate::progress::{Progress, rest};
+use crate::progress::{Progress, part_of, rest};
 use crate::readahead::ReadAhead;
-use crate::selection::{self, Direction, MEASURED_BYTES, Method, Peer, Record, Stopwatch};
+use crate::selection::{self, Direction, Peer, Record};
 use crate::{receiving, sending};
 
 /// The method is chosen again for each piece of this length.
@@ -39,7 +41,7 @@ pub(crate) struct SpliceChannel {
     read_ahead: ReadAhead,
     _pipes: PipeUser,
     /// The record for the last file and direction.
-    record: Option<((RawFd, Direction), Arc<Record>)>,
+    record: Option<((RawFd, Direction), Record)>,
     /// Bytes of ranges so far, in both directions.
     moved: u64,
     last: Option<Last>,
@@ -56,34 +58,8 @@ pub(crate) enum Choice {
     Measured,
 }
 
-/// The decision for one piece.
-#[derive(Debug)]
-struct Decision {
-    direction: Direction,
-    method: Method,
-    reason: Reason,
-    /// Set if the piece is measured.
-    stopwatch: Option<Stopwatch>,
-}
-
-/// How the last piece was moved.
-#[derive(Debug)]
-struct Last {
-    call: &'static str,
-    reason: Reason,
-}
-
-#[derive(Debug)]
-enum Reason {
-    Requested,
-    Tapped,
-    Short,
-    Failed(&'static str, Errno),
-    Measured(Arc<Record>),
-}
-
 impl SpliceChannel {
-    pub(crate) fn new(tcp: TcpChannel, choice: Choice, direct: Option<EngineChoice>) -> Self {
+    pub(crate) fn new(tcp: TcpChannel, choice: Choice, direct: Option<DirectUse>) -> Self {
         let local = rustix::net::getsockname(tcp.socket()).and_then(SocketAddr::try_from);
         let peer = tcp.peer().ip();
         let is_local = peer.is_loopback() || local.is_ok_and(|local| local.ip() == peer);
@@ -106,11 +82,31 @@ impl SpliceChannel {
         mut range: FileRange<'_>,
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
-        if let Some(direct) = &mut self.direct
-            && let Some(file) = direct.usable_file(&range)
-        {
-            return direct.send(&mut self.tcp, head, range, file, operation);
+        let mut done = 0;
+        while done < range.length {
+            let part = self.part(&mut range, done);
+            let length = part.length;
+            if let Some(direct) = &mut self.direct
+                && let Some(file) = direct.choose(&part, Call::Read)
+            {
+                direct.send(&mut self.tcp, head, part, file, operation)?;
+            } else {
+                self.send_cached(head, part, operation)?;
+            }
+            self.end_part(length);
+            head = &[];
+            done += length;
         }
+        Ok(())
+    }
+
+    /// Sends a range from the page cache.
+    fn send_cached(
+        &mut self,
+        mut head: &[u8],
+        mut range: FileRange<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError> {
         let mut done = 0;
         while done < range.length {
             let piece = piece(&mut range, done);
@@ -120,8 +116,8 @@ impl SpliceChannel {
             }
             let decision = self.decide(&piece, Direction::Sending);
             let refused = match decision.method {
-                Method::Kernel => self.send_by_kernel(head, piece, operation)?,
-                Method::Memory => {
+                Method::Bypass => self.send_by_kernel(head, piece, operation)?,
+                Method::Copy => {
                     self.tcp.send(head, Body::File(piece), operation)?;
                     None
                 }
@@ -155,19 +151,56 @@ impl SpliceChannel {
         mut range: FileRange<'_>,
         operation: &Operation<'_>,
     ) -> Result<u64, ChannelError> {
-        if let Some(direct) = &mut self.direct
-            && let Some(file) = direct.usable_file(&range)
-        {
-            return direct.receive(&mut self.tcp, range, file, operation);
+        let mut done = 0;
+        while done < range.length {
+            let part = self.part(&mut range, done);
+            let length = part.length;
+            let count = if let Some(direct) = &mut self.direct
+                && let Some(file) = direct.choose(&part, Call::Write)
+            {
+                direct.receive(&mut self.tcp, part, file, operation)?
+            } else {
+                self.receive_cached(part, operation)?
+            };
+            self.end_part(count);
+            done += count;
+            if count < length {
+                break;
+            }
         }
+        Ok(done)
+    }
+
+    /// The part of a range after its first `done` bytes that is moved with or without direct I/O.
+    fn part<'a>(&self, range: &'a mut FileRange<'_>, done: u64) -> FileRange<'a> {
+        let left = range.length - done;
+        let length = self
+            .direct
+            .as_ref()
+            .map_or(left, |direct| direct.piece_bytes(left));
+        part_of(range, range.offset + done, length)
+    }
+
+    fn end_part(&mut self, bytes: u64) {
+        if let Some(direct) = &mut self.direct {
+            direct.end(bytes);
+        }
+    }
+
+    /// Receives a range into the page cache.
+    fn receive_cached(
+        &mut self,
+        mut range: FileRange<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<u64, ChannelError> {
         let mut done = 0;
         while done < range.length {
             let piece = piece(&mut range, done);
             let length = piece.length;
             let decision = self.decide(&piece, Direction::Receiving);
             let (count, refused) = match decision.method {
-                Method::Kernel => self.receive_by_kernel(piece, operation)?,
-                Method::Memory => (self.tcp.receive_into(piece, operation)?, None),
+                Method::Bypass => self.receive_by_kernel(piece, operation)?,
+                Method::Copy => (self.tcp.receive_into(piece, operation)?, None),
             };
             self.finish_piece(decision, count, refused);
             done += count;
@@ -199,15 +232,15 @@ impl SpliceChannel {
             Direction::Receiving => SHORT_TO_RECEIVE_BYTES,
         };
         let (method, reason, is_measured) = if piece.goes_through_memory() {
-            (Method::Memory, Reason::Tapped, false)
+            (Method::Copy, Reason::Tapped, false)
         } else if self.choice == Choice::Splice {
-            (Method::Kernel, Reason::Requested, false)
+            (Method::Bypass, Reason::Requested, false)
         } else if piece.length < short_bytes {
-            (Method::Memory, Reason::Short, false)
+            (Method::Copy, Reason::Short, false)
         } else {
             let record = self.record(piece.file, direction);
             let is_long = self.moved >= LONG_BYTES;
-            let (method, is_measured) = record.choose(piece.length, is_long);
+            let (method, is_measured) = record.choice().choose(piece.length, is_long);
             (method, Reason::Measured(record), is_measured)
         };
         Decision {
@@ -227,16 +260,15 @@ impl SpliceChannel {
         };
         if let (Reason::Measured(record), Some(stopwatch)) = (&last.reason, &decision.stopwatch)
             && refused.is_none()
-            && bytes >= MEASURED_BYTES
         {
-            record.note(decision.method, stopwatch.stop(bytes));
+            record.choice().note(decision.method, stopwatch.stop(bytes));
         }
         if let Some(errno) = refused {
             match &last.reason {
-                Reason::Measured(record) if is_unsupported(errno) => record.refuse(errno),
+                Reason::Measured(record) if is_unsupported(errno) => record.choice().refuse(errno),
                 _ => last.reason = Reason::Failed(last.call, errno),
             }
-            last.call = decision.direction.call(Method::Memory);
+            last.call = decision.direction.call(Method::Copy);
         }
         // The short block at the end of a long transfer is not typical of it.
         if self.last.is_none() || !matches!(last.reason, Reason::Short) {
@@ -246,17 +278,17 @@ impl SpliceChannel {
 
     /// The measurements for a file. Descriptors are reused, so the record may be that of another file; the next trial
     /// corrects that.
-    fn record(&mut self, file: BorrowedFd<'_>, direction: Direction) -> Arc<Record> {
+    fn record(&mut self, file: BorrowedFd<'_>, direction: Direction) -> Record {
         let key = (file.as_raw_fd(), direction);
         match &self.record {
-            Some((known, record)) if *known == key => Arc::clone(record),
+            Some((known, record)) if *known == key => record.clone(),
             _ => {
                 let peer = Peer {
                     is_local: self.is_local,
                     is_protected: self.tcp.is_protected(),
                 };
                 let record = selection::record(file, direction, peer);
-                self.record = Some((key, Arc::clone(&record)));
+                self.record = Some((key, record.clone()));
                 record
             }
         }
@@ -339,43 +371,14 @@ impl Channel for SpliceChannel {
     }
 }
 
-impl Last {
-    fn movement(&self) -> Movement {
-        let reason = match &self.reason {
-            Reason::Requested => "the stack asks for it".into(),
-            Reason::Tapped => "its bytes are looked at on their way".into(),
-            Reason::Short => "it is short".into(),
-            Reason::Failed(call, errno) => format!("{call}: {}", io::Error::from(*errno)).into(),
-            Reason::Measured(record) => record.to_string().into(),
-        };
-        Movement {
-            way: self.call,
-            reason,
-        }
-    }
-}
-
-/// Whether the error is permanent for such files, and not a condition of the moment.
-fn is_unsupported(errno: Errno) -> bool {
-    matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
-}
-
 /// The next piece of a range after its first `done` bytes.
 fn piece<'a>(range: &'a mut FileRange<'_>, done: u64) -> FileRange<'a> {
     let left = range.length - done;
-    FileRange {
-        file: range.file,
-        direct: range.direct,
-        offset: range.offset + done,
-        // The remainder joins the last piece, which would be short otherwise.
-        length: if left < 2 * PIECE_BYTES {
-            left
-        } else {
-            PIECE_BYTES
-        },
-        scratch: range.scratch,
-        moved: range.moved,
-        tap: range.tap,
-        sparse: range.sparse,
-    }
+    // The remainder joins the last piece, which would be short otherwise.
+    let length = if left < 2 * PIECE_BYTES {
+        left
+    } else {
+        PIECE_BYTES
+    };
+    part_of(range, range.offset + done, length)
 }

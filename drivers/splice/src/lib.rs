@@ -8,10 +8,10 @@
 //! `auto` measures both methods on the first mebibytes of long transfers and then uses the cheaper one.
 //!
 //! ```text
-//!   channel ──> selection           which method is cheaper (auto)
+//!   channel ──> decision, selection which method is cheaper (auto)
 //!      ├──> sending, readahead      sendfile
 //!      ├──> receiving, pipes        splice
-//!      ├──> direct                  O_DIRECT over io_uring or threads (direct=1)
+//!      ├──> direct                  O_DIRECT over io_uring or threads (direct=1, direct=auto)
 //!      └──> gridhaul_tcp            read and write
 //! ```
 //!
@@ -20,7 +20,7 @@
 //!
 //! | option | meaning |
 //! | --- | --- |
-//! | `direct=1` | reads and writes files past the page cache (`O_DIRECT`), over io_uring if available. `threads` uses helper threads, `0` is the default |
+//! | `direct=1` | reads and writes files past the page cache (`O_DIRECT`), over io_uring if available. `threads` uses helper threads, `auto` measures where it costs less, `0` is the default |
 //!
 //! With `direct=1`, bytes that were read are sent without a copy if the kernel supports it (`MSG_ZEROCOPY`). Other sends are
 //! copied: a channel's caller gets its memory back when `send` returns, so every call would have to wait until the peer has
@@ -46,6 +46,7 @@
 //! ```
 
 mod channel;
+mod decision;
 mod direct;
 mod pipes;
 mod progress;
@@ -66,7 +67,7 @@ use gridhaul_stack::{
 use gridhaul_tcp::{Settings, TcpListener};
 
 use crate::channel::{Choice, SpliceChannel};
-use crate::direct::EngineChoice;
+use crate::direct::DirectUse;
 
 /// The driver `splice`; its options are those of the driver `tcp`, and `direct`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -86,7 +87,7 @@ impl Driver for Splice {
         Ok(Built::Transport(Arc::new(SpliceTransport {
             settings: Settings::parse(&options)?,
             choice: Choice::Splice,
-            direct: EngineChoice::parse(&options)?,
+            direct: DirectUse::parse(&options)?,
         })))
     }
 
@@ -129,7 +130,7 @@ impl Driver for Auto {
 struct SpliceTransport {
     settings: Settings,
     choice: Choice,
-    direct: Option<EngineChoice>,
+    direct: Option<DirectUse>,
 }
 
 impl Transport for SpliceTransport {
@@ -169,7 +170,7 @@ impl Transport for SpliceTransport {
 struct SpliceListener {
     listener: TcpListener,
     choice: Choice,
-    direct: Option<EngineChoice>,
+    direct: Option<DirectUse>,
 }
 
 impl Listener for SpliceListener {

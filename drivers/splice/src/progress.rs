@@ -1,4 +1,4 @@
-//! How much of a range one way of moving bytes has moved.
+//! Parts of ranges, and how much of a range one way of moving bytes has moved.
 
 use gridhaul_stack::FileRange;
 use rustix::io::Errno;
@@ -18,5 +18,19 @@ pub(crate) fn rest(range: FileRange<'_>, done: u64) -> FileRange<'_> {
         offset: range.offset + done,
         length: range.length - done,
         ..range
+    }
+}
+
+/// A part of a range, at this offset in the file.
+pub(crate) fn part_of<'a>(range: &'a mut FileRange<'_>, offset: u64, length: u64) -> FileRange<'a> {
+    FileRange {
+        file: range.file,
+        direct: range.direct,
+        offset,
+        length,
+        scratch: range.scratch,
+        moved: range.moved,
+        tap: range.tap,
+        sparse: range.sparse,
     }
 }

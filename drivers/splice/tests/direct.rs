@@ -1,27 +1,22 @@
 //! Direct I/O with both engines, on the file system of temporary files and on tmpfs.
 
-use std::fs::{self, File, OpenOptions};
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gridhaul_direct::test_files::{
+    HEAD, SCRATCH_BYTES, TestFile, expect_head, pattern, places, receive_memory, send_memory,
+    with_operation,
+};
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_splice::Splice;
-use gridhaul_stack::{
-    Body, Cancel, Channel, ChannelError, FileRange, Operation, Received, Registry, SocketOptions,
-};
+use gridhaul_stack::{Body, Cancel, Channel, ChannelError, Received, Registry, SocketOptions};
 use proptest::prelude::*;
-use rustix::fs::OFlags;
 use tempfile::TempDir;
 
 const STACKS: [&str; 2] = ["splice:direct=1", "splice:direct=threads"];
-
-/// Scratch memory for pieces of several blocks.
-const SCRATCH_BYTES: usize = 256 * 1024;
 
 /// Both ends of a connection.
 fn pair(stack: &str) -> (Box<dyn Channel>, Box<dyn Channel>) {
@@ -39,124 +34,13 @@ fn pair(stack: &str) -> (Box<dyn Channel>, Box<dyn Channel>) {
     })
 }
 
-fn with_operation<T>(cancel: &Cancel, run: impl FnOnce(&Operation<'_>) -> T) -> T {
-    run(&Operation {
-        deadline: Some(Instant::now() + Duration::from_secs(60)),
-        cancel,
-    })
-}
-
 /// Directories on a disk and on tmpfs.
-fn directories() -> Vec<TempDir> {
-    let mut directories = vec![tempfile::tempdir().unwrap()];
-    match tempfile::tempdir_in("/dev/shm") {
-        Ok(directory) => directories.push(directory),
-        Err(error) => eprintln!("not tested in memory: /dev/shm: {error}"),
-    }
-    directories
+fn directories() -> impl Iterator<Item = TempDir> {
+    let places = places().into_iter();
+    places.map(|place| tempfile::tempdir_in(place).unwrap())
 }
 
 const PAGE: usize = 4096;
-
-/// A file that is also open with `O_DIRECT`.
-struct Opened {
-    file: File,
-    /// `None` if the file system has no direct I/O.
-    direct: Option<File>,
-}
-
-impl Opened {
-    fn new(path: &Path, content: &[u8]) -> Self {
-        fs::write(path, content).unwrap();
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let file = options.open(path).unwrap();
-        let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap();
-        let direct = options.custom_flags(flags).open(path);
-        if let Err(error) = &direct {
-            eprintln!("{}: no direct I/O: {error}", path.display());
-        }
-        Self {
-            file,
-            direct: direct.ok(),
-        }
-    }
-
-    fn range<'a>(
-        &'a self,
-        offset: u64,
-        length: u64,
-        scratch: &'a mut [u8],
-        moved: &'a AtomicU64,
-    ) -> FileRange<'a> {
-        FileRange {
-            direct: self.direct.as_ref().map(AsFd::as_fd),
-            ..FileRange::new(self.file.as_fd(), offset, length, scratch, moved)
-        }
-    }
-
-    fn content(&self) -> Vec<u8> {
-        let size = self.file.metadata().unwrap().len();
-        let mut content = vec![0; usize::try_from(size).unwrap()];
-        self.file.read_exact_at(&mut content, 0).unwrap();
-        content
-    }
-
-    fn send(
-        &self,
-        channel: &mut dyn Channel,
-        offset: usize,
-        length: usize,
-    ) -> (Result<(), ChannelError>, u64) {
-        let (mut scratch, moved) = (vec![0; SCRATCH_BYTES], AtomicU64::new(0));
-        let range = self.range(offset as u64, length as u64, &mut scratch, &moved);
-        let sent = with_operation(&Cancel::new(), |operation| {
-            channel.send(b"head", Body::File(range), operation)
-        });
-        (sent, moved.into_inner())
-    }
-
-    fn receive(
-        &self,
-        channel: &mut dyn Channel,
-        offset: usize,
-        length: usize,
-    ) -> (Result<u64, ChannelError>, u64) {
-        let (mut scratch, moved) = (vec![0; SCRATCH_BYTES], AtomicU64::new(0));
-        let range = self.range(offset as u64, length as u64, &mut scratch, &moved);
-        let received = with_operation(&Cancel::new(), |operation| {
-            channel.receive_into(range, operation)
-        });
-        (received, moved.into_inner())
-    }
-}
-
-fn pattern(length: usize) -> Vec<u8> {
-    (0_u32..)
-        .map(|index| index.wrapping_mul(0x9e37_79b9).to_be_bytes()[0])
-        .take(length)
-        .collect()
-}
-
-fn send_memory(channel: &mut dyn Channel, bytes: &[u8]) {
-    with_operation(&Cancel::new(), |operation| {
-        channel.send(&[], Body::Memory(bytes), operation).unwrap();
-    });
-}
-
-fn receive_memory(channel: &mut dyn Channel, length: usize) -> Vec<u8> {
-    let mut bytes = vec![0; length];
-    let mut done = 0;
-    with_operation(&Cancel::new(), |operation| {
-        while done < length {
-            match channel.receive(&mut bytes[done..], operation) {
-                Ok(Received::Bytes(count)) => done += count.get(),
-                other => panic!("{other:?} after {done} of {length} bytes"),
-            }
-        }
-    });
-    bytes
-}
 
 /// Lengths and offsets within a block, of whole blocks, and of many.
 fn bytes() -> impl Strategy<Value = usize> {
@@ -177,7 +61,7 @@ fn ranges_are_received_and_bytes_around_them_do_not_change() {
             proptest!(config, |(size in bytes(), offset in bytes(), length in 1..700_000_usize)| {
                 let (mut sender, mut receiver) = pair(stack);
                 let mut expected = vec![0xee; size];
-                let file = Opened::new(&path, &expected);
+                let file = TestFile::new(&path, &expected);
                 let content = pattern(length);
                 let (received, moved) = thread::scope(|scope| {
                     scope.spawn(|| send_memory(&mut *sender, &content));
@@ -203,11 +87,11 @@ fn ranges_are_sent_unchanged_and_short_files_are_detected() {
             proptest!(config, |(size in bytes(), offset in bytes(), length in 1..700_000_usize)| {
                 let (mut sender, mut receiver) = pair(stack);
                 let content = pattern(size);
-                let file = Opened::new(&path, &content);
+                let file = TestFile::new(&path, &content);
                 let there = &content[offset.min(size)..(offset + length).min(size)];
                 let (sent, moved) = thread::scope(|scope| {
                     scope.spawn(|| {
-                        assert_eq!(receive_memory(&mut *receiver, 4), b"head");
+                        expect_head(&mut *receiver);
                         assert!(receive_memory(&mut *receiver, there.len()) == there);
                     });
                     file.send(&mut *sender, offset, length)
@@ -236,7 +120,7 @@ fn channels_share_a_file_and_its_pages() {
     let content = pattern(BLOCK_BYTES * BLOCKS - 123);
     for stack in STACKS {
         for directory in directories() {
-            let file = Opened::new(&directory.path().join("shared"), &[]);
+            let file = TestFile::new(&directory.path().join("shared"), &[]);
             thread::scope(|scope| {
                 for channel in 0..CHANNELS {
                     let (mut sender, mut receiver) = pair(stack);
@@ -260,7 +144,7 @@ fn channels_share_a_file_and_its_pages() {
             let (mut sender, mut receiver) = pair(stack);
             thread::scope(|scope| {
                 scope.spawn(|| file.send(&mut *sender, 0, content.len()).0.unwrap());
-                assert_eq!(receive_memory(&mut *receiver, 4), b"head");
+                expect_head(&mut *receiver);
                 assert!(receive_memory(&mut *receiver, content.len()) == content);
             });
         }
@@ -274,7 +158,7 @@ fn a_slow_peers_bytes_are_written_and_a_cancelled_call_counts_them() {
     let content = pattern(LENGTH);
     for stack in STACKS {
         let directory = tempfile::tempdir().unwrap();
-        let file = Opened::new(&directory.path().join("slow"), &[]);
+        let file = TestFile::new(&directory.path().join("slow"), &[]);
         let (mut sender, mut receiver) = pair(stack);
         let (cancel, moved) = (Cancel::new(), AtomicU64::new(0));
         let received = thread::scope(|scope| {
@@ -306,7 +190,7 @@ fn a_stream_that_ends_leaves_a_file_of_its_length() {
     for stack in STACKS {
         for length in [0, 1, 4096, 300_000] {
             let directory = tempfile::tempdir().unwrap();
-            let file = Opened::new(&directory.path().join("short"), &[]);
+            let file = TestFile::new(&directory.path().join("short"), &[]);
             let (mut sender, mut receiver) = pair(stack);
             let content = pattern(length);
             thread::scope(|scope| {
@@ -327,14 +211,9 @@ fn a_stream_that_ends_leaves_a_file_of_its_length() {
 fn failed_writes_are_errors_of_the_file() {
     for stack in STACKS {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("read-only");
-        let mut file = Opened::new(&path, &[]);
-        if file.direct.is_none() {
+        let Some(file) = TestFile::failing(&directory.path().join("read-only")) else {
             return;
-        }
-        let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap();
-        let read_only = OpenOptions::new().read(true).custom_flags(flags).open(path);
-        file.direct = Some(read_only.unwrap());
+        };
         let (mut sender, mut receiver) = pair(stack);
         thread::scope(|scope| {
             scope.spawn(|| send_memory(&mut *sender, &pattern(100_000)));
@@ -351,14 +230,14 @@ fn failed_writes_are_errors_of_the_file() {
 #[test]
 fn the_method_is_reported() {
     let directory = tempfile::tempdir().unwrap();
-    let mut file = Opened::new(&directory.path().join("told"), &pattern(100_000));
+    let mut file = TestFile::new(&directory.path().join("told"), &pattern(100_000));
     if file.direct.is_none() {
         return;
     }
-    let way = |stack: &str, file: &Opened| {
+    let way = |stack: &str, file: &TestFile| {
         let (mut sender, mut receiver) = pair(stack);
         thread::scope(|scope| {
-            scope.spawn(|| receive_memory(&mut *receiver, 100_004));
+            scope.spawn(|| receive_memory(&mut *receiver, HEAD.len() + 100_000));
             file.send(&mut *sender, 0, 100_000).0.unwrap();
         });
         let movement = sender.info().movement.unwrap();
@@ -377,13 +256,49 @@ fn the_method_is_reported() {
     assert_eq!(reason, "the file could not be opened past the page cache");
 }
 
+/// A long transfer tries both ways at each end, and then keeps one.
+#[test]
+fn a_long_transfer_measures_which_way_costs_less() {
+    const LENGTH: usize = 192 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let source = TestFile::new(&directory.path().join("from"), &[]);
+    let sink = TestFile::new(&directory.path().join("to"), &[]);
+    if source.direct.is_none() {
+        return;
+    }
+    source.file.set_len(LENGTH as u64).unwrap();
+    for at in (0..LENGTH).step_by(1 << 20) {
+        let mark = pattern(at / 1000 + 1);
+        source.file.write_all_at(&mark, at as u64).unwrap();
+    }
+    let (mut sender, mut receiver) = pair("splice:direct=auto");
+    thread::scope(|scope| {
+        scope.spawn(|| source.send(&mut *sender, 0, LENGTH).0.unwrap());
+        expect_head(&mut *receiver);
+        let (received, moved) = sink.receive(&mut *receiver, 0, LENGTH);
+        assert_eq!((received.unwrap(), moved), (LENGTH as u64, LENGTH as u64));
+    });
+    assert!(sink.content() == source.content());
+    for (channel, cached) in [(&sender, "sendfile"), (&receiver, "splice")] {
+        let movement = channel.info().movement.unwrap();
+        if movement.reason.starts_with("io_uring: ") {
+            eprintln!("not measured: {}", movement.reason);
+            continue;
+        }
+        let measured = "CPU seconds per GB: O_DIRECT ";
+        assert!(movement.reason.starts_with(measured), "{movement:?}");
+        let ways = [cached, "direct (io_uring)"];
+        assert!(ways.contains(&movement.way), "{movement:?}");
+    }
+}
+
 /// For peers on this machine the kernel makes a copy and reports it, which switches zero-copy off.
 #[test]
 fn zero_copy_is_used_until_the_kernel_copies() {
     let content = pattern(9_000_001);
     for stack in STACKS {
         let directory = tempfile::tempdir().unwrap();
-        let file = Opened::new(&directory.path().join("lent"), &content);
+        let file = TestFile::new(&directory.path().join("lent"), &content);
         if file.direct.is_none() {
             continue;
         }
@@ -414,7 +329,7 @@ fn a_cancelled_call_leaves_no_pages_in_use() {
     let content = pattern(30_000_000);
     for stack in STACKS {
         let directory = tempfile::tempdir().unwrap();
-        let file = Opened::new(&directory.path().join("lent"), &content);
+        let file = TestFile::new(&directory.path().join("lent"), &content);
         // The peer's kernel accepts few bytes, and ours at least the first piece.
         let (mut sender, mut receiver) = pair(&format!("{stack};rcvbuf=8K;sndbuf=1M"));
         let (cancel, moved) = (Cancel::new(), AtomicU64::new(0));

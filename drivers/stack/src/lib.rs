@@ -12,6 +12,8 @@
 //!                    driver <── session_value                  drivers of a session for another machine
 //! ```
 //!
+//! Drivers that can move a file in two ways choose with [`measured`].
+//!
 //! Drivers do not depend on an async runtime: every call blocks, on a thread of the caller. Drivers do not depend on GridFTP, and
 //! this crate does not depend on the drivers that a program registers.
 //!
@@ -48,6 +50,7 @@ mod error;
 pub mod exact;
 mod fault;
 mod file_range;
+pub mod measured;
 mod memory;
 mod null;
 mod operation;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use gridhaul_direct::Call;
 use gridhaul_stack::{ChannelError, ChannelInfo, Detail, FileRange, Movement, Operation, Watch};
 use rustix::io::Errno;
 
@@ -93,15 +94,30 @@ impl Streams {
         range: &FileRange<'_>,
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
+        let mut done = 0;
+        while done < range.length {
+            let piece = self.files.piece(range, done);
+            self.send_piece(&piece, operation)?;
+            self.files.end(piece.length);
+            done += piece.length;
+        }
+        Ok(())
+    }
+
+    fn send_piece(
+        &mut self,
+        range: &FileRange<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError> {
         let least = (LEAST_PINNED_PAGES * rustix::param::page_size()) as u64;
+        let ring_bytes = self.opened.exchange.sender.ring_length().get();
         let mut done = 0;
         if self.opened.outgoing.sections().is_some() {
             // Its memory for other bytes is no ring.
             if range.length >= least {
                 done = self.send_pinned(range, operation)?;
             }
-        } else if let Some(plan) = self.plan(range, self.opened.exchange.sender.ring_length().get())
-        {
+        } else if let Some(plan) = self.plan(range, Call::Read, ring_bytes) {
             done = self.send_queued(range, plan, operation)?;
         }
         while done < range.length {
@@ -130,13 +146,13 @@ impl Streams {
     }
 
     /// How a range is moved between its file and a ring with several requests in flight, if it is.
-    fn plan<'a>(&mut self, range: &FileRange<'a>, ring_bytes: u64) -> Option<Plan<'a>> {
+    fn plan<'a>(&mut self, range: &FileRange<'a>, call: Call, ring_bytes: u64) -> Option<Plan<'a>> {
         let alignment = if self.opened.aligned {
             Alignment::Blocks
         } else {
             Alignment::None
         };
-        self.files.plan(range, ring_bytes, alignment)
+        self.files.choose(range, call, ring_bytes, alignment)
     }
 
     /// How much of a file is read at a time: for a device at most half of the ring, so that the
@@ -167,6 +183,8 @@ impl Streams {
 
     /// Closes the channel: sent data arrives, and then the end of the stream, unless a call failed.
     pub(crate) fn close(self) {
+        // Its engine may hold the rings.
+        drop(self.files);
         if !self.failed {
             close(self.opened);
         }
@@ -245,11 +263,16 @@ impl Streams {
         if let Some(sections) = self.opened.outgoing.sections() {
             details.extend(sections.details());
         }
+        let choice = &self.opened.choice;
+        let reason = match self.files.measurements() {
+            Some(measurements) => format!("{choice}; files: {measurements}"),
+            None => choice.clone(),
+        };
         ChannelInfo {
             buffer_bytes: usize::try_from(ring_bytes).unwrap_or(usize::MAX),
             movement: Some(Movement {
                 way: "rdma",
-                reason: self.opened.choice.clone().into(),
+                reason: reason.into(),
             }),
             details,
         }

@@ -1,10 +1,11 @@
-//! Moves files between a disk and the rings with several requests in flight (`direct=1`).
+//! Moves files between a disk and the rings with several requests in flight (`direct=1`, and `direct=auto` where it costs less).
 //!
 //! ```text
 //!   send:     file -> requests -> outgoing ring      channel::streams::reading
 //!   receive:  file <- requests <- incoming ring      channel::streams::writing
-//!                        cut: which request is next, past the page cache where possible
-//!                        flights: requests in the order of the file
+//!            disk_range: the range and its requests
+//!                cut: which request is next, past the page cache where possible
+//!                flights: requests in the order of the file
 //! ```
 //!
 //! A request past the page cache moves whole blocks, and its offset in the ring is congruent to its offset in the file: the
@@ -12,17 +13,21 @@
 //! well: partial blocks, and files that cannot be opened with `O_DIRECT`.
 
 mod cut;
+mod disk_range;
 mod flights;
 
 use std::borrow::Cow;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use gridhaul_direct::{Engine, EngineChoice, Files, MAX_REQUESTS, block_bytes};
+use gridhaul_direct::{
+    Call, DirectUse, Engine, EngineChoice, Files, MAX_REQUESTS, Trial, block_bytes,
+};
 use gridhaul_stack::{Detail, FileRange};
 
-pub(crate) use self::cut::{Cutter, Haste};
-pub(crate) use self::flights::{Failure, Flights};
+use self::cut::Cutter;
+pub(crate) use self::disk_range::DiskRange;
+pub(crate) use self::flights::Failure;
 
 /// The content of a file begins at an offset of the ring that is congruent to its offset in the file, modulo this many bytes: a
 /// page of most machines, and at least a block of most disks.
@@ -43,9 +48,13 @@ const PART_OF_RING: u64 = 16;
 /// Moves the files of one channel.
 #[derive(Debug)]
 pub(crate) struct DiskFiles {
-    choice: Option<EngineChoice>,
+    usage: Option<DirectUse>,
     engine: Option<Engine>,
     last: Last,
+    /// The measurement of the last range, with `direct=auto`.
+    trial: Option<Trial>,
+    /// Bytes of all ranges so far.
+    moved: u64,
 }
 
 /// How the last range was moved.
@@ -61,28 +70,92 @@ enum Last {
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) files: Files<'a>,
-    pub(crate) cutter: Cutter,
+    cutter: Cutter,
     /// Requests in flight.
     pub(crate) requests: usize,
 }
 
 impl DiskFiles {
-    pub(crate) fn new(choice: Option<EngineChoice>) -> Self {
+    pub(crate) fn new(usage: Option<DirectUse>) -> Self {
         Self {
-            choice,
+            usage,
             engine: None,
             last: Last::None,
+            trial: None,
+            moved: 0,
         }
     }
 
+    /// The part of a range after its first `done` bytes that is moved in one way. It has no memory.
+    pub(crate) fn piece<'a>(&self, range: &FileRange<'a>, done: u64) -> FileRange<'a> {
+        let left = range.length - done;
+        FileRange {
+            file: range.file,
+            direct: range.direct,
+            offset: range.offset + done,
+            length: self.usage.map_or(left, |usage| usage.piece_bytes(left)),
+            scratch: &mut [],
+            moved: range.moved,
+            tap: range.tap,
+            sparse: range.sparse,
+        }
+    }
+
+    /// As [`DiskFiles::plan`], but `None` also if one call at a time costs less. [`DiskFiles::end`] ends the range.
+    pub(crate) fn choose<'a>(
+        &mut self,
+        range: &FileRange<'a>,
+        call: Call,
+        ring_bytes: u64,
+        alignment: Alignment,
+    ) -> Option<Plan<'a>> {
+        self.trial = None;
+        let plan = self.plan(range, ring_bytes, alignment)?;
+        if self.usage != Some(DirectUse::Measured) {
+            return Some(plan);
+        }
+        if plan.cutter.block.is_none() || !self.has_ring() {
+            return None;
+        }
+        let trial = Trial::begin("rdma", call, range, self.moved);
+        let is_direct = trial.is_direct();
+        if !is_direct {
+            self.last = Last::Cached("as measured".into());
+        }
+        self.trial = Some(trial);
+        is_direct.then_some(plan)
+    }
+
+    /// So many bytes of the last range were moved.
+    pub(crate) fn end(&mut self, bytes: u64) {
+        self.moved += bytes;
+        // A range that did not go past the page cache as intended is no measurement of that.
+        if let Some(trial) = &mut self.trial
+            && trial.is_direct() == matches!(self.last, Last::Direct)
+        {
+            trial.end(bytes);
+        }
+    }
+
+    /// Whether there is io_uring.
+    fn has_ring(&mut self) -> bool {
+        let engine = self.take_engine();
+        if let Some(error) = engine.without_ring() {
+            self.last = Last::Cached(format!("io_uring: {error}").into());
+        }
+        let has_ring = engine.without_ring().is_none();
+        self.put_back(engine);
+        has_ring
+    }
+
     /// How to move a range between its file and a ring of this length; `None` if one call at a time does.
-    pub(crate) fn plan<'a>(
+    fn plan<'a>(
         &mut self,
         range: &FileRange<'a>,
         ring_bytes: u64,
         alignment: Alignment,
     ) -> Option<Plan<'a>> {
-        self.choice?;
+        self.usage?;
         if range.length < LEAST_BYTES || ring_bytes < LEAST_RING_BYTES {
             return None;
         }
@@ -116,7 +189,7 @@ impl DiskFiles {
 
     /// The engine, to be put back after use.
     pub(crate) fn take_engine(&mut self) -> Engine {
-        let choice = self.choice.unwrap_or(EngineChoice::Threads);
+        let choice = self.usage.map_or(EngineChoice::Threads, DirectUse::engine);
         self.engine.take().unwrap_or_else(|| Engine::open(choice))
     }
 
@@ -125,8 +198,12 @@ impl DiskFiles {
     }
 
     /// Notes how a range was moved that could have gone past the page cache.
-    pub(crate) fn note_way(&mut self, flights: &Flights) {
+    pub(crate) fn note_way(&mut self, disk: &DiskRange<'_>) {
+        let flights = disk.flights();
         if let Some(errno) = flights.refused() {
+            if let Some(trial) = &self.trial {
+                trial.refuse(errno);
+            }
             let error = io::Error::from(errno);
             self.last = Last::Cached(format!("direct I/O: {error}").into());
         } else if !flights.has_direct() && matches!(self.last, Last::Direct) {
@@ -137,6 +214,11 @@ impl DiskFiles {
     /// No helper thread could be started.
     pub(crate) fn note_no_thread(&mut self, error: &io::Error) {
         self.last = Last::Cached(format!("direct I/O: no thread is left: {error}").into());
+    }
+
+    /// The measurements behind the way of the last range, for the log.
+    pub(crate) fn measurements(&self) -> Option<String> {
+        self.trial.as_ref().map(Trial::describe)
     }
 
     /// How the last range was moved, for the log.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridhaul_direct::{Call, Request, Target};
+use gridhaul_direct::{Call, LastingMemory, Request, Target};
 use gridhaul_iwarp::Span;
 
 use super::region::Memory;
@@ -17,8 +17,8 @@ impl RingMemory {
     }
 }
 
-// SAFETY: the pages stay mapped while this holds the memory, which checks every span, and no reference to them exists at any
-// time.
+// SAFETY: the pages stay mapped while this, or the owner of the lasting memory, holds the memory, which checks every span, and no
+// reference to them exists at any time. No page of a ring is replaced before the memory is dropped.
 unsafe impl Target for RingMemory {
     fn pointer(&self, _: usize, request: &Request) -> *mut u8 {
         let span = Span::new(request.start, request.length);
@@ -27,5 +27,13 @@ unsafe impl Target for RingMemory {
             // Writing to a file reads the memory.
             Call::Write => self.0.pointer_to_read(span).cast_mut(),
         }
+    }
+
+    fn lasting(&self) -> Option<LastingMemory> {
+        let length = self.0.length();
+        // The bytes that requests will write to are noted by `pointer`.
+        let start = self.0.pointer_to_read(Span::new(0, length)).cast_mut();
+        let owner = Arc::clone(&self.0);
+        Some(LastingMemory::new(start, length, owner))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridhaul_direct::EngineChoice;
+use gridhaul_direct::DirectUse;
 
 use super::opening::{OpenError, Opening, check_reads};
 use super::pace;
@@ -42,8 +42,8 @@ pub(crate) struct Opened {
     pub(crate) tuning: Tuning,
     /// The content of files is aligned in the rings.
     pub(crate) aligned: bool,
-    /// Files are moved past the page cache.
-    pub(crate) direct: Option<EngineChoice>,
+    /// Which files are moved past the page cache.
+    pub(crate) direct: Option<DirectUse>,
     /// The chosen provider, and why it was chosen.
     pub(crate) choice: String,
     /// The NUMA node of the adapter.

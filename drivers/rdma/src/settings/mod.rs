@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridhaul_direct::EngineChoice;
+use gridhaul_direct::DirectUse;
 use gridhaul_stack::options::Options;
 use gridhaul_stack::{Party, StackError};
 
@@ -43,8 +43,8 @@ pub(crate) struct Settings {
     pub(crate) immediate: bool,
     /// The longest piece that may travel inside a message.
     pub(crate) inline_bytes: u16,
-    /// Files are read and written past the page cache.
-    pub(crate) direct: Option<EngineChoice>,
+    /// Which files are read and written past the page cache.
+    pub(crate) direct: Option<DirectUse>,
     /// Files are pinned and sent from the page cache.
     pub(crate) pins_files: bool,
     pub(crate) provider: Provider,
@@ -128,7 +128,7 @@ impl Settings {
                 partition: options.value("pkey", values::partition)?,
                 mtu: options.value("mtu", values::mtu)?,
             },
-            direct: EngineChoice::parse(options)?,
+            direct: DirectUse::parse(options)?,
             pins_files,
         })
     }

@@ -25,7 +25,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-use gridhaul_direct::{Engine, block_bytes};
+use gridhaul_direct::{Call, Engine, Trial, block_bytes};
 use gridhaul_stack::{Body, Channel as _, ChannelError, Detail, FileRange, Movement, Operation};
 use gridhaul_tcp::TcpChannel;
 use rustix::io::Errno;
@@ -34,18 +34,22 @@ use self::network::{Network, receive_until};
 use self::pieces::{has_pieces, pieces_of};
 use self::writing::{BlockWriter, Written};
 use self::zerocopy::ZeroCopy;
-use crate::progress::{Progress, rest};
+use crate::progress::{Progress, part_of, rest};
 
-pub(crate) use gridhaul_direct::{EngineChoice, OPTION};
+pub(crate) use gridhaul_direct::{DirectUse, OPTION};
 
 /// Moves the files of one channel past the page cache.
 #[derive(Debug)]
 pub(crate) struct Direct {
-    choice: EngineChoice,
+    usage: DirectUse,
     engine: Option<Engine>,
     zerocopy: ZeroCopy,
     /// How the last range was moved.
     last: Last,
+    /// The measurement of the last range, with `direct=auto`.
+    trial: Option<Trial>,
+    /// Bytes of all ranges so far.
+    moved: u64,
 }
 
 /// A file that is open with `O_DIRECT`.
@@ -62,23 +66,64 @@ enum Last {
     Direct,
     /// Through the page cache, for this reason.
     Cached(Cow<'static, str>),
+    /// Through the page cache, as measured.
+    Measured,
 }
 
 impl Direct {
-    pub(crate) fn new(choice: EngineChoice) -> Self {
+    pub(crate) fn new(usage: DirectUse) -> Self {
         Self {
-            choice,
+            usage,
             engine: None,
             zerocopy: ZeroCopy::default(),
             last: Last::None,
+            trial: None,
+            moved: 0,
+        }
+    }
+
+    /// How many of the `left` bytes of a range are moved in the same way.
+    pub(crate) fn piece_bytes(&self, left: u64) -> u64 {
+        self.usage.piece_bytes(left)
+    }
+
+    /// The file of a range, if the range is moved with direct I/O. [`Direct::end`] ends the range.
+    pub(crate) fn choose<'file>(
+        &mut self,
+        range: &FileRange<'file>,
+        call: Call,
+    ) -> Option<DirectFile<'file>> {
+        self.trial = None;
+        let file = self.usable_file(range)?;
+        if self.usage != DirectUse::Measured {
+            return Some(file);
+        }
+        if let Some(error) = self.engine().without_ring() {
+            self.last = Last::Cached(format!("io_uring: {error}").into());
+            return None;
+        }
+        let trial = Trial::begin("splice", call, range, self.moved);
+        let is_direct = trial.is_direct();
+        self.trial = Some(trial);
+        if !is_direct {
+            self.last = Last::Measured;
+        }
+        is_direct.then_some(file)
+    }
+
+    /// So many bytes of the last range were moved.
+    pub(crate) fn end(&mut self, bytes: u64) {
+        self.moved += bytes;
+        // A range that did not go past the page cache as intended is no measurement of that.
+        if let Some(trial) = &mut self.trial
+            && trial.is_direct() == matches!(self.last, Last::Direct)
+        {
+            trial.end(bytes);
         }
     }
 
     /// The file of a range, if the range can be moved with direct I/O.
-    pub(crate) fn usable_file<'file>(
-        &mut self,
-        range: &FileRange<'file>,
-    ) -> Option<DirectFile<'file>> {
+    fn usable_file<'file>(&mut self, range: &FileRange<'file>) -> Option<DirectFile<'file>> {
         if range.sparse.is_some() {
             self.last = Last::Cached("zeros that are received stay holes".into());
             return None;
@@ -98,7 +143,7 @@ impl Direct {
         Some(DirectFile { file, block_bytes })
     }
 
-    /// Sends a range of a file from [`Direct::usable_file`].
+    /// Sends a range of a file from [`Direct::choose`].
     pub(crate) fn send(
         &mut self,
         channel: &mut TcpChannel,
@@ -136,7 +181,7 @@ impl Direct {
                     return Ok(());
                 }
                 Progress::Refused(done, errno) => {
-                    self.last = errno.map_or(Last::Direct, refusal);
+                    self.note_refusal(errno);
                     done
                 }
             },
@@ -148,7 +193,7 @@ impl Direct {
         channel.send(&[], Body::File(rest(range, done)), operation)
     }
 
-    /// Receives a range of a file from [`Direct::usable_file`], and returns the number of bytes received.
+    /// Receives a range of a file from [`Direct::choose`], and returns the number of bytes received.
     pub(crate) fn receive(
         &mut self,
         channel: &mut TcpChannel,
@@ -209,10 +254,7 @@ impl Direct {
         });
         match written {
             Ok((written, refused)) => {
-                self.last = match refused {
-                    None => Last::Direct,
-                    Some(errno) => refusal(errno),
-                };
+                self.note_refusal(refused);
                 written
             }
             Err(error) => {
@@ -240,10 +282,18 @@ impl Direct {
             Last::None => cached,
             Last::Direct => self.engine.as_ref().map(|engine| Movement {
                 way: engine.way(),
-                reason: match engine.without_ring() {
-                    Some(error) => format!("io_uring: {error}").into(),
-                    None => REQUESTED.into(),
+                reason: match (&self.trial, engine.without_ring()) {
+                    (Some(trial), _) => trial.describe().into(),
+                    (None, Some(error)) => format!("io_uring: {error}").into(),
+                    (None, None) => REQUESTED.into(),
                 },
+            }),
+            Last::Measured => Some(Movement {
+                way: cached.map_or("read", |cached| cached.way),
+                reason: self
+                    .trial
+                    .as_ref()
+                    .map_or_else(|| REQUESTED.into(), |trial| trial.describe().into()),
             }),
             Last::Cached(reason) => Some(Movement {
                 way: cached.map_or("read", |cached| cached.way),
@@ -252,31 +302,25 @@ impl Direct {
         }
     }
 
+    /// The last range went past the page cache, or not all of it: for this reason.
+    fn note_refusal(&mut self, refused: Option<Errno>) {
+        self.last = match refused {
+            None => Last::Direct,
+            Some(errno) => Last::Cached(format!("direct I/O: {}", io::Error::from(errno)).into()),
+        };
+        if let (Some(trial), Some(errno)) = (&self.trial, refused) {
+            trial.refuse(errno);
+        }
+    }
+
     fn engine(&mut self) -> &mut Engine {
-        let choice = self.choice;
+        let choice = self.usage.engine();
         self.engine.get_or_insert_with(|| Engine::open(choice))
     }
 }
 
 const REQUESTED: &str = "the stack asks for it";
 
-fn refusal(errno: Errno) -> Last {
-    Last::Cached(format!("direct I/O: {}", io::Error::from(errno)).into())
-}
-
 fn no_thread(error: &io::Error) -> Last {
     Last::Cached(format!("direct I/O: no thread is left: {error}").into())
-}
-
-fn part_of<'a>(range: &'a mut FileRange<'_>, offset: u64, length: u64) -> FileRange<'a> {
-    FileRange {
-        file: range.file,
-        direct: range.direct,
-        offset,
-        length,
-        scratch: range.scratch,
-        moved: range.moved,
-        tap: range.tap,
-        sparse: range.sparse,
-    }
 }

@@ -4,24 +4,13 @@
 
 use std::sync::atomic::Ordering;
 
-use gridhaul_direct::{Call, IoQueue, Request};
+use gridhaul_direct::{Call, IoQueue};
 use gridhaul_stack::{ChannelError, FileRange, Operation};
 
 use super::Streams;
 use crate::clock;
-use crate::files::{ALIGNMENT, Cutter, Failure, Flights, Haste, LEAST_BYTES, Plan};
+use crate::files::{ALIGNMENT, DiskRange, Failure, LEAST_BYTES, Plan};
 use crate::memory::RingMemory;
-
-/// A range that is being sent.
-struct Reading<'a> {
-    range: &'a FileRange<'a>,
-    cutter: Cutter,
-    flights: Flights,
-    /// Bytes of the range for which there was a request.
-    asked: u64,
-    /// Bytes of the range that are in the ring, and before which none is missing.
-    done: u64,
-}
 
 impl Streams {
     /// Pads the stream, so that the offset in the ring of the content of a file is congruent to its offset in the file.
@@ -59,21 +48,15 @@ impl Streams {
         operation: &Operation<'_>,
     ) -> Result<u64, ChannelError> {
         let memory = RingMemory::of(self.opened.outgoing.memory());
-        let mut reading = Reading {
-            range,
-            cutter: plan.cutter,
-            flights: Flights::new(plan.requests, plan.cutter.block),
-            asked: 0,
-            done: 0,
-        };
+        let mut disk = DiskRange::new(range, &plan);
         let mut engine = self.files.take_engine();
-        let sent = engine.with_memory(plan.files, memory, plan.requests, |queue| {
-            self.read_ahead(&mut reading, queue, operation)
+        let sent = engine.with_memory(plan.files, memory, plan.requests, range.length, |queue| {
+            self.read_ahead(&mut disk, queue, operation)
         });
         self.files.put_back(engine);
-        self.files.note_way(&reading.flights);
+        self.files.note_way(&disk);
         match sent {
-            Ok(sent) => sent.map(|()| reading.done),
+            Ok(sent) => sent.map(|()| disk.done()),
             Err(error) => {
                 self.files.note_no_thread(&error);
                 Ok(0)
@@ -81,95 +64,66 @@ impl Streams {
         }
     }
 
-    fn read_ahead(
+    pub(super) fn read_ahead(
         &mut self,
-        reading: &mut Reading<'_>,
+        disk: &mut DiskRange<'_>,
         queue: &mut dyn IoQueue,
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
         loop {
             queue.poll();
-            let filled = self.fill_from_file(reading, queue)?;
+            let filled = self.fill_from_file(disk, queue)?;
             self.progress()?;
-            reading.range.moved.fetch_add(filled, Ordering::Release);
-            if reading.done == reading.range.length {
+            disk.range.moved.fetch_add(filled, Ordering::Release);
+            if disk.is_done() {
                 return Ok(());
             }
             // With a quick peer and disk nothing here waits, so the deadline is checked here.
             operation.check_at(clock::instant(self.now))?;
-            if self.request_more(reading, queue) || filled > 0 {
+            if self.request_more(disk, queue) || filled > 0 {
                 continue;
             }
-            if reading.flights.is_empty() {
+            if disk.is_idle() {
                 // A full ring is sent without waiting for more.
                 self.opened.exchange.sender.flush();
                 self.progress()?;
-                if self.request_more(reading, queue) {
+                if self.request_more(disk, queue) {
                     continue;
                 }
             }
-            self.wait_beside(operation, queue.descriptor())?;
+            self.wait_with_disk(queue, None, operation)?;
         }
     }
 
     /// Passes bytes that were read to the sender; returns their count.
     fn fill_from_file(
         &mut self,
-        reading: &mut Reading<'_>,
+        disk: &mut DiskRange<'_>,
         queue: &mut dyn IoQueue,
     ) -> Result<u64, ChannelError> {
-        let before = reading.done;
+        let before = disk.done();
         loop {
-            match reading.flights.next(queue) {
-                Ok(Some(count)) => {
-                    self.fill(count);
-                    reading.done += count as u64;
-                }
-                Ok(None) => return Ok(reading.done - before),
-                Err(Failure::Nothing { offset }) => return Err(reading.range.too_short(offset)),
+            match disk.next(queue) {
+                Ok(Some(count)) => self.fill(count),
+                Ok(None) => return Ok(disk.done() - before),
+                Err(Failure::Nothing { offset }) => return Err(disk.range.too_short(offset)),
                 Err(Failure::File(errno)) => return Err(ChannelError::File(errno.into())),
             }
         }
     }
 
     /// Requests further bytes as far as the ring has room. Returns whether there was any request.
-    fn request_more(&mut self, reading: &mut Reading<'_>, queue: &mut dyn IoQueue) -> bool {
-        let before = reading.asked;
-        while reading.asked < reading.range.length && reading.flights.has_room() {
-            let room = self.opened.exchange.sender.further_room();
-            let left = reading.range.length - reading.asked;
-            let there = left.min(room.span.length as u64);
-            let haste = if room.is_whole || there == left {
-                Haste::All
-            } else if reading.flights.is_empty() {
-                Haste::Blocks
-            } else {
-                Haste::Full
-            };
-            let offset = reading.range.offset + reading.asked;
-            let start = room.span.offset;
-            let cutter = Cutter {
-                block: reading.flights.block(),
-                ..reading.cutter
-            };
-            let Some((way, length)) = cutter.cut(offset, start as u64, there, haste) else {
+    fn request_more(&mut self, disk: &mut DiskRange<'_>, queue: &mut dyn IoQueue) -> bool {
+        let mut has_requested = false;
+        while disk.may_request() {
+            let sender = &mut self.opened.exchange.sender;
+            let room = sender.further_room();
+            let Some(length) = disk.request(queue, Call::Read, room.span, room.is_whole) else {
                 break;
             };
-            let request = Request {
-                call: Call::Read,
-                way,
-                offset,
-                start,
-                // It is within the room.
-                length: room
-                    .span
-                    .length
-                    .min(usize::try_from(length).unwrap_or(usize::MAX)),
-            };
-            reading.flights.submit(queue, request);
-            self.opened.exchange.sender.promise(length);
-            reading.asked += length;
+            sender.promise(length);
+            has_requested = true;
         }
-        reading.asked > before
+        has_requested
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use gridhaul_direct::Call;
 use gridhaul_stack::{ChannelError, FileRange, Operation, WriteLock};
 use rustix::io::Errno;
 
@@ -55,13 +56,32 @@ impl Streams {
         Ok(())
     }
 
-    /// Writes to a file straight from the ring.
+    /// Writes to a file straight from the ring; returns the count of bytes, less than the range only at the end of the stream.
     pub(crate) fn receive_into(
         &mut self,
         range: &FileRange<'_>,
         operation: &Operation<'_>,
     ) -> Result<u64, ChannelError> {
-        if let Some(plan) = self.plan(range, self.opened.exchange.receiver.ring_bytes())
+        let mut done = 0;
+        while done < range.length {
+            let piece = self.files.piece(range, done);
+            let count = self.receive_piece(&piece, operation)?;
+            self.files.end(count);
+            done += count;
+            if count < piece.length {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn receive_piece(
+        &mut self,
+        range: &FileRange<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<u64, ChannelError> {
+        let ring_bytes = self.opened.exchange.receiver.ring_bytes();
+        if let Some(plan) = self.plan(range, Call::Write, ring_bytes)
             && let Some(done) = self.receive_queued(range, plan, operation)?
         {
             return Ok(done);

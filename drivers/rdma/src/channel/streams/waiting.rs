@@ -1,7 +1,9 @@
 //! Waits for an event, or until the pacer allows the next message.
 
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
+use gridhaul_direct::IoQueue;
 use gridhaul_stack::{ChannelError, Operation};
 
 use super::Streams;
@@ -15,8 +17,28 @@ impl Streams {
         self.wait_beside(operation, None)
     }
 
-    /// The same, or until a further descriptor is readable, that of a disk.
-    pub(super) fn wait_beside(
+    /// The same, or until a request of a disk has completed, or until `wake_at`. Requests that the kernel has not accepted are not
+    /// in flight: if no others are, the descriptor of the queue stays quiet, so the wait ends when it is time to submit them again.
+    pub(super) fn wait_with_disk(
+        &mut self,
+        queue: &dyn IoQueue,
+        wake_at: Option<Instant>,
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError> {
+        let retry_at = queue.retry_in().map(|delay| Instant::now() + delay);
+        let ends = [operation.deadline, wake_at, retry_at];
+        let until = Operation {
+            deadline: ends.into_iter().flatten().min(),
+            cancel: operation.cancel,
+        };
+        match self.wait_beside(&until, queue.descriptor()) {
+            Err(ChannelError::DeadlineExceeded) => operation.check(),
+            waited => waited,
+        }
+    }
+
+    /// As [`Streams::wait`], or until a further descriptor is readable.
+    fn wait_beside(
         &mut self,
         operation: &Operation<'_>,
         other: Option<BorrowedFd<'_>>,

@@ -1,19 +1,19 @@
-//! The cost of moving pieces.
+//! The cost of moving ranges.
 
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Measures a piece.
+/// Measures a range, on the thread that moves it.
 #[derive(Debug)]
-pub(crate) struct Stopwatch {
+pub struct Stopwatch {
     cpu: Duration,
     begin: Instant,
 }
 
-/// The cost of a piece.
+/// The cost of a range.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cost {
+pub struct Cost {
     pub(super) bytes: u64,
     /// CPU time of the thread.
     pub(super) cpu: Duration,
@@ -24,16 +24,17 @@ pub(crate) struct Cost {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tally {
     pub(super) bytes: u64,
-    /// CPU time of the thread, for all pieces.
+    /// CPU time of the thread, for all ranges.
     cpu: Duration,
-    /// Wall-clock time, for all pieces.
+    /// Wall-clock time, for all ranges.
     elapsed: Duration,
-    /// Seconds per gigabyte, of the fastest piece.
+    /// Seconds per gigabyte, of the fastest range.
     fastest: f64,
 }
 
 impl Stopwatch {
-    pub(crate) fn start() -> Self {
+    /// Begins now.
+    pub fn start() -> Self {
         Self {
             cpu: cpu_time(),
             begin: Instant::now(),
@@ -41,7 +42,7 @@ impl Stopwatch {
     }
 
     /// The cost of moving `bytes` bytes since the start.
-    pub(crate) fn stop(&self, bytes: u64) -> Cost {
+    pub fn stop(&self, bytes: u64) -> Cost {
         Cost {
             bytes,
             cpu: cpu_time().saturating_sub(self.cpu),
@@ -77,7 +78,7 @@ impl Tally {
         per_gigabyte(self.elapsed, self.bytes)
     }
 
-    /// Seconds per gigabyte of the fastest piece, which waited least.
+    /// Seconds per gigabyte of the fastest range, which waited least.
     pub(super) fn fastest(&self) -> f64 {
         self.fastest
     }

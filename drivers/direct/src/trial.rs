@@ -1,0 +1,149 @@
+//! `direct=auto`: past the page cache or through it, by measurement.
+//!
+//! The two ways that are compared are those of `direct=1`, over io_uring, and of `direct=0`. What the kernel does on its own threads
+//! is in the elapsed time, but not in the processor time: to write the page cache to the disk later, and to serve requests that a
+//! file system does not take without blocking.
+
+use std::sync::Arc;
+
+use gridhaul_stack::FileRange;
+use gridhaul_stack::measured::{Choice, Choices, Goal, Method, Rule, Stopwatch};
+use rustix::io::Errno;
+
+use crate::request::Call;
+
+/// The way is chosen again for each part of a range of this length, in bytes. At the end of each, the disk is idle for a moment.
+pub(crate) const PIECE_BYTES: u64 = 16 << 20;
+
+/// A transfer counts as long once a channel has moved this many bytes.
+const LONG_BYTES: u64 = 16 << 20;
+
+const RULE: Rule = Rule {
+    goal: Goal::Processor,
+    // Several pieces, of which one may not have to wait for the peer.
+    trial_bytes: 4 * PIECE_BYTES,
+    least_bytes: 1 << 20,
+    // Short transfers are often of files that are used again.
+    usual: Method::Copy,
+};
+
+/// What a measurement is valid for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Route {
+    driver: &'static str,
+    /// The device number of the file system (fstat(2)), or 0 if it is unknown.
+    file_system: u64,
+    call: Call,
+}
+
+/// All measurements of this process.
+static CHOICES: Choices<Route> = Choices::new();
+
+/// A range whose way was chosen by measurement. It may be measured itself.
+#[derive(Debug)]
+pub struct Trial {
+    choice: Arc<Choice>,
+    method: Method,
+    stopwatch: Option<Stopwatch>,
+}
+
+impl Trial {
+    /// Chooses the way of a range from (`Read`) or to (`Write`) a file, for a channel that has moved `moved` bytes before.
+    pub fn begin(driver: &'static str, call: Call, range: &FileRange<'_>, moved: u64) -> Self {
+        let route = Route {
+            driver,
+            file_system: rustix::fs::fstat(range.file).map_or(0, |facts| facts.st_dev),
+            call,
+        };
+        Self::of(CHOICES.get(route, RULE), range.length, moved)
+    }
+
+    fn of(choice: Arc<Choice>, bytes: u64, moved: u64) -> Self {
+        let (method, is_measured) = choice.choose(bytes, moved >= LONG_BYTES);
+        Self {
+            choice,
+            method,
+            stopwatch: is_measured.then(Stopwatch::start),
+        }
+    }
+
+    /// Whether the range goes past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.method == Method::Bypass
+    }
+
+    /// So many bytes of the range were moved as chosen.
+    pub fn end(&mut self, bytes: u64) {
+        if let Some(stopwatch) = self.stopwatch.take() {
+            self.choice.note(self.method, stopwatch.stop(bytes));
+        }
+    }
+
+    /// A request past the page cache failed. If the file system has no direct I/O for such files, it is not tried again soon.
+    pub fn refuse(&self, errno: Errno) {
+        if matches!(errno, Errno::INVAL | Errno::OPNOTSUPP) {
+            self.choice.refuse(errno);
+        }
+    }
+
+    /// The measurements, for the log.
+    pub fn describe(&self) -> String {
+        self.choice.describe("O_DIRECT", "page cache")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choice() -> Arc<Choice> {
+        Arc::new(Choice::new(RULE))
+    }
+
+    #[test]
+    fn short_transfers_use_the_page_cache_and_are_not_measured() {
+        let choice = choice();
+        for _ in 0..1000 {
+            let mut trial = Trial::of(Arc::clone(&choice), 1 << 20, LONG_BYTES - 1);
+            assert!(!trial.is_direct());
+            trial.end(1 << 20);
+        }
+        assert_eq!(
+            Trial::of(choice, 1, 0).describe(),
+            "O_DIRECT and page cache are being measured"
+        );
+    }
+
+    #[test]
+    fn a_long_transfer_tries_both_ways_and_then_keeps_one() {
+        let choice = choice();
+        let mut counts = [0; 2];
+        for _ in 0..8 {
+            let mut trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
+            counts[usize::from(trial.is_direct())] += 1;
+            trial.end(PIECE_BYTES);
+        }
+        assert_eq!(counts, [4, 4]);
+        let trial = Trial::of(choice, PIECE_BYTES, LONG_BYTES);
+        assert!(
+            trial
+                .describe()
+                .starts_with("CPU seconds per GB: O_DIRECT ")
+        );
+        assert!(trial.stopwatch.is_none());
+    }
+
+    #[test]
+    fn a_file_system_without_direct_io_is_not_tried_again() {
+        let choice = choice();
+        let trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
+        // A lack of memory passes.
+        trial.refuse(Errno::AGAIN);
+        assert!(trial.describe().ends_with("are being measured"));
+        trial.refuse(Errno::INVAL);
+        for _ in 0..10 {
+            let trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
+            assert!(!trial.is_direct() && trial.stopwatch.is_none());
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Tests of the choice with simulated costs.
+
+use std::time::Duration;
+
+use super::*;
+
+const TRIAL_BYTES: u64 = 16 << 20;
+
+fn rule(goal: Goal) -> Rule {
+    Rule {
+        goal,
+        trial_bytes: TRIAL_BYTES,
+        least_bytes: 128 << 10,
+        usual: Method::Bypass,
+    }
+}
+
+fn choice(goal: Goal) -> Choice {
+    Choice::new(rule(goal))
+}
+
+/// Moves bytes of a long transfer as a channel does; returns how many were copied.
+fn run(choice: &Choice, bytes: u64, cost: impl Fn(Method) -> (u64, u64)) -> u64 {
+    const PIECE: u64 = 1 << 20;
+    let mut copied = 0;
+    for _ in 0..bytes / PIECE {
+        let (way, is_measured) = choice.choose(PIECE, true);
+        if way == Method::Copy {
+            copied += PIECE;
+        }
+        if is_measured {
+            let (cpu, elapsed) = cost(way);
+            choice.note(
+                way,
+                Cost {
+                    bytes: PIECE,
+                    cpu: Duration::from_micros(cpu),
+                    elapsed: Duration::from_micros(elapsed),
+                },
+            );
+        }
+    }
+    copied
+}
+
+#[test]
+fn the_cheaper_method_is_kept_after_both_were_tried() {
+    let copying_wins = |way| match way {
+        Method::Copy => (100, 200),
+        Method::Bypass => (300, 250),
+    };
+    let one = choice(Goal::Processor);
+    run(&one, 2 * TRIAL_BYTES, copying_wins);
+    assert_eq!(run(&one, 1 << 30, copying_wins), 1 << 30);
+    let bypass_wins = |way| match way {
+        Method::Copy => (300, 200),
+        Method::Bypass => (100, 250),
+    };
+    let other = choice(Goal::Processor);
+    let tried = run(&other, 2 * TRIAL_BYTES, bypass_wins);
+    assert_eq!(tried, TRIAL_BYTES);
+    assert_eq!(run(&other, 1 << 30, bypass_wins), 0);
+    assert_eq!(
+        other.describe("sendfile", "read"),
+        "CPU seconds per GB: sendfile 0.095, read 0.286; seconds per GB: sendfile 0.238, read 0.191"
+    );
+}
+
+#[test]
+fn a_cheap_but_much_slower_method_is_not_kept() {
+    for (slow, copied) in [(Method::Bypass, 1 << 20), (Method::Copy, 0)] {
+        let choice = choice(Goal::Processor);
+        run(&choice, 2 * TRIAL_BYTES, |way| {
+            if way == slow { (100, 1000) } else { (200, 300) }
+        });
+        assert_eq!(run(&choice, 1 << 20, |_| (0, 0)), copied);
+    }
+}
+
+#[test]
+fn where_time_counts_the_faster_method_is_kept() {
+    for (quick, copied) in [(Method::Copy, 1 << 20), (Method::Bypass, 0)] {
+        let choice = choice(Goal::Time);
+        let tried = run(&choice, 2 * TRIAL_BYTES, |way| {
+            if way == quick { (300, 400) } else { (100, 500) }
+        });
+        assert_eq!(tried, TRIAL_BYTES);
+        assert_eq!(run(&choice, 1 << 20, |_| (0, 0)), copied);
+    }
+}
+
+#[test]
+fn where_time_counts_the_cheaper_of_two_equally_fast_methods_is_kept() {
+    let choice = choice(Goal::Time);
+    run(&choice, 2 * TRIAL_BYTES, |way| match way {
+        Method::Copy => (300, 400),
+        Method::Bypass => (100, 420),
+    });
+    assert_eq!(run(&choice, 1 << 20, |_| (0, 0)), 0);
+}
+
+#[test]
+fn the_trial_is_repeated() {
+    let choice = choice(Goal::Processor);
+    run(&choice, 2 * TRIAL_BYTES + KEPT_BYTES, |way| match way {
+        Method::Copy => (300, 300),
+        Method::Bypass => (100, 100),
+    });
+    let tried = run(&choice, 3 * TRIAL_BYTES, |way| match way {
+        Method::Copy => (100, 100),
+        Method::Bypass => (300, 300),
+    });
+    assert!(tried >= TRIAL_BYTES, "{tried}");
+    assert_eq!(run(&choice, 1 << 20, |_| (0, 0)), 1 << 20);
+}
+
+#[test]
+fn short_pieces_are_not_measured_and_refused_methods_are_not_tried_again() {
+    let choice = choice(Goal::Processor);
+    assert_eq!(choice.choose(1 << 30, false), (Method::Bypass, false));
+    assert_eq!(
+        choice.choose((128 << 10) - 1, true),
+        (Method::Bypass, false)
+    );
+    choice.refuse(Errno::INVAL);
+    assert_eq!(choice.choose(1 << 30, true), (Method::Copy, false));
+    assert_eq!(
+        choice.describe("sendfile", "read"),
+        "sendfile failed: Invalid argument (os error 22)"
+    );
+}
+
+#[test]
+fn the_channels_of_a_route_share_a_choice_and_old_routes_are_forgotten() {
+    let choices = Choices::new();
+    let get = |route| choices.get(route, rule(Goal::Processor));
+    let first = get(0);
+    assert!(Arc::ptr_eq(&first, &get(0)));
+    assert!(!Arc::ptr_eq(&first, &get(1)));
+    for route in 0..=MAX_ROUTES {
+        get(route);
+    }
+    assert!(!Arc::ptr_eq(&first, &get(0)));
+}
