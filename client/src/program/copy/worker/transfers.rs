@@ -19,6 +19,7 @@ use super::found::Content;
 use super::receiving::Receiving;
 use super::{Worker, open};
 use crate::location::Url;
+use crate::session::TransferSettings;
 use crate::transfer::{Direction, FileCopy, ThirdPartyCopy, Transferred, third_party, two_party};
 
 /// A transfer that took longer may have had time for a change of its source.
@@ -166,8 +167,40 @@ impl Worker {
         let destination = open(&mut self.destination, &shared, &to.server).await?;
         let started = Instant::now();
         let version = Version::of_source(source, &source_path, known).await?;
-        let mut settings = shared.settings(&[&*source, &*destination]);
+        let settings = shared.settings(&[&*source, &*destination]);
         present.begins(version, settings.mode);
+        let earlier = present.received();
+        let done = match &earlier {
+            Some(done) => done.clone(),
+            None => {
+                self.move_between(settings, (from, to), present, watch)
+                    .await?
+            }
+        };
+        if started.elapsed() > QUICK || earlier.is_some() || !present.restart().is_empty() {
+            // If the source has failed, the next attempt asks it.
+            present.is_received(&done);
+            let source = open(&mut self.source, &shared, &from.server).await?;
+            if version.differs_from(&Version::of_facts(source, &source_path).await?) {
+                return Err(CopyError::Changed);
+            }
+        }
+        self.keep_time(&destination_path, version).await?;
+        Ok(done)
+    }
+
+    async fn move_between(
+        &mut self,
+        mut settings: TransferSettings,
+        (from, to): (&Url, &Url),
+        present: &mut Present,
+        watch: &mut Watch<'_>,
+    ) -> Result<Transferred, CopyError> {
+        let shared = Arc::clone(&self.shared);
+        let (source_path, destination_path) = (from.argument()?, to.argument()?);
+        let source = open(&mut self.source, &shared, &from.server).await?;
+        let destination = open(&mut self.destination, &shared, &to.server).await?;
+        let version = present.version();
         let receiving = Receiving {
             session: destination,
             path: &destination_path,
@@ -208,12 +241,6 @@ impl Worker {
         };
         let there = Content::There(source, copy.source.clone());
         receiving.check(&copy.present, is_doubtful, there).await?;
-        if (started.elapsed() > QUICK || !copy.present.is_empty())
-            && version.differs_from(&Version::of_facts(source, &copy.source).await?)
-        {
-            return Err(CopyError::Changed);
-        }
-        self.keep_time(&copy.destination, version).await?;
         Ok(done)
     }
 
