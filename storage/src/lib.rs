@@ -68,6 +68,6 @@ pub use metadata::{Access, Account, FileIdentity, FileKind, Metadata};
 pub use posix::{PosixOptions, PosixStorage, Rights, group_number};
 pub use store::{
     CHECKSUM_ATTRIBUTE, CHECKSUM_ATTRIBUTE_BYTES, DirectoryEntry, DirectoryRun, DirectoryStream,
-    OpenedFile, Storage, StoredFile, UploadOpening, WriteMode,
+    OpenedFile, Storage, StoredFile, UnnamedFile, UploadOpening, WriteMode,
 };
 pub use upload::{UploadForm, is_unfinished_upload};

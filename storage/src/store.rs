@@ -38,6 +38,12 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// belongs to the account and has no other name.
     fn open_upload(&self, path: &Path, opening: UploadOpening) -> Result<OpenedFile, StorageError>;
 
+    /// Makes a file for `path` that has no name until [`UnnamedFile::give_name`], and opens it for writing. `None` if there is something at
+    /// `path`, or the storage has no such files there: then the file needs a temporary name, or its final one.
+    fn open_unnamed(&self, _path: &Path) -> Option<(OpenedFile, Box<dyn UnnamedFile>)> {
+        None
+    }
+
     /// Renames an upload, whose file is `identity`, to its final name, and replaces the file or link there. If there is a
     /// file, the upload first gets its group, permission bits and access control list. If the account may not give it that
     /// group, its group gets no rights, and others get only those that the old group had as well. With `durable`, waits
@@ -139,6 +145,16 @@ pub trait DirectoryRun: Send {
 
     /// Passes names and metadata to `show`, sorted by name. Entries that were removed meanwhile are left out.
     fn entries(&mut self, show: &mut dyn FnMut(&OsStr, &Metadata)) -> Result<(), StorageError>;
+}
+
+/// A file that has no name yet. It vanishes when its last descriptor is closed before.
+pub trait UnnamedFile: Send + fmt::Debug {
+    /// Sets the modification time. Writing changes it again.
+    fn set_modified(&self, modified: SystemTime) -> Result<(), StorageError>;
+
+    /// Gives the file its name, and removes what earlier uploads under temporary names have left beside it. Fails with `EEXIST` if there is
+    /// something of that name, which stays as it is.
+    fn give_name(self: Box<Self>) -> Result<(), StorageError>;
 }
 
 /// A name in a directory, and the metadata of the file.

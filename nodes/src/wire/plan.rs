@@ -113,7 +113,7 @@ fn handling(handling: &Handling) -> message::Handling {
             .map(|sum| sum.name().to_owned())
             .collect(),
         requested_checksums: handling.requested_checksums,
-        temporary_name: handling.upload == UploadName::Temporary,
+        temporary_name: handling.upload != UploadName::Final,
         demanded: sums(&handling.demands.checksums),
         demanded_modified: handling.demands.modified.map(values::time),
         rate: handling

@@ -6,6 +6,7 @@
 //! ```text
 //! PosixStorage ──> open, direct     regular files, read and written
 //!      │     └───> upload           unfinished uploads
+//!      │     └───> unnamed          files without a name until they are complete
 //!      │     └───> list, remove     directories
 //!      └─────────> facts, accounts  metadata
 //! all of them ───> resolve ──> place, rules
@@ -23,6 +24,7 @@ mod reopen;
 mod resolve;
 mod rights;
 mod rules;
+mod unnamed;
 mod upload;
 
 use std::path::Path;
@@ -37,7 +39,7 @@ use self::facts::{AccessCheck, View};
 use self::list::Listing;
 use self::resolve::{Root, path_of};
 use crate::{
-    DirectoryStream, FileIdentity, Metadata, OpenedFile, Rule, Storage, StorageError,
+    DirectoryStream, FileIdentity, Metadata, OpenedFile, Rule, Storage, StorageError, UnnamedFile,
     UploadOpening, WriteMode,
 };
 
@@ -178,6 +180,12 @@ impl Storage for PosixStorage {
         Ok(file)
     }
 
+    fn open_unnamed(&self, path: &Path) -> Option<(OpenedFile, Box<dyn UnnamedFile>)> {
+        let root = self.writable("open").ok()?;
+        let (file, unnamed) = unnamed::open(root, path, self.file_mode)?;
+        Some((OpenedFile::new(file, 0), Box::new(unnamed)))
+    }
+
     fn complete_upload(
         &self,
         from: &Path,
@@ -269,13 +277,7 @@ impl Storage for PosixStorage {
 
     fn set_modified(&self, path: &Path, modified: SystemTime) -> Result<(), StorageError> {
         let root = self.writable("utime")?;
-        let times = Timestamps {
-            last_access: Timespec {
-                tv_sec: 0,
-                tv_nsec: rustix::fs::UTIME_OMIT,
-            },
-            last_modification: timespec(modified).map_err(failed("utime"))?,
-        };
+        let times = modification(modified)?;
         let held = root.hold(path).map_err(failed("utime"))?;
         rustix::fs::utimensat(held, "", &times, AtFlags::EMPTY_PATH).map_err(failed("utime"))
     }
@@ -319,6 +321,17 @@ fn permissions(mode: u32) -> Result<Mode, Errno> {
         return Err(Errno::INVAL);
     }
     Ok(Mode::from_raw_mode(mode))
+}
+
+/// A change of the modification time alone.
+fn modification(modified: SystemTime) -> Result<Timestamps, StorageError> {
+    Ok(Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_OMIT,
+        },
+        last_modification: timespec(modified).map_err(failed("utime"))?,
+    })
 }
 
 /// Nanoseconds are positive, also before 1970.

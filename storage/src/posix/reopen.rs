@@ -2,7 +2,7 @@
 //!
 //! The directory of these links stays open, because resolving `/proc/self/fd` costs as much as a short path to a file.
 
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -32,6 +32,18 @@ pub(super) fn by_descriptor(held: impl AsFd, flags: OFlags) -> Result<OwnedFd, E
         }
         None => open(CWD, &path_of(held), flags),
     }
+}
+
+/// Whether [`link_of`] has something to return.
+pub(super) fn has_links() -> bool {
+    matches!(links(), Ok(Some(_)))
+}
+
+/// The link to a descriptor: its directory and its name.
+pub(super) fn link_of(held: impl AsFd) -> Result<(BorrowedFd<'static>, String), Errno> {
+    let links = links()?.ok_or(Errno::NOENT)?;
+    let name = held.as_fd().as_raw_fd().to_string();
+    Ok((links.directory.as_fd(), name))
 }
 
 /// `None` if the links are those of another process.

@@ -7,6 +7,7 @@
 //! `openat2` needs Linux 5.6. There is no fallback, because checks of paths in the program have race conditions: an older
 //! kernel, or a sandbox that forbids the call, is an error when the root is opened.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -156,6 +157,7 @@ impl Root {
             .parent(path)
             .map_err(|errno| StorageError::new(call, errno))?;
         rules::new_name(name.as_bytes()).map_err(|rule| StorageError::refused(call, rule))?;
+        let name = Cow::Borrowed(name);
         Ok(NewPlace { directory, name })
     }
 }
@@ -166,16 +168,30 @@ impl Root {
 pub(super) struct NewPlace<'path> {
     directory: OwnedFd,
     /// As in [`Root::parent`].
-    name: &'path OsStr,
+    name: Cow<'path, OsStr>,
 }
 
 impl NewPlace<'_> {
+    /// The same place, which outlives the path.
+    pub(super) fn into_owned(self) -> NewPlace<'static> {
+        NewPlace {
+            directory: self.directory,
+            name: Cow::Owned(self.name.into_owned()),
+        }
+    }
+
+    /// Whether there is no entry, not even a link that leads to nothing.
+    pub(super) fn is_free(&self) -> bool {
+        let found = rustix::fs::statat(&self.directory, self.name(), AtFlags::SYMLINK_NOFOLLOW);
+        matches!(found, Err(Errno::NOENT))
+    }
+
     pub(super) fn make_directory(&self, mode: Mode) -> Result<(), Errno> {
-        rustix::fs::mkdirat(&self.directory, self.name, mode)
+        rustix::fs::mkdirat(&self.directory, self.name(), mode)
     }
 
     pub(super) fn make_link(&self, target: &Path) -> Result<(), Errno> {
-        rustix::fs::symlinkat(target, &self.directory, self.name)
+        rustix::fs::symlinkat(target, &self.directory, self.name())
     }
 
     pub(super) fn directory(&self) -> &OwnedFd {
@@ -183,12 +199,22 @@ impl NewPlace<'_> {
     }
 
     pub(super) fn name(&self) -> &OsStr {
-        self.name
+        &self.name
     }
 
     /// Renames an entry of `directory` to this one.
     pub(super) fn rename_from(&self, directory: impl AsFd, name: &OsStr) -> Result<(), Errno> {
-        rustix::fs::renameat(directory, name, &self.directory, self.name)
+        rustix::fs::renameat(directory, name, &self.directory, self.name())
+    }
+
+    /// Makes another link to a file. It is an error if the name exists.
+    pub(super) fn link_from(
+        &self,
+        directory: impl AsFd,
+        name: &str,
+        flags: AtFlags,
+    ) -> Result<(), Errno> {
+        rustix::fs::linkat(directory, name, &self.directory, self.name(), flags)
     }
 }
 

@@ -12,6 +12,7 @@ mod options;
 mod read_only;
 mod remove_tree;
 mod shared;
+mod unnamed;
 mod uploads;
 
 use std::path::Path;

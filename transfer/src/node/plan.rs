@@ -86,6 +86,10 @@ pub enum UploadName {
     Final,
     /// A temporary name beside it ([`gridhaul_storage::UploadForm`]).
     Temporary,
+    /// None, if there is no file at its name and nothing of the plan needs one; else as [`Self::Temporary`]. If a file appears there
+    /// meanwhile, the transfer fails with `EEXIST` and changes nothing. A transfer that fails leaves nothing to continue. Only of a client,
+    /// on the node of its own process.
+    Unnamed,
 }
 
 /// What a peer, or the owner of the session, demands of a stored file besides its bytes.

@@ -5,16 +5,18 @@ use std::time::SystemTime;
 
 use gridhaul_storage::{ChecksumAlgorithm, StoredFile};
 
+use super::arriving::Arriving;
 use super::read_back;
 use crate::context::Context;
 use crate::error::{CancelReason, PeerError, TransferError};
 use crate::node::{Answer, Handling, RunningTransfer as _};
 
-/// Checks the file at `path`, which has arrived, and sets its modification time. `sums` were computed while it arrived.
+/// Checks the file at `path`, which has arrived, and sets its modification time. `sums` were computed while it arrived. A file without a
+/// name has no demands that need one.
 pub(super) fn check(
     context: &Context,
     handling: &Handling,
-    path: &Path,
+    (path, arriving): (&Path, Option<&Arriving>),
     sums: &[(ChecksumAlgorithm, String)],
 ) -> Result<(), TransferError> {
     let demands = &handling.demands;
@@ -33,7 +35,10 @@ pub(super) fn check(
         }
     }
     if let Some(modified) = demands.modified {
-        set_modified(context, path, modified)?;
+        match arriving {
+            Some(Arriving::Unnamed(unnamed)) => unnamed.set_modified(modified)?,
+            _ => set_modified(context, path, modified)?,
+        }
     }
     let Some(consent) = &demands.consent else {
         return Ok(());

@@ -6,11 +6,12 @@
 //!                └─> blocks      the blocks of one channel
 //!                      └─> gatherer    restores the order of the file, if configured
 //!   all of them write to part (the file), which reserves its blocks with reserve
-//!   upload: the temporary name of the file, if configured
+//!   arriving: the name of the file until it is complete: a temporary one (upload), or none (unnamed)
 //!   others: further nodes that receive the same file
 //!   sink: bytes that go to no file
 //! ```
 
+mod arriving;
 mod blocks;
 mod channels;
 mod completeness;
@@ -26,6 +27,7 @@ mod reserve;
 mod sink;
 mod stream;
 mod target;
+mod unnamed;
 mod upload;
 
 use std::sync::Arc;
@@ -34,6 +36,7 @@ use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::StoredFile;
 
+use self::arriving::Arriving;
 use self::completeness::check_complete;
 use self::gatherer::{Gatherer, Piece};
 use self::part::Part;
@@ -61,7 +64,7 @@ pub(crate) fn file(
         .map_err(Interrupted::from)
         .and_then(|arrived| match plan.is_member() {
             true => leave(context, opened, &arrived),
-            false => finish(context, plan, opened, &arrived),
+            false => finish(context, plan, (opened, upload.as_ref()), &arrived),
         });
     match (stored, upload) {
         (Ok(Stored::Complete), Some(upload)) => upload.complete(context, plan.handling.sync),
@@ -175,7 +178,7 @@ fn into_inner(part: Arc<Part>) -> Result<Part, TransferError> {
 fn finish(
     context: &Context,
     plan: &Plan,
-    opened: OpenedTarget,
+    (opened, arriving): (OpenedTarget, Option<&Arriving>),
     arrived: &RangeSet,
 ) -> Result<Stored, Interrupted> {
     let OpenedTarget {
@@ -224,7 +227,7 @@ fn finish(
             error,
             is_wrong: true,
         })?;
-    demands::check(context, &plan.handling, &path, &sums)?;
+    demands::check(context, &plan.handling, (&path, arriving), &sums)?;
     Ok(Stored::Complete)
 }
 

@@ -7,10 +7,10 @@ use gridhaul_protocol::command::{Representation, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::{OpenedFile, WriteMode, Writing};
 
+use super::arriving::Arriving;
 use super::others;
 use super::part::Part;
 use super::request::Target;
-use super::upload::Upload;
 use crate::channels::{DataChannels, Role};
 use crate::checksums::Arrival;
 use crate::context::Context;
@@ -28,10 +28,10 @@ pub(crate) struct OpenedTarget {
     /// Invalidates cached checksums of the file. Dropped before the file is closed.
     pub(super) writing: Writing,
     pub(super) part: Arc<Part>,
-    /// The path of the arriving file.
+    /// The path of the arriving file. A file without a name has its final one here.
     pub(super) path: PathBuf,
-    /// The upload, if that is a temporary name.
-    pub(super) upload: Option<Upload>,
+    /// The upload, unless it writes to the file at the final name.
+    pub(super) upload: Option<Arriving>,
     /// Where a stream starts, as an offset of the transfer.
     pub(super) start: u64,
     pub(super) ascii: bool,
@@ -64,14 +64,17 @@ pub(crate) fn open(
         return prepare(context, plan, &target, file, (target.path, start));
     }
     let upload = match plan.handling.upload {
-        UploadName::Temporary => Upload::open(context, plan, &target, direct)?,
+        UploadName::Temporary | UploadName::Unnamed => {
+            Arriving::open(context, plan, &target, direct)?
+        }
         UploadName::Final => None,
     };
     let (file, upload) = match upload {
         Some((file, upload)) => (file, Some(upload)),
         None => (open_in_place(context, &target, direct)?, None),
     };
-    let path = upload.as_ref().map_or(target.path, Upload::path).to_owned();
+    let path = upload.as_ref().and_then(Arriving::path);
+    let path = path.unwrap_or(target.path).to_owned();
     let place = (path.as_path(), start);
     let prepared = prepare(context, plan, &target, file, place);
     match prepared.and_then(|opened| admit_others(plan, opened, upload.as_ref())) {
@@ -89,10 +92,10 @@ pub(crate) fn open(
 fn admit_others(
     plan: &Plan,
     opened: OpenedTarget,
-    upload: Option<&Upload>,
+    upload: Option<&Arriving>,
 ) -> Result<OpenedTarget, TransferError> {
     if let Some(companions) = plan.companions() {
-        upload.map_or(Ok(()), Upload::share)?;
+        upload.map_or(Ok(()), Arriving::share)?;
         companions.opened(&opened.path);
     }
     Ok(opened)

@@ -10,4 +10,5 @@ mod peers;
 mod share_failures;
 mod shares;
 mod site;
+mod unnamed;
 mod uploads;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use gridhaul_transfer::{Answer, CancelReason, NodeSession, Outcome};
+use gridhaul_transfer::{Answer, CancelReason, NodeSession, Outcome, UploadName};
 use tokio::time::timeout;
 
 use super::super::super::local_end::{LocalTransfer, Sums};
@@ -87,6 +87,10 @@ impl<'a> HereEnd<'a> {
                 let sum = copy.verify.zip(flight.ahead.sum.clone());
                 let sum = sum.map(|(algorithm, sum)| (algorithm, sum.to_ascii_lowercase()));
                 plan.handling.demands.checksums.extend(sum);
+                if copy.asks_consent() {
+                    // All of it is here: nothing would be left to continue.
+                    plan.handling.upload = UploadName::Unnamed;
+                }
                 LocalTransfer::start_here(files, plan, Some(bytes))
             }
             (Direction::Get, _) => LocalTransfer::start(files, plan, copy.asks_consent()),
