@@ -35,6 +35,8 @@ pub(crate) struct Place {
     pub(super) routed: Option<[IpAddr; 2]>,
     pub(super) route: Option<Route>,
     pub(super) device_options: DeviceOptions,
+    /// The device, once it is open: then it can be used.
+    open_device: Option<Arc<OpenDevice>>,
 }
 
 impl Place {
@@ -154,12 +156,25 @@ impl Place {
         }
     }
 
-    /// Opens the device.
+    /// The same with its device open. sysfs also shows devices that this process cannot use: where their driver in libibverbs is
+    /// missing, in a container without their files, or while they are being removed. The other end relies on what is found.
+    fn opened(self) -> Result<Self, VerbsError> {
+        let open_device = Some(self.open()?);
+        Ok(Self {
+            open_device,
+            ..self
+        })
+    }
+
+    /// The open device.
     ///
     /// # Errors
     ///
     /// When the libraries are missing, or the device file cannot be opened.
     pub(super) fn open(&self) -> Result<Arc<OpenDevice>, VerbsError> {
+        if let Some(device) = &self.open_device {
+            return Ok(Arc::clone(device));
+        }
         let name = &self.port.device;
         let device =
             OpenDevice::open(Verbs::get()?, name).map_err(|error| self.failed("opening", error))?;

@@ -53,6 +53,27 @@ fn an_adapter_without_reads_can_only_put() {
     });
 }
 
+/// As in a container that has the host's `/sys`, and not the files of its devices.
+#[test]
+fn a_channel_does_without_an_adapter_that_cannot_be_opened() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("open_errno", libc::ENOENT);
+    with_adapters(&[adapter], || {
+        let ends = transfer("rdma", "rdma", BYTES);
+        for end in &ends {
+            assert_eq!(detail(end, "provider"), "soft");
+            let reason = detail(end, "reason");
+            assert!(reason.contains("opening of mlx5_0"), "{reason}");
+        }
+        for [connecting, accepting] in [["verbs", "auto"], ["auto", "verbs"]] {
+            let stack = |provider| format!("rdma:provider={provider}");
+            for end in transfer(&stack(connecting), &stack(accepting), BYTES) {
+                let words = end.expect_err("one end allows nothing else");
+                assert!(words.contains("opening of mlx5_0"), "{words}");
+            }
+        }
+    });
+}
+
 #[test]
 fn an_adapter_that_breaks_down_ends_the_channel() {
     let adapter = Adapter::roce("mlx5_0", 1)

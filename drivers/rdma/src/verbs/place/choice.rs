@@ -14,7 +14,7 @@ use crate::verbs::ports::{
 use crate::verbs::sysfs;
 
 impl Place {
-    /// The port for a data connection with this local address.
+    /// The port for a data connection with this local address, with its device open.
     ///
     /// # Errors
     ///
@@ -24,11 +24,12 @@ impl Place {
         let interface = ipoib::interface_at(local);
         Self::choose(&ports, local, interface, device_options, || {
             device_at(local)
-        })
+        })?
+        .opened()
     }
 
-    /// The port of one of several adapters that are named, for a data connection with this local address. The address need not
-    /// be the adapter's.
+    /// The port of one of several adapters that are named, for a data connection with this local address, with its device open.
+    /// The address need not be the adapter's.
     ///
     /// # Errors
     ///
@@ -43,10 +44,7 @@ impl Place {
             AdapterName::Device(_) => local,
             AdapterName::Address(address) => *address,
         });
-        let place = Self::choose_named(&ports, name, local, interface, device_options)?;
-        // The other end relies on the number of adapters that are found.
-        place.open()?;
-        Ok(place)
+        Self::choose_named(&ports, name, local, interface, device_options)?.opened()
     }
 
     /// `interface` is the one of IPoIB with the address by which the adapter is named, or else that of the data connection.
@@ -136,6 +134,7 @@ impl Place {
             routed: None,
             route: None,
             device_options: device_options.clone(),
+            open_device: None,
         }
     }
 }

@@ -72,7 +72,7 @@ static void read_settings(struct device *device)
 		const char *name;
 		long *value;
 	} known[] = {
-		{"active_mtu", &set->active_mtu}, {"path_mtu", &set->path_mtu},
+		{"open_errno", &set->open_errno}, {"active_mtu", &set->active_mtu}, {"path_mtu", &set->path_mtu},
 		{"lose_first", &set->lose_first}, {"lose_above", &set->lose_above},
 		{"grh_required", &set->grh_required}, {"router_lid", &set->router_lid},
 		{"service_level", &set->service_level},
@@ -217,6 +217,10 @@ static struct context *new_context(void)
 struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 {
 	struct device *device = (struct device *)ibv;
+	if (device->set.open_errno) {
+		errno = device->set.open_errno;
+		return NULL;
+	}
 	struct context *context = new_context();
 	if (pipe(context->event_pipe))
 		complain("no pipe: %s", strerror(errno));

@@ -36,6 +36,8 @@ struct port {
 
 /* The file `fake`: a name and a number in each line. */
 struct settings {
+	/* The error with which the device cannot be opened; 0 if it can. */
+	long open_errno;
 	/* enum ibv_mtu: of the port, and of the longest packet that gets through; 0 if none does. */
 	long active_mtu, path_mtu;
 	/* The device's first packets of more than `lose_above` bytes are lost, this many of them. */
