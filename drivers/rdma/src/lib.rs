@@ -137,6 +137,8 @@ use gridhaul_stack::{
 use gridhaul_tcp::TcpListener;
 
 use crate::channel::RdmaChannel;
+/// The version of the protocol between the two ends of a channel; both need the same.
+pub use crate::handshake::VERSION as PROTOCOL_VERSION;
 pub use crate::memory::MemoryLoad;
 use crate::memory::Pool;
 use crate::provider::Provider;

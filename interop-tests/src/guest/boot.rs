@@ -163,6 +163,7 @@ fn machine(guest: &Guest, kernel: &Path, share: &Path) -> io::Result<Command> {
         Network::Ethernet => "ethernet",
         Network::Rxe => "rxe",
         Network::Siw => "siw",
+        Network::Routed => "routed",
     };
     let console = File::create(share.join("console"))?;
     let mut machine = match guest.processor {

@@ -14,6 +14,9 @@ pub enum Network {
     Rxe,
     /// With the devices `siw_left` and `siw_right`, which speak iWARP.
     Siw,
+    /// As [`Network::Rxe`], with the routers `router_left` and `router_right` between the ends. These are network namespaces; the link
+    /// between them is the interface `middle` of each. Both ends are in one guest.
+    Routed,
 }
 
 /// The address of the end `left`.

@@ -132,6 +132,31 @@ fn a_removed_device_is_reported() {
     });
 }
 
+/// The kernel removes a device in software when no program has it open, which librdmacm has until its process ends
+/// (ib_uverbs_remove_one). Until then channels over the device go on, and new ones do without.
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn the_end_whose_iwarp_device_is_being_removed_does_without() {
+    let name = "faults::the_end_whose_iwarp_device_is_being_removed_does_without";
+    inside(Network::Siw, name, || {
+        let options = ["-dcstack", "rdma:rate=160m;qps=3"];
+        let sites = Sites::new(BYTES);
+        let mut removal = None;
+        let copied = in_the_middle(&sites, &options, |_| {
+            removal = Some(thread::spawn(|| path::run("rdma", "link delete siw_right")));
+            path::wait_for("one device file", || path::device_files() == 1);
+        });
+        sites.is_whole(&copied);
+        sites.copy_whole(&options);
+        let [source, destination] = sites.transfers();
+        let [here, there] = [source.last().unwrap(), destination.last().unwrap()];
+        assert!(here.contains("device=siw_left"), "{here}");
+        assert!(there.contains("provider=soft"), "{there}");
+        drop(sites);
+        removal.unwrap().join().unwrap();
+    });
+}
+
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
 fn too_little_memory_to_pin_is_reported() {

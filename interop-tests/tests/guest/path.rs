@@ -1,6 +1,8 @@
 //! The path between the two ends of a guest's cable.
 
-use std::time::Duration;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use gridhaul_interop::Client;
 use gridhaul_interop::guest::{LEFT, RIGHT};
@@ -39,6 +41,25 @@ pub(crate) fn plug() {
             "ip",
             &format!("route replace {peer} dev {end} table {table}"),
         );
+    }
+}
+
+/// The files of RDMA devices that a program can open.
+pub(crate) fn device_files() -> usize {
+    let devices = fs::read_dir("/sys/class/infiniband_verbs").unwrap();
+    let names = devices.map(|device| device.unwrap().file_name());
+    names
+        .filter(|name| name.to_string_lossy().starts_with("uverbs"))
+        .count()
+}
+
+/// Waits until that is the case.
+pub(crate) fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(30), "{what}");
+        // All programs of a guest share one processor.
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -20,11 +20,13 @@ use crate::path;
 pub(crate) struct Sites {
     directory: TempDir,
     servers: [Server; 2],
+    /// How the second server is started.
     start: Start,
+    destination: String,
 }
 
-/// The command line of the servers.
-#[derive(Debug, Default)]
+/// The command line of a server.
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Start {
     /// The wrapper command.
     pub(crate) wrapper: Vec<String>,
@@ -40,18 +42,29 @@ impl Sites {
 
     /// The same, with this command line.
     pub(crate) fn started(bytes: u64, start: Start) -> Self {
+        Self::at([LEFT, RIGHT], bytes, [start.clone(), start])
+    }
+
+    /// The same at these addresses, each with a command line.
+    pub(crate) fn at(addresses: [&str; 2], bytes: u64, starts: [Start; 2]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
-        let servers = [("source", LEFT), ("destination", RIGHT)].map(|(name, address)| {
+        let server = |name, start: &Start, address| {
             let root = directory.path().join(name);
             fs::create_dir(&root).unwrap();
             chown_to_nobody(&root).unwrap();
             start.server(&root, address)
-        });
+        };
+        let ([here, there], [source, destination]) = (addresses, starts);
+        let servers = [
+            server("source", &source, here),
+            server("destination", &destination, there),
+        ];
         let sites = Self {
-            directory,
             servers,
-            start,
+            directory,
+            start: destination,
+            destination: there.to_owned(),
         };
         content::write(&sites.source(), bytes).unwrap();
         sites
@@ -178,7 +191,7 @@ impl Sites {
     /// Starts it again.
     pub(crate) fn restart_destination(&mut self) {
         let root = self.directory.path().join("destination");
-        self.servers[1] = self.start.server(&root, RIGHT);
+        self.servers[1] = self.start.server(&root, &self.destination);
     }
 
     /// The log lines of the first server's transfers, in order.

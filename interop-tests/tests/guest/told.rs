@@ -1,46 +1,33 @@
 //! Reports of a transfer over a device: in the reply, in the log, and in metrics.
 
-use std::net::SocketAddr;
-use std::path::Path;
-
-use gridhaul_interop::guest::{LEFT, Network, RIGHT, inside};
-use gridhaul_interop::raw::Control;
-use gridhaul_interop::{Kind, Launch, Server, chown_to_nobody, content};
+use gridhaul_interop::guest::{Network, inside};
 
 use crate::path;
+use crate::sessions::{Sessions, metrics};
 use crate::sites::number;
 
 const STACK: &str = "rdma:provider=verbs;slab=4M;qps=2;rate=800m;message=64K;depth=32";
-
-/// The port of every server: in a guest no other program uses it.
-const METRICS_PORT: u16 = 9100;
 
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
 fn device_counters_are_reported() {
     inside(Network::Rxe, "told::device_counters_are_reported", || {
-        let directory = tempfile::tempdir().unwrap();
-        chown_to_nobody(directory.path()).unwrap();
-        content::write(&directory.path().join("file"), 20_000_003).unwrap();
-        let [left, right] = [LEFT, RIGHT].map(|address| server(directory.path(), address));
-        // By the routes of the guest each server has the other's address as that of its client, and accepts its connection.
-        let [mut source, mut destination] = [&left, &right].map(|server| {
-            let mut control = Control::anonymous(server.address()).unwrap();
-            control.must("TYPE I", 200).unwrap();
-            let stack = format!("SITE SETNETSTACK {STACK}");
-            control.must(&stack, 250).unwrap();
-            control
-        });
-        copy(&mut source, &mut destination);
-        for (control, server, device) in [
-            (&mut source, &left, "rxe_left"),
-            (&mut destination, &right, "rxe_right"),
-        ] {
-            let reply = control.must("SITE GETNETSTACK", 250).unwrap();
+        let mut sessions = Sessions::new(20_000_003);
+        sessions.set_stack(STACK);
+        sessions.copy_whole();
+        let replies = sessions.details();
+        for ((reply, server), device) in replies
+            .iter()
+            .zip(&sessions.servers)
+            .zip(["rxe_left", "rxe_right"])
+        {
             let log = server.log();
             for detail in settings(device) {
                 let line = format!(" {detail}");
-                assert!(reply.lines.contains(&line), "{detail}: {}", reply.text());
+                assert!(
+                    reply.lines().any(|found| found == line),
+                    "{detail}: {reply}"
+                );
                 // The log has them as a list.
                 let listed = [format!("[{detail}"), format!(", {detail}")];
                 assert!(
@@ -49,7 +36,7 @@ fn device_counters_are_reported() {
                 );
             }
             for counted in ["credits=", "pinned-bytes=", "round-trip-microseconds="] {
-                assert!(reply.text().contains(counted), "{}", reply.text());
+                assert!(reply.contains(counted), "{reply}");
             }
             let page = metrics(server);
             let sample = format!(
@@ -59,31 +46,18 @@ fn device_counters_are_reported() {
         }
 
         path::lose();
-        copy(&mut source, &mut destination);
-        let reply = source.must("SITE GETNETSTACK", 250).unwrap();
-        let retries = number(&reply.text(), "retries");
-        assert!(retries > 0, "{}", reply.text());
+        sessions.copy_whole();
+        let [reply, _] = sessions.details();
+        let retries = number(&reply, "retries");
+        assert!(retries > 0, "{reply}");
+        let [left, _] = &sessions.servers;
         assert!(left.log().contains(&format!(" retries={retries}")));
-        let page = metrics(&left);
+        let page = metrics(left);
         let sample = "gridhaul_device_counts_total{count=\"retries\"} ";
         let counted = page.lines().find_map(|line| line.strip_prefix(sample));
         let counted: u64 = counted.expect(sample).parse().unwrap();
         assert!(counted >= retries, "{page}");
     });
-}
-
-/// Copies from server to server.
-fn copy(source: &mut Control, destination: &mut Control) {
-    let SocketAddr::V4(address) = destination.passive().unwrap() else {
-        panic!("PASV has an IPv4 address");
-    };
-    source.port(address).unwrap();
-    destination.send_line("STOR copy").unwrap();
-    source.send_line("RETR file").unwrap();
-    for control in [source, destination] {
-        let dialogue = control.dialogue().unwrap();
-        assert_eq!(dialogue.last.code, 226, "{dialogue}");
-    }
 }
 
 /// The settings that both report, and counters that are zero.
@@ -107,22 +81,4 @@ fn settings(device: &str) -> Vec<String> {
         .into_iter()
         .chain([device])
         .collect()
-}
-
-fn server(root: &Path, address: &str) -> Server {
-    let address = address.parse().unwrap();
-    let metrics = SocketAddr::new(address, METRICS_PORT);
-    Launch::new(Kind::Gridhaul, root)
-        .address(address)
-        .arg("--anonymous-drivers")
-        .arg("tcp,rdma")
-        .arg("--metrics-listen")
-        .arg(metrics.to_string())
-        .start()
-        .unwrap()
-}
-
-fn metrics(server: &Server) -> String {
-    let address = SocketAddr::new(server.address().ip(), METRICS_PORT);
-    path::run("curl", &format!("-s http://{address}/metrics"))
 }

@@ -27,7 +27,7 @@ const NAME: &[u8; 8] = b"GHRDMA\r\n";
 
 /// The version of the handshake and of everything that follows it: the messages of the engine and the
 /// notices that replace queue pairs. Both ends need the same.
-const VERSION: u8 = 6;
+pub const VERSION: u8 = 6;
 
 /// The longest record that is accepted.
 const MAX_RECORD_BYTES: usize = 1024;
