@@ -205,7 +205,11 @@ impl VerbsEndpoint {
 
     fn peer_gave_up(&mut self, number: usize, completions: &mut Vec<Completion>) {
         self.retries.remove(number);
-        let words = "the other end could not replace the queue pair".to_owned();
+        let words = match &self.adapter(number).absence {
+            // The other end waited for this one.
+            Some(absence) => format!("the queue pair cannot be replaced: {absence}"),
+            None => "the other end could not replace the queue pair".to_owned(),
+        };
         let lost = Completion::Lost {
             queue_pair: number,
             loss: Loss::Failed(words),

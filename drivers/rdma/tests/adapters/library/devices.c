@@ -359,27 +359,34 @@ static void change_prefix(struct device *device)
 	write_gids(device, gids);
 }
 
-/* The network interface has no address for a while, as a bond that changes its link. */
-static void *lose_gids(void *argument)
-{
-	static const union ibv_gid none[MAX_TABLE];
-	struct device *device = argument;
+/* GIDs that are absent, and the port that gets them back. */
+struct absence {
+	struct device *device;
 	union ibv_gid gids[MAX_TABLE];
+};
+
+static void *restore_gids(void *argument)
+{
+	struct absence *absence = argument;
+	usleep(absence->device->set.absent_ms * 1000);
 	pthread_mutex_lock(&lock);
-	memcpy(gids, device->ports[0].gids, sizeof(gids));
-	write_gids(device, none);
+	write_gids(absence->device, absence->gids);
 	pthread_mutex_unlock(&lock);
-	usleep(device->set.absent_ms * 1000);
-	pthread_mutex_lock(&lock);
-	write_gids(device, gids);
-	pthread_mutex_unlock(&lock);
+	free(absence);
 	return NULL;
 }
 
-static void start_losing_gids(struct device *device)
+/* The network interface has no address for a while, as a bond that changes its link. The address is gone before another request
+   is carried out: a thread that a busy machine starts late would remove it after the transfer. */
+static void lose_gids(struct device *device)
 {
+	static const union ibv_gid none[MAX_TABLE];
+	struct absence *absence = malloc(sizeof(*absence));
 	pthread_t thread;
-	if (pthread_create(&thread, NULL, lose_gids, device))
+	absence->device = device;
+	memcpy(absence->gids, device->ports[0].gids, sizeof(absence->gids));
+	write_gids(device, none);
+	if (pthread_create(&thread, NULL, restore_gids, absence))
 		complain("no thread");
 	pthread_detach(thread);
 }
@@ -400,7 +407,7 @@ void count_request(struct device *device)
 			change_prefix(device);
 		break;
 	case IBV_EVENT_GID_CHANGE:
-		start_losing_gids(device);
+		lose_gids(device);
 		break;
 	case IBV_EVENT_PORT_ERR:
 		device->ports[0].is_down = true;
