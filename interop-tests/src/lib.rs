@@ -44,5 +44,5 @@ pub use support::{
     Accounts, BadCredential, BadKind, Client, ClientError, Cluster, Copier, Failure, Finished,
     HOST, Kind, Launch, LaunchError, Node, NodeLaunch, NodeSite, PASSWORD, PASSWORD_USER, Pki,
     PkiError, ProgramError, Relay, Server, SshHost, UserCredential, UserKind, check,
-    chown_to_nobody, content, gridhaul_client, gridhaul_program, raw, url,
+    chown_to_nobody, content, gridhaul_client, gridhaul_program, raw, url, write_program,
 };

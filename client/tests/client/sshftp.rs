@@ -1,11 +1,10 @@
 //! `sshftp`: our server and the real one, started through ssh and sshd.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use gridhaul_interop::{Kind, SshHost, content};
+use gridhaul_interop::{Kind, SshHost, content, write_program};
 
 use super::site::{assert_same, texts};
 use super::terminal::Terminal;
@@ -103,13 +102,13 @@ fn the_script_of_the_user_starts_the_server() {
         "#!/bin/sh\nfor command; do :; done\nHOME={} exec /bin/sh -c \"$command\"\n",
         home.display()
     );
-    fs::write(&ssh, local).unwrap();
+    write_program(&ssh, &local).unwrap();
     let error = gridhaul(&host, Path::new(""), &["sum", "md5", &url(&host, "a")]);
     let (_, stderr) = texts(&error);
     assert!(stderr.contains("neither ~/.globus/sshftp"), "{stderr}");
     let script = home.join(".globus/sshftp");
-    fs::copy(host.path("sshftp"), &script).unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let command = fs::read_to_string(host.path("sshftp")).unwrap();
+    write_program(&script, &command).unwrap();
     fs::write(host.path("a"), "hello").unwrap();
     let output = gridhaul(&host, Path::new(""), &["sum", "md5", &url(&host, "a")]);
     let (stdout, stderr) = texts(&output);
@@ -144,9 +143,7 @@ fn bars_leave_the_screen_to_ssh() {
         first.display(),
         copies = host.path("copies").display()
     );
-    fs::write(host.path("ssh"), asking).unwrap();
-    let script = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(host.path("ssh"), script).unwrap();
+    write_program(&host.path("ssh"), &asking).unwrap();
     let shown = Terminal::start(&format!(
         "stty cols 100; env TERM=xterm XDG_STATE_HOME={} GLOBUS_REMOTE_SSHFTP={} {} copy -r -c 2 --mode stream --stack tcp:rate=80m --ssh {} {} {}",
         host.path("state").display(),

@@ -36,7 +36,7 @@ pub use pki::{
     Accounts, BadCredential, BadKind, HOST, PASSWORD, PASSWORD_USER, Pki, PkiError, UserCredential,
     UserKind,
 };
-pub use program::{Kind, ProgramError, gridhaul_client, gridhaul_program};
+pub use program::{Kind, ProgramError, gridhaul_client, gridhaul_program, write_program};
 pub use relay::Relay;
 pub use server::Server;
 pub use ssh_host::SshHost;

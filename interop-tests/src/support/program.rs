@@ -1,4 +1,4 @@
-//! The two server programs, and where they are.
+//! The two server programs, and where they are; other programs that tests write.
 //!
 //! Ours is the one that `GRIDHAUL_SERVER` names; without that, the newer one of
 //! `target/release/gridhaul-server` and `target/debug/gridhaul-server` beside the test program.
@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::client::{ClientError, find};
 
@@ -95,4 +96,22 @@ pub fn gridhaul_program() -> Result<PathBuf, ProgramError> {
         .ok_or_else(|| ProgramError::NotBuilt {
             searched: target.to_owned(),
         })
+}
+
+/// Writes a program, such as a script, that can be started at once. Another process writes it: what another thread starts meanwhile
+/// has the descriptors of this process for a moment, and a file that is open for writing cannot be executed (`ETXTBSY`).
+///
+/// # Errors
+///
+/// When the file cannot be written.
+pub fn write_program(path: &Path, content: &str) -> io::Result<()> {
+    let (text, new) = (path.with_extension("text"), path.with_extension("new"));
+    fs::write(&text, content)?;
+    let mut install = Command::new("install");
+    let status = install.args(["-m", "755"]).args([&text, &new]).status()?;
+    if !status.success() {
+        return Err(io::Error::other(format!("install: {status}")));
+    }
+    fs::remove_file(text)?;
+    fs::rename(new, path)
 }

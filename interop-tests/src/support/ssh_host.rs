@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use tempfile::TempDir;
 
 use super::client::Client;
-use super::program::{Kind, gridhaul_program};
+use super::program::{Kind, gridhaul_program, write_program};
 
 /// sshd, which must be started by its absolute path.
 const SSHD: &str = "/usr/sbin/sshd";
@@ -64,9 +64,9 @@ impl SshHost {
             path("known-hosts"),
         );
         fs::write(path("ssh-config"), ssh)?;
-        script(Path::new(&path("sshftp")), &server_command(kind)?)?;
+        write_program(Path::new(&path("sshftp")), &server_command(kind)?)?;
         let ssh = format!("#!/bin/sh\nexec ssh -F '{}' \"$@\"\n", path("ssh-config"));
-        script(Path::new(&path("ssh")), &ssh)?;
+        write_program(Path::new(&path("ssh")), &ssh)?;
         prepare_sshd()?;
 
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -172,9 +172,4 @@ fn server_command(kind: Kind) -> io::Result<String> {
             format!("#!/bin/sh\nexec /usr/sbin/globus-gridftp-server -ssh -c /dev/null {account}\n")
         }
     })
-}
-
-fn script(path: &Path, content: &str) -> io::Result<()> {
-    fs::write(path, content)?;
-    fs::set_permissions(path, Permissions::from_mode(0o755))
 }

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::grid_client::{GridClient, IDENTITY};
 use crate::processes::child;
-use crate::program::{Running, fails, has_root, is_root, program};
+use crate::program::{Running, fails, has_root, is_root, program, write_program};
 use crate::security::{Site, as_str};
 use crate::skipped::skipped;
 
@@ -42,9 +42,7 @@ impl Grid {
     }
 
     fn program(&self, script: &str) -> String {
-        self.write("callout", &format!("#!/bin/sh\n{script}\n"));
-        let mode = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(self.path("callout"), mode).expect("set");
+        write_program(&self.path("callout"), &format!("#!/bin/sh\n{script}\n"));
         self.text("callout")
     }
 
@@ -444,9 +442,8 @@ fn lcmaps(grid: &Grid, policy: &str) -> Option<String> {
     }
     let adapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/callouts/lcmaps");
     // The server's account may not be able to reach the sources.
-    fs::copy(adapter, grid.path("adapter")).expect("copied");
-    let mode = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(grid.path("adapter"), mode).expect("set");
+    let adapter = fs::read_to_string(adapter).expect("read");
+    write_program(&grid.path("adapter"), &adapter);
     let database = format!("path = {PLUGINS}\n{policy}\n");
     grid.write("lcmaps.db", &database);
     Some(grid.program(&format!(

@@ -210,6 +210,18 @@ pub(crate) fn public_directory() -> tempfile::TempDir {
     directory
 }
 
+/// Writes a program that can be started at once. Another process writes it: a server that another test starts meanwhile has the
+/// descriptors of this process for a moment, and a file that is open for writing cannot be executed (ETXTBSY).
+pub(crate) fn write_program(path: &Path, text: &str) {
+    let (source, new) = (path.with_extension("text"), path.with_extension("new"));
+    std::fs::write(&source, text).expect("written");
+    let mut install = Command::new("install");
+    install.args(["-m", "755"]).args([&source, &new]);
+    assert!(install.status().expect("started").success());
+    std::fs::remove_file(source).expect("removed");
+    std::fs::rename(new, path).expect("renamed");
+}
+
 /// Asks again until the answer is as wanted.
 pub(crate) fn wait_for<T: Display>(
     what: &str,

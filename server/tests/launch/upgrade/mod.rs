@@ -15,7 +15,9 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::program::{Running, clean, program, public_directory, text, wait_for};
+use crate::program::{
+    Running, clean, program, public_directory, text, wait_for, write_program,
+};
 
 /// The bytes of the file `large`: more than buffers take.
 const LARGE: usize = 32 << 20;
@@ -82,10 +84,7 @@ impl Site {
 
     /// Puts a script to the place of the program.
     fn install_script(&self, script: &str) {
-        let next = self.private.path().join("next");
-        fs::write(&next, format!("#!/bin/sh\n{script}\n")).expect("written");
-        fs::set_permissions(&next, Permissions::from_mode(0o755)).expect("set");
-        fs::rename(&next, self.program()).expect("renamed");
+        write_program(&self.program(), &format!("#!/bin/sh\n{script}\n"));
     }
 
     fn command(&self) -> Command {
