@@ -3,6 +3,10 @@
 TARGET_DIRECTORY := $(abspath $(or $(CARGO_TARGET_DIR),target))
 FUZZ_SECONDS ?= 60
 
+# All programs and tests. Without tests, cargo leaves out what only they need of dependencies, so that these and everything that uses
+# them would be built twice: for the programs, and for the tests.
+build = cargo build --workspace --bins --tests
+
 .DEFAULT_GOAL := help
 # The targets share one cargo lock and two cores: one after the other.
 .NOTPARALLEL:
@@ -52,7 +56,7 @@ advisories: ## Check dependencies against the RustSec database (fetches it)
 # Cargo does not build another crate's program for a test, so the server is built first.
 .PHONY: test-workspace
 test-workspace: test-programs ## Run the unit, property and interoperability tests
-	cargo build --workspace --bins
+	$(build)
 	GRIDHAUL_SERVER=$(TARGET_DIRECTORY)/debug/gridhaul-server cargo test --workspace --no-fail-fast
 
 .PHONY: guest-kernel
@@ -64,8 +68,7 @@ guest-kernel: test-programs ## Build the kernel of the guest, once: some minutes
 # processor, so two of the targets run beside each other, the longest first.
 .PHONY: test-rdma
 test-rdma: guest-kernel ## Run the tests that need RDMA devices or TLS in the kernel, in guests
-	cargo build --workspace --bins
-	cargo test --workspace --lib --test guest --test verbs --no-run
+	$(build)
 	printf '%s\n' test-rxe test-siw test-guests | xargs -n 1 -P 2 $(MAKE) --no-print-directory
 
 .PHONY: test-guests
@@ -115,7 +118,7 @@ packages: ## Build Debian packages, RPMs and container images in target/packages
 # Of the program of `cargo build`, because a release build takes minutes.
 .PHONY: check-packages
 check-packages: test-programs ## Package the debug build, and check the packages without installing them
-	cargo build --workspace --bins
+	$(build)
 	packaging/build debug
 	packaging/test/static
 
