@@ -15,9 +15,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::program::{
-    Running, clean, program, public_directory, text, wait_for, write_program,
-};
+use crate::program::{Running, clean, program, public_directory, text, wait_for, write_program};
 
 /// The bytes of the file `large`: more than buffers take.
 const LARGE: usize = 32 << 20;
