@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::scripted::{Scripted, gridhaul};
 use crate::site::texts;
@@ -17,9 +17,7 @@ const FIRST: usize = 3 << 20;
 /// A server that breaks off the first transfer, and after the second one when it is asked for facts of the file.
 fn failing() -> Scripted {
     let port = Mutex::new(None::<TcpListener>);
-    let (transfers, start, questions) = Default::default();
-    let (transfers, start, questions): (AtomicUsize, AtomicU64, AtomicUsize) =
-        (transfers, start, questions);
+    let [transfers, start, questions] = [const { AtomicUsize::new(0) }; 3];
     Scripted::start(Box::new(move |line, control: &mut TcpStream| {
         let (verb, argument) = line.split_once(' ').unwrap_or((line, ""));
         let reply = match verb {
@@ -52,7 +50,7 @@ fn failing() -> Scripted {
                 let _ = control.write_all(b"150 Now.\r\n");
                 let (mut data, _) = listener.accept().unwrap();
                 let is_first = transfers.fetch_add(1, Ordering::Relaxed) == 0;
-                let start = start.load(Ordering::Relaxed) as usize;
+                let start = start.load(Ordering::Relaxed);
                 let end = if is_first { FIRST } else { SIZE };
                 // The client may close the connection at any time.
                 let _ = data.write_all(&vec![7; end.saturating_sub(start)]);
