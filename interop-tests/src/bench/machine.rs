@@ -15,7 +15,7 @@ pub fn facts() -> Vec<(&'static str, String)> {
         ("machine", machine()),
         ("load at the beginning", load()),
         ("processors used", processors()),
-        ("kernel", format!("Linux {}", kernel("kernel/osrelease"))),
+        ("kernel", release()),
         ("TCP", tcp()),
     ]
 }
@@ -36,6 +36,13 @@ fn command() -> String {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let words = std::iter::once(name.into_owned()).chain(words);
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// The version of the kernel, without the name of its build.
+fn release() -> String {
+    let release = kernel("kernel/osrelease");
+    let version = release.split('-').next().unwrap_or_default();
+    format!("Linux {version}")
 }
 
 /// The load average of the last minute, which should be small.

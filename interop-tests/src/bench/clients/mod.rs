@@ -24,11 +24,11 @@ use crate::support::Kind;
 /// The introduction of the page.
 const INTRODUCTION: &str = "# Clients
 
-This page is written by `make bench-clients`: gridhaul and globus-url-copy as clients of globus-gridftp-server, and these, curl and rclone of
-gridhaul-server, all on one machine. They run alternately with the same files in memory, each run is checked for the number and the
+This page is written by `make bench-clients`: gridhaul and globus-url-copy copy from and to globus-gridftp-server; the same two, curl
+and rclone copy from and to gridhaul-server, all on one machine. They run alternately with the same files in memory, each run is checked for the number and the
 bytes of the copies, and each number is the median of the runs in seconds. globus-url-copy has the options `-fast -pp -cc 4` for many files,
 gridhaul its defaults. The ratio is the time of globus-url-copy over that of gridhaul. Client, server and kernel share the processors, so a ratio
-is bounded by what the server needs.
+is bounded by what the server needs: [Notes](measurements.md#large-get-1-large-put-1-and-large-between-1-of-the-client) say how much that is.
 ";
 
 /// No further round of a row is started after this time.
@@ -145,8 +145,10 @@ fn section_of(title: &str, lines: &[Line]) -> Section {
     });
     let failures = lines.iter().flat_map(|line| {
         let failed = line.times.iter().filter_map(|(program, times)| {
-            let error = times.as_ref().err()?.split_whitespace().take(40);
-            let error: Vec<_> = error.collect();
+            let error = times.as_ref().err()?;
+            // Without the command, which has a password and directories of this machine.
+            let words = error.splitn(3, '`').nth(2).unwrap_or(error);
+            let error: Vec<_> = words.split_whitespace().take(40).collect();
             Some(format!(
                 "- `{}`: {} failed: {}\n",
                 line.row.name,
