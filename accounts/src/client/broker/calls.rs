@@ -27,6 +27,10 @@ pub(in crate::client) enum Repeat {
 /// Bytes of the longest answer without entries: the facts of a symbolic link with the longest target.
 const SHORT_REPLY: usize = LONGEST_PATH + 512;
 
+/// How long a call waits while its account, or the server, has no room for its process, and how often it looks.
+const ROOM: Duration = Duration::from_secs(1);
+const ROOM_PAUSE: Duration = Duration::from_millis(5);
+
 /// The right to make one call.
 struct Lease {
     socket: OwnedFd,
@@ -166,8 +170,9 @@ impl Broker {
         }
     }
 
-    /// Waits for a free socket, until `deadline`.
+    /// Waits for a free socket, until `deadline`, and a moment for the room for a process.
     fn lease(&self, repeat: Repeat, deadline: Instant) -> Result<Leased, AccountError> {
+        let room_until = deadline.min(Instant::now() + ROOM);
         let mut state = self.state();
         loop {
             let gone = |wanted| state.running.is_none() || state.generation != wanted;
@@ -180,7 +185,18 @@ impl Broker {
                     }
                 }
             }
-            state = self.started(state)?;
+            state = match self.started(state) {
+                Ok(state) => state,
+                // A login that has ended the idle process of this broker to make room takes its calls over in a moment.
+                Err(AccountError::Busy(_) | AccountError::AccountBusy(_))
+                    if Instant::now() < room_until =>
+                {
+                    let waited = self.returned.wait_timeout(self.state(), ROOM_PAUSE);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let generation = state.generation;
             if let Some(running) = &mut state.running {
                 running.collect_overdue();
