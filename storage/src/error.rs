@@ -115,13 +115,14 @@ pub enum StorageErrorKind {
 impl StorageError {
     /// The names of all calls in errors. Their positions identify them in messages to other processes of the same version; other
     /// machines get the names.
-    pub const CALLS: [&'static str; 30] = [
+    pub const CALLS: [&'static str; 31] = [
         "open",
         "stat",
         "scandir",
         "mkdir",
         "unlink",
         "rmdir",
+        "link",
         "rename",
         "chmod",
         "chgrp",
