@@ -95,6 +95,7 @@ pub struct PosixStorage {
     file_mode: Mode,
     directory_mode: Mode,
     rights: Rights,
+    unnamed: unnamed::Refused,
 }
 
 impl PosixStorage {
@@ -115,6 +116,7 @@ impl PosixStorage {
             file_mode: file_mode.map_err(failed("open"))?,
             directory_mode: directory_mode.map_err(failed("mkdir"))?,
             rights: options.rights,
+            unnamed: unnamed::Refused::default(),
         })
     }
 
@@ -182,7 +184,7 @@ impl Storage for PosixStorage {
 
     fn open_unnamed(&self, path: &Path) -> Option<(OpenedFile, Box<dyn UnnamedFile>)> {
         let root = self.writable("open").ok()?;
-        let (file, unnamed) = unnamed::open(root, path, self.file_mode)?;
+        let (file, unnamed) = unnamed::open(root, path, self.file_mode, &self.unnamed)?;
         Some((OpenedFile::new(file, 0), Box::new(unnamed)))
     }
 

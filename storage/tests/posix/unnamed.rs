@@ -122,17 +122,24 @@ fn the_file_gets_its_name_in_the_directory_that_it_was_made_in() {
     assert_eq!(errno(unnamed.give_name()), Some(Errno::NOENT));
 }
 
+/// It may be that of an upload that runs.
 #[test]
-fn what_earlier_uploads_of_the_file_have_left_is_removed() {
+fn an_unfinished_upload_of_the_file_is_not_touched() {
     let fixture = Fixture::new();
-    let Some((_, unnamed)) = open(&fixture, "f") else {
-        return;
-    };
-    for name in [".f.gridhaul-part", ".f.gridhaul-blocks", ".g.gridhaul-part"] {
-        fs::write(fixture.real(name), "part").unwrap();
+    for unfinished in [".f.gridhaul-part", ".f.gridhaul-blocks"] {
+        let Some((_, unnamed)) = open(&fixture, "f") else {
+            return;
+        };
+        fs::write(fixture.real(unfinished), "part").unwrap();
+        assert!(fixture.storage.open_unnamed(path("f")).is_none());
+        unnamed.give_name().unwrap();
+        assert_eq!(names(&fixture), [unfinished, "f"]);
+        for name in [unfinished, "f"] {
+            fs::remove_file(fixture.real(name)).unwrap();
+        }
     }
-    unnamed.give_name().unwrap();
-    assert_eq!(names(&fixture), [".g.gridhaul-part", "f"]);
+    fs::write(fixture.real(".g.gridhaul-part"), "part").unwrap();
+    assert!(open(&fixture, "f").is_some() || !is_supported(&fixture));
 }
 
 #[test]
