@@ -118,7 +118,7 @@ impl Opening<'_> {
                     Step::Use | Step::Repeat => continue,
                     Step::Shorten if endpoint.shorten_packets(rail) => continue,
                     Step::Shorten => self.bursts_are_lost(),
-                    Step::GiveUp => self.nothing_arrives(method),
+                    Step::GiveUp => self.nothing_arrives(method, endpoint.unreachable(rail)),
                 };
                 if rings.remote.rails() == 1 {
                     return Err(OpenError::NoPath(reason));
@@ -221,8 +221,14 @@ impl Opening<'_> {
     }
 
     /// Why not even the shortest packets arrive.
-    fn nothing_arrives(&self, method: Method) -> String {
+    fn nothing_arrives(&self, method: Method, unreachable: Option<&str>) -> String {
         let peer = self.peer.ip().to_canonical();
+        if let Some(error) = unreachable {
+            return format!(
+                "the adapter finds no way to that of {peer}, although TCP does: {error}. Is there a route from the address of the \
+                 adapter, and does the next host answer there?"
+            );
+        }
         let cause = match method {
             // RFC 6335: the port of RoCE v2.
             Method::Roce => {

@@ -84,7 +84,8 @@ pub trait Fabric: Endpoint {
     fn record(&self) -> FabricRecord;
 
     /// Connects all queue pairs to those of the peer. The endpoint closes the data connection
-    /// when this end has finished, and resets it when this end gives up.
+    /// when this end has finished, and resets it when this end gives up. Where the device finds no way to the peer, the test of the
+    /// path fails.
     ///
     /// # Errors
     ///
@@ -103,6 +104,11 @@ pub trait Fabric: Endpoint {
         _operation: &Operation<'_>,
     ) -> Result<Vec<bool>, ChannelError> {
         Ok(vec![true])
+    }
+
+    /// Why the device found no way to the peer on a rail.
+    fn unreachable(&self, _rail: usize) -> Option<&str> {
+        None
     }
 
     /// Replaces all queue pairs by unconnected ones, in a new record, because a test of the path has failed.

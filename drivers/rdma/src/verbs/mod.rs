@@ -106,6 +106,8 @@ pub(crate) struct VerbsEndpoint {
     retries: Retries,
     /// The adapters limit the rate of every queue pair.
     is_limited: bool,
+    /// Why a device found no way to the peer, by rail, at the last connection.
+    unreachable: Vec<Option<String>>,
     /// The rails that worked before the peer ended.
     working_rails: usize,
 }

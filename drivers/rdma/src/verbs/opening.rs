@@ -102,6 +102,7 @@ impl VerbsEndpoint {
             failures: Vec::new(),
             retries: Retries::new(RETRIES),
             is_limited: false,
+            unreachable: Vec::new(),
             working_rails: 0,
         };
         for number in 0..queue_pairs {
@@ -191,14 +192,27 @@ impl Fabric for VerbsEndpoint {
             rail.peer_port = Some(*port);
         }
         self.is_limited = true;
+        self.unreachable = vec![None; self.rails.len()];
         for (number, other) in peer.queue_pairs.iter().enumerate() {
             let rail = *self.rail(number);
-            let port = &peer.ports[rail_of(number, peer.ports.len())];
+            let on_rail = rail_of(number, peer.ports.len());
+            let port = &peer.ports[on_rail];
             let slot = &mut self.slots[number];
             let Some(connecting) = slot.connecting.take() else {
                 continue;
             };
-            self.is_limited &= rail.path.connect(&connecting, port, *other)?;
+            // The kernel has waited a second for the neighbour's address, and would again.
+            if self.unreachable[on_rail].is_some() {
+                continue;
+            }
+            match rail.path.connect(&connecting, port, *other) {
+                Ok(is_limited) => self.is_limited &= is_limited,
+                Err(error) if is_without_way(&error) => {
+                    self.unreachable[on_rail] = Some(error.to_string());
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
             slot.current = Some(connecting.queue_pair);
         }
         let reads = self.rails.iter().zip(&peer.ports);
@@ -217,6 +231,10 @@ impl Fabric for VerbsEndpoint {
         operation: &Operation<'_>,
     ) -> Result<Vec<bool>, ChannelError> {
         self.packets_arrive(work, operation)
+    }
+
+    fn unreachable(&self, rail: usize) -> Option<&str> {
+        self.unreachable.get(rail)?.as_deref()
     }
 
     fn reconnect(&mut self) -> io::Result<()> {
@@ -268,6 +286,14 @@ fn shorter_queues(wanted: Wanted) -> Option<Wanted> {
 /// Errors of devices that cannot create a queue pair with so many requests.
 fn is_too_deep(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EINVAL))
+}
+
+/// Errors of the kernel when it resolves the address of the peer (RoCE): the port is active, and nothing answers behind it.
+fn is_without_way(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH)
+    )
 }
 
 /// Watches the queues and the devices.

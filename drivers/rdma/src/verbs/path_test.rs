@@ -63,7 +63,10 @@ impl VerbsEndpoint {
         self.post_tests(work, &mut tests)?;
         let requests = self.watch_requests();
         let requests = requests.map_err(|error| self.refused(0, &error))?;
-        let ours = Instant::now() + self.patience();
+        let left = operation
+            .deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let ours = Instant::now() + self.patience(left);
         let until = Operation {
             deadline: Some(operation.deadline.map_or(ours, |theirs| theirs.min(ours))),
             cancel: operation.cancel,
@@ -117,14 +120,11 @@ impl VerbsEndpoint {
     }
 
     /// How long the peer's device may take to acknowledge. The device of the kernel retransmits after it had no processor for
-    /// long, and gives up by itself.
-    fn patience(&self) -> Duration {
-        // InfiniBand architecture, volume 1, 9.7.6.1.3: a device may wait four times as long as it was told. One packet may be
-        // lost, and the one that repeats it as well.
-        const TIMEOUTS: u32 = 2 * 4;
-        let of_rail = |rail: &Rail| {
-            let least = Duration::from_secs(if rail.path.is_software { 30 } else { 1 });
-            least.max(rail.path.retransmits_after().saturating_mul(TIMEOUTS))
+    /// long, and gives up by itself. `left` is what is left of the time for the handshake.
+    fn patience(&self, left: Option<Duration>) -> Duration {
+        let of_rail = |rail: &Rail| match rail.path.is_software {
+            true => Duration::from_secs(30),
+            false => patience(rail.path.retransmits_after(), rail.path.round_trip, left),
         };
         self.rails.iter().map(of_rail).max().unwrap_or_default()
     }
@@ -148,6 +148,10 @@ impl VerbsEndpoint {
             let Some(work) = work(number) else {
                 continue;
             };
+            if self.unreachable[rail].is_some() {
+                tests.has_failed[rail] = true;
+                continue;
+            }
             match self.post_test(number, work) {
                 Ok(count) => tests.missing[rail] += count,
                 Err(_) if rails > 1 => tests.has_failed[rail] = true,
@@ -256,5 +260,44 @@ impl VerbsEndpoint {
                 while queue.poll(&mut batch).is_ok_and(|count| count > 0) {}
             }
         }
+    }
+}
+
+/// How long an adapter may take that sends again after this time.
+fn patience(retransmits_after: Duration, round_trip: Duration, left: Option<Duration>) -> Duration {
+    // InfiniBand architecture, volume 1, 9.7.6.1.3: a device may wait four times as long as it was told. One packet may be
+    // lost, and the one that repeats it as well.
+    const TIMEOUTS: u32 = 2 * 4;
+    // Three tests in which nothing arrives, and what follows them.
+    const PARTS: u32 = 6;
+    const ROUND_TRIPS: u32 = 4;
+    let usual = Duration::from_secs(1).max(retransmits_after.saturating_mul(TIMEOUTS));
+    let least = round_trip.saturating_mul(ROUND_TRIPS);
+    left.map_or(usual, |left| usual.min((left / PARTS).max(least)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_failed_tests_fit_into_the_handshake() {
+        let handshake = Duration::from_secs(20);
+        for milliseconds in [0, 1, 50, 140, 200, 300, 500] {
+            let round_trip = Duration::from_millis(milliseconds);
+            // Local ACK Timeout has powers of two of 4.096 us.
+            for code in 14..20 {
+                let retransmits_after = Duration::from_nanos(4096 << code);
+                let mut left = handshake;
+                for _ in 0..3 {
+                    let patience = patience(retransmits_after, round_trip, Some(left));
+                    assert!(patience >= round_trip * 4, "{round_trip:?}");
+                    left -= patience + round_trip * 3;
+                }
+                assert!(left > round_trip * 6, "{round_trip:?}: {left:?} is left");
+            }
+        }
+        let long = patience(Duration::from_secs(1), Duration::ZERO, None);
+        assert_eq!(long, Duration::from_secs(8));
     }
 }

@@ -77,6 +77,18 @@ fn a_path_without_roce_is_named() {
     });
 }
 
+#[test]
+fn without_a_neighbour_a_channel_uses_tcp() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("rtr_errno", libc::ETIMEDOUT);
+    with_adapters(&[adapter], || {
+        for end in &transfer("rdma:qps=2", "rdma", BYTES) {
+            assert_eq!(detail(end, "provider"), "soft");
+            let reason = detail(end, "reason");
+            assert!(reason.contains("finds no way"), "{reason}");
+        }
+    });
+}
+
 /// With the default `provider=auto` at both ends the channel needs no packets of adapters.
 #[test]
 fn without_roce_a_channel_uses_tcp() {

@@ -173,6 +173,18 @@ fn a_path_that_carries_nothing_is_left_out() {
     });
 }
 
+/// The switch of the second path is off: the kernel gets no answer of the neighbour.
+#[test]
+fn a_path_without_a_neighbour_is_left_out() {
+    let [first, second, third, fourth] = four();
+    let fourth = fourth.with("rtr_errno", libc::ETIMEDOUT);
+    with_adapters(&[first, second, third, fourth], || {
+        let [sender, receiver] = transfer_between_pairs("");
+        assert_eq!(detail(&sender, "device"), "mlx5_0/1");
+        assert_eq!(detail(&receiver, "device"), "mlx5_2/1");
+    });
+}
+
 #[test]
 fn paths_that_carry_nothing_are_named() {
     let adapters = four().map(|adapter| adapter.with("path_mtu", 0));

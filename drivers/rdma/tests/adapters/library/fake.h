@@ -64,6 +64,8 @@ struct settings {
 	long limit_max;
 	/* The error with which it refuses a limit, and whether it sends faster nevertheless. */
 	long limit_errno, limit_ignored;
+	/* The error of RTR, as where the kernel gets no answer of the neighbour. */
+	long rtr_errno;
 	/* It refuses static rates. */
 	long no_static_rates;
 };

@@ -179,6 +179,8 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *new, int mask)
 	int rest = mask & ~IBV_QP_STATE;
 	if (known && (rest & known->needs) == known->needs && !(rest & ~(known->needs | known->allows)))
 		code = check_attributes(pair, new, mask);
+	if (!code && to == IBV_QPS_RTR)
+		code = device_of(pair)->set.rtr_errno;
 	if (!code) {
 		set_attributes(pair, new, mask);
 		if (mask & IBV_QP_AV && new->ah_attr.static_rate)
