@@ -273,7 +273,8 @@ fn patience(retransmits_after: Duration, round_trip: Duration, left: Option<Dura
     const ROUND_TRIPS: u32 = 4;
     let usual = Duration::from_secs(1).max(retransmits_after.saturating_mul(TIMEOUTS));
     let least = round_trip.saturating_mul(ROUND_TRIPS);
-    left.map_or(usual, |left| usual.min((left / PARTS).max(least)))
+    let fits = left.map_or(usual, |left| usual.min(left / PARTS));
+    fits.max(least)
 }
 
 #[cfg(test)]
