@@ -39,7 +39,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn open_upload(&self, path: &Path, opening: UploadOpening) -> Result<OpenedFile, StorageError>;
 
     /// Makes a file for `path` that has no name until [`UnnamedFile::give_name`], and opens it for writing. `None` if there is something at
-    /// `path`, or the storage has no such files there: then the file needs a temporary name, or its final one.
+    /// `path`, or an unfinished upload of it, or the storage has no such files there: then the file needs a temporary name, or its final
+    /// one.
     fn open_unnamed(&self, _path: &Path) -> Option<(OpenedFile, Box<dyn UnnamedFile>)> {
         None
     }
@@ -152,8 +153,7 @@ pub trait UnnamedFile: Send + fmt::Debug {
     /// Sets the modification time. Writing changes it again.
     fn set_modified(&self, modified: SystemTime) -> Result<(), StorageError>;
 
-    /// Gives the file its name, and removes what earlier uploads under temporary names have left beside it. Fails with `EEXIST` if there is
-    /// something of that name, which stays as it is.
+    /// Gives the file its name. Fails with `EEXIST` if there is something of that name, which stays as it is.
     fn give_name(self: Box<Self>) -> Result<(), StorageError>;
 }
 
