@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gridhaul_interop::gridhaul_program;
+use gridhaul_interop::{gridhaul_client, gridhaul_program};
 
 use markdown::Page;
 
@@ -22,6 +22,9 @@ const DEVELOPERS: [&str; 5] = [
     "measurements/",
     "threat-model",
 ];
+
+/// The page about `gridhaul`, the client.
+const CLIENT: &str = "docs/client.md";
 
 /// Parts of other pages, which the benchmark composes.
 const PARTS: [&str; 2] = ["measurements/notes.md", "measurements/rdma-notes.md"];
@@ -65,9 +68,13 @@ fn beneath(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The options in the help of one command, with the name of the value.
+/// The options in the help of one command of the server, with the name of the value.
 fn options(command: &str) -> BTreeMap<String, String> {
     let program = gridhaul_program().expect("the server is built");
+    options_of(&program, command)
+}
+
+fn options_of(program: &Path, command: &str) -> BTreeMap<String, String> {
     let words = command.split(' ').chain(["--help"]);
     let output = Command::new(program).args(words).output();
     let help = String::from_utf8(output.expect("it runs").stdout).expect("UTF-8");
@@ -155,6 +162,61 @@ fn every_link_leads_to_a_file_and_a_heading() {
     assert!(links > 150, "only {links} links");
 }
 
+/// The commands of the client without `guc`, whose options have one hyphen.
+const OF_CLIENT: [&str; 18] = [
+    "copy",
+    "rput",
+    "rget",
+    "cat",
+    "sum",
+    "ping",
+    "bench",
+    "ls",
+    "stat",
+    "mkdir",
+    "rm",
+    "mv",
+    "proxy create",
+    "proxy show",
+    "proxy destroy",
+    "chmod",
+    "du",
+    "tree",
+];
+
+#[test]
+fn every_option_of_the_client_in_the_documentation_exists() {
+    let client = gridhaul_client().expect("the client is built");
+    let names = |command: &&'static str| {
+        let names: BTreeSet<String> = options_of(&client, command).into_keys().collect();
+        (*command, names)
+    };
+    let known: BTreeMap<&str, BTreeSet<String>> = OF_CLIENT.iter().map(names).collect();
+    let any: BTreeSet<&String> = known.values().flatten().collect();
+    let mut seen = 0;
+    for page in pages() {
+        for text in page.code().chain(page.spans()) {
+            let Some((_, arguments)) = text.split_once("gridhaul ") else {
+                continue;
+            };
+            let command = OF_CLIENT.iter().find(|name| arguments.starts_with(*name));
+            for option in command.into_iter().flat_map(|_| long_options(arguments)) {
+                seen += 1;
+                let exists = command.is_some_and(|command| known[command].contains(option));
+                assert!(exists, "{}: no --{option}: {text}", page.name);
+            }
+        }
+        // The page of the client may name its options alone.
+        let alone = page.spans().filter(|span| span.starts_with("--"));
+        for option in alone.flat_map(long_options).filter(|_| page.name == CLIENT) {
+            seen += 1;
+            let exists = any.iter().any(|known| *known == option);
+            assert!(exists, "{}: no --{option}", page.name);
+        }
+    }
+    assert!(seen > 30, "only {seen} options");
+}
+
 #[test]
 fn every_option_in_the_documentation_exists() {
     let mut known = BTreeSet::from(["version".to_owned()]);
@@ -183,7 +245,8 @@ fn every_option_in_the_documentation_exists() {
         }
     };
     for page in pages() {
-        let is_for_operators = !DEVELOPERS.iter().any(|part| page.name.contains(part));
+        let is_for_operators =
+            page.name != CLIENT && !DEVELOPERS.iter().any(|part| page.name.contains(part));
         for span in page.spans().filter(|span| span.starts_with("--")) {
             if is_for_operators {
                 check(&page, span);
