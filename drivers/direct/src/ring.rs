@@ -6,11 +6,11 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use io_uring::{IoUring, Probe, opcode, types};
+use io_uring::{IoUring, Probe, Submitter, opcode, types};
 use rustix::io::Errno;
 
 use crate::backend::{Backend, MAX_REQUESTS, RawRequest};
-use crate::fixed::FixedBuffers;
+use crate::fixed::{BufferTable, FixedBuffers};
 use crate::request::Call;
 use crate::target::LastingMemory;
 
@@ -66,7 +66,8 @@ impl Ring {
 
     /// Before a queue that moves so many bytes from or to this memory. No request is in flight.
     pub(crate) fn prepare(&mut self, memory: &LastingMemory, bytes: u64) {
-        self.fixed.prepare(&self.queues.submitter(), memory, bytes);
+        self.fixed
+            .prepare(&mut Registrations(self.queues.submitter()), memory, bytes);
     }
 }
 
@@ -76,6 +77,20 @@ impl<E: Enter> Ring<E> {
         let entered = self.enter.enter(&self.queues, wanted);
         self.has_unsubmitted = !self.queues.submission().is_empty();
         entered
+    }
+}
+
+/// The registered buffers of a ring.
+struct Registrations<'a>(Submitter<'a>);
+
+impl BufferTable for Registrations<'_> {
+    unsafe fn register(&mut self, buffers: &[libc::iovec]) -> io::Result<()> {
+        // SAFETY: the caller keeps the memory.
+        unsafe { self.0.register_buffers(buffers) }
+    }
+
+    fn unregister(&mut self) -> io::Result<()> {
+        self.0.unregister_buffers()
     }
 }
 
