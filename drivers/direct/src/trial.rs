@@ -72,10 +72,15 @@ impl Trial {
         self.method == Method::Bypass
     }
 
-    /// So many bytes of the range were moved as chosen.
-    pub fn end(&mut self, bytes: u64) {
-        if let Some(stopwatch) = self.stopwatch.take() {
-            self.choice.note(self.method, stopwatch.stop(bytes));
+    /// So many bytes of the range were moved, and went past the page cache or not. A range that did not go past it as intended is no
+    /// measurement of that.
+    pub fn end(&mut self, bytes: u64, went_direct: bool) {
+        let Some(stopwatch) = self.stopwatch.take() else {
+            return;
+        };
+        match went_direct == self.is_direct() {
+            true => self.choice.note(self.method, stopwatch.stop(bytes)),
+            false => self.choice.miss(),
         }
     }
 
@@ -106,7 +111,7 @@ mod tests {
         for _ in 0..1000 {
             let mut trial = Trial::of(Arc::clone(&choice), 1 << 20, LONG_BYTES - 1);
             assert!(!trial.is_direct());
-            trial.end(1 << 20);
+            trial.end(1 << 20, false);
         }
         assert_eq!(
             Trial::of(choice, 1, 0).describe(),
@@ -120,8 +125,9 @@ mod tests {
         let mut counts = [0; 2];
         for _ in 0..8 {
             let mut trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
-            counts[usize::from(trial.is_direct())] += 1;
-            trial.end(PIECE_BYTES);
+            let is_direct = trial.is_direct();
+            counts[usize::from(is_direct)] += 1;
+            trial.end(PIECE_BYTES, is_direct);
         }
         assert_eq!(counts, [4, 4]);
         let trial = Trial::of(choice, PIECE_BYTES, LONG_BYTES);
@@ -131,6 +137,23 @@ mod tests {
                 .starts_with("CPU seconds per GB: O_DIRECT ")
         );
         assert!(trial.stopwatch.is_none());
+    }
+
+    /// The bytes of a peer may be where direct I/O cannot use them, at each of its ranges.
+    #[test]
+    fn a_trial_whose_ranges_never_go_past_the_page_cache_ends() {
+        let choice = choice();
+        let mut measured = 0;
+        for _ in 0..100 {
+            let mut trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
+            measured += usize::from(trial.stopwatch.is_some());
+            trial.end(PIECE_BYTES, false);
+        }
+        assert!(measured < 20, "{measured} of 100");
+        let trial = Trial::of(choice, PIECE_BYTES, LONG_BYTES);
+        assert!(!trial.is_direct());
+        let words = trial.describe();
+        assert!(words.starts_with("O_DIRECT was not possible"), "{words}");
     }
 
     #[test]
@@ -147,3 +170,59 @@ mod tests {
         }
     }
 }
+    /// The bytes of a peer may be where direct I/O cannot use them, at each of its ranges.
+    #[test]
+    fn a_trial_whose_ranges_never_go_past_the_page_cache_ends() {
+        let choice = choice();
+        let mut measured = 0;
+        for _ in 0..100 {
+            let mut trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
+            measured += usize::from(trial.stopwatch.is_some());
+            trial.end(PIECE_BYTES, false);
+        }
+        assert!(measured < 20, "{measured} of 100");
+        let trial = Trial::of(choice, PIECE_BYTES, LONG_BYTES);
+        assert!(!trial.is_direct());
+        let words = trial.describe();
+        assert!(words.starts_with("O_DIRECT was not possible"), "{words}");
+    }
+
+    #[test]
+    fn a_measurement_is_valid_where_all_that_decides_it_is_the_same() {
+        let circumstances = Circumstances {
+            connection: "one",
+            call: Call::Read,
+            request_bytes: 1 << 20,
+        };
+        let route = Route::new(circumstances, Some(1));
+        let request_bytes = (1 << 20) + 4096;
+        let similar = Circumstances {
+            request_bytes,
+            ..circumstances
+        };
+        assert_eq!(Route::new(similar, Some(1)), route);
+        let others = [
+            Circumstances {
+                connection: "another",
+                ..circumstances
+            },
+            Circumstances {
+                call: Call::Write,
+                ..circumstances
+            },
+            Circumstances {
+                request_bytes: 64 << 10,
+                ..circumstances
+            },
+            // There is no shorter one, but no length may panic.
+            Circumstances {
+                request_bytes: 0,
+                ..circumstances
+            },
+        ];
+        for other in others {
+            assert_ne!(Route::new(other, Some(1)), route, "{other:?}");
+        }
+        assert_ne!(Route::new(circumstances, Some(2)), route);
+    }
+

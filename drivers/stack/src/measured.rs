@@ -28,7 +28,10 @@ pub use self::rule::{Goal, Method, Rule};
 /// A decision is kept for this many bytes; then the trial is repeated.
 const KEPT_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 
-/// The most routes that are kept; more than a server has.
+/// A trial ends after so many ranges in a row for which the bypass was chosen and did not happen.
+const MOST_MISSES: u32 = 8;
+
+/// The most routes that are kept; more than a server has in use.
 const MAX_ROUTES: usize = 64;
 
 /// The choices of a process, one for each route: for what a measurement is valid, such as a file system and a direction.
@@ -76,7 +79,12 @@ pub struct Choice {
 #[derive(Debug, Clone, Copy)]
 enum Phase {
     /// No measurement yet, or an old one.
-    Trial { copy: Tally, bypass: Tally },
+    Trial {
+        copy: Tally,
+        bypass: Tally,
+        /// Ranges since the last measured bypass for which it was chosen and did not happen.
+        misses: u32,
+    },
     /// Decided, for the next `left` bytes.
     Settled {
         copy: Tally,
@@ -88,6 +96,8 @@ enum Phase {
 }
 
 impl Choice {
+    /// The bypass did not happen, and is not tried for the next `left` bytes.
+    Missed { left: u64 },
     /// A choice that no measurement has decided.
     pub fn new(rule: Rule) -> Self {
         Self {
@@ -101,7 +111,7 @@ impl Choice {
     pub fn choose(&self, bytes: u64, is_long: bool) -> (Method, bool) {
         let mut phase = self.phase();
         let (method, left) = match &mut *phase {
-            Phase::Trial { copy, bypass } => {
+            Phase::Trial { copy, bypass, .. } => {
                 return if is_long && bytes >= self.rule.least_bytes {
                     (self.rule.next_in_trial(copy, bypass), true)
                 } else {
@@ -109,7 +119,7 @@ impl Choice {
                 };
             }
             Phase::Settled { copy, bypass, left } => (self.rule.better(copy, bypass), left),
-            Phase::Refused { left, .. } => (Method::Copy, left),
+            Phase::Refused { left, .. } | Phase::Missed { left } => (Method::Copy, left),
         };
         match left.checked_sub(bytes) {
             Some(rest) => *left = rest,
@@ -122,12 +132,19 @@ impl Choice {
     pub fn note(&self, method: Method, cost: Cost) {
         let mut phase = self.phase();
         // Another channel may have ended the trial.
-        if let Phase::Trial { copy, bypass } = &mut *phase
+        if let Phase::Trial {
+            copy,
+            bypass,
+            misses,
+        } = &mut *phase
             && cost.bytes >= self.rule.least_bytes
         {
             match method {
                 Method::Copy => copy.note(cost),
-                Method::Bypass => bypass.note(cost),
+                Method::Bypass => {
+                    bypass.note(cost);
+                    *misses = 0;
+                }
             }
             if copy.bytes.min(bypass.bytes) >= self.rule.trial_bytes {
                 *phase = Phase::Settled {
@@ -142,6 +159,18 @@ impl Choice {
     /// Records that the kernel does not support the bypass here.
     pub fn refuse(&self, errno: Errno) {
         *self.phase() = Phase::Refused {
+    /// Records that a range for which the trial chose the bypass was moved in another way, for a reason that this range or its channel
+    /// may have alone. After some in a row the trial ends: without any measurement of the bypass it would go on for ever.
+    pub fn miss(&self) {
+        let mut phase = self.phase();
+        if let Phase::Trial { misses, .. } = &mut *phase {
+            *misses += 1;
+            if *misses == MOST_MISSES {
+                *phase = Phase::Missed { left: KEPT_BYTES };
+            }
+        }
+    }
+
             errno,
             left: KEPT_BYTES,
         };
@@ -164,6 +193,9 @@ impl Choice {
         }
     }
 
+            Phase::Missed { .. } => {
+                format!("{bypass_name} was not possible for {MOST_MISSES} ranges")
+            }
     fn phase(&self) -> MutexGuard<'_, Phase> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -177,3 +209,4 @@ impl Phase {
         }
     }
 }
+            misses: 0,

@@ -129,11 +129,8 @@ impl DiskFiles {
     /// So many bytes of the last range were moved.
     pub(crate) fn end(&mut self, bytes: u64) {
         self.moved += bytes;
-        // A range that did not go past the page cache as intended is no measurement of that.
-        if let Some(trial) = &mut self.trial
-            && trial.is_direct() == matches!(self.last, Last::Direct)
-        {
-            trial.end(bytes);
+        if let Some(trial) = &mut self.trial {
+            trial.end(bytes, matches!(self.last, Last::Direct));
         }
     }
 
