@@ -68,5 +68,5 @@ pub use engine::{Engine, EngineChoice};
 pub use queue::{IoQueue, PieceQueue};
 pub use request::{Call, Files, Request, Way};
 pub use target::{LastingMemory, Target};
-pub use trial::Trial;
+pub use trial::{Circumstances, Trial};
 pub use usage::{DirectUse, OPTION};

@@ -27,13 +27,41 @@ const RULE: Rule = Rule {
     usual: Method::Copy,
 };
 
-/// What a measurement is valid for.
+/// What a measurement is valid for, except for the file system: what decides the costs of both ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Circumstances {
+    /// The driver and the kind of its connection, whose costs are in both measurements.
+    pub connection: &'static str,
+    /// The direction.
+    pub call: Call,
+    /// The length in bytes of the requests past the page cache. Lengths of the same power of two share a measurement.
+    pub request_bytes: u64,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Route {
-    driver: &'static str,
-    /// The device number of the file system (fstat(2)), or 0 if it is unknown.
-    file_system: u64,
+    connection: &'static str,
     call: Call,
+    /// The logarithm of the length of requests.
+    request_class: u32,
+    /// The device number of the file system (fstat(2)).
+    file_system: Option<u64>,
+}
+
+impl Route {
+    fn new(circumstances: Circumstances, file_system: Option<u64>) -> Self {
+        let Circumstances {
+            connection,
+            call,
+            request_bytes,
+        } = circumstances;
+        Self {
+            connection,
+            call,
+            request_class: request_bytes.max(1).ilog2(),
+            file_system,
+        }
+    }
 }
 
 /// All measurements of this process.
@@ -49,12 +77,9 @@ pub struct Trial {
 
 impl Trial {
     /// Chooses the way of a range from (`Read`) or to (`Write`) a file, for a channel that has moved `moved` bytes before.
-    pub fn begin(driver: &'static str, call: Call, range: &FileRange<'_>, moved: u64) -> Self {
-        let route = Route {
-            driver,
-            file_system: rustix::fs::fstat(range.file).map_or(0, |facts| facts.st_dev),
-            call,
-        };
+    pub fn begin(circumstances: Circumstances, range: &FileRange<'_>, moved: u64) -> Self {
+        let facts = rustix::fs::fstat(range.file).ok();
+        let route = Route::new(circumstances, facts.map(|facts| facts.st_dev));
         Self::of(CHOICES.get(route, RULE), range.length, moved)
     }
 
@@ -157,37 +182,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_without_direct_io_is_not_tried_again() {
-        let choice = choice();
-        let trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
-        // A lack of memory passes.
-        trial.refuse(Errno::AGAIN);
-        assert!(trial.describe().ends_with("are being measured"));
-        trial.refuse(Errno::INVAL);
-        for _ in 0..10 {
-            let trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
-            assert!(!trial.is_direct() && trial.stopwatch.is_none());
-        }
-    }
-}
-    /// The bytes of a peer may be where direct I/O cannot use them, at each of its ranges.
-    #[test]
-    fn a_trial_whose_ranges_never_go_past_the_page_cache_ends() {
-        let choice = choice();
-        let mut measured = 0;
-        for _ in 0..100 {
-            let mut trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
-            measured += usize::from(trial.stopwatch.is_some());
-            trial.end(PIECE_BYTES, false);
-        }
-        assert!(measured < 20, "{measured} of 100");
-        let trial = Trial::of(choice, PIECE_BYTES, LONG_BYTES);
-        assert!(!trial.is_direct());
-        let words = trial.describe();
-        assert!(words.starts_with("O_DIRECT was not possible"), "{words}");
-    }
-
-    #[test]
     fn a_measurement_is_valid_where_all_that_decides_it_is_the_same() {
         let circumstances = Circumstances {
             connection: "one",
@@ -226,3 +220,17 @@ mod tests {
         assert_ne!(Route::new(circumstances, Some(2)), route);
     }
 
+    #[test]
+    fn a_file_system_without_direct_io_is_not_tried_again() {
+        let choice = choice();
+        let trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
+        // A lack of memory passes.
+        trial.refuse(Errno::AGAIN);
+        assert!(trial.describe().ends_with("are being measured"));
+        trial.refuse(Errno::INVAL);
+        for _ in 0..10 {
+            let trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
+            assert!(!trial.is_direct() && trial.stopwatch.is_none());
+        }
+    }
+}

@@ -37,6 +37,7 @@ const MAX_ROUTES: usize = 64;
 /// The choices of a process, one for each route: for what a measurement is valid, such as a file system and a direction.
 #[derive(Debug)]
 pub struct Choices<R> {
+    /// The one that was used last is at the end.
     routes: Mutex<Vec<(R, Arc<Choice>)>>,
 }
 
@@ -48,10 +49,12 @@ impl<R: PartialEq> Choices<R> {
         }
     }
 
-    /// The choice of a route, which has this rule if it is new. The oldest of too many is forgotten.
+    /// The choice of a route, which has this rule if it is new. Of too many, the one that was not used for longest is forgotten.
     pub fn get(&self, route: R, rule: Rule) -> Arc<Choice> {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, choice)) = routes.iter().find(|(known, _)| *known == route) {
+        if let Some(place) = routes.iter().position(|(known, _)| *known == route) {
+            routes[place..].rotate_left(1);
+            let (_, choice) = routes.last().expect("the route is there");
             return Arc::clone(choice);
         }
         if routes.len() == MAX_ROUTES {
@@ -93,11 +96,11 @@ enum Phase {
     },
     /// The kernel does not support the bypass, which is not tried for the next `left` bytes.
     Refused { errno: Errno, left: u64 },
+    /// The bypass did not happen, and is not tried for the next `left` bytes.
+    Missed { left: u64 },
 }
 
 impl Choice {
-    /// The bypass did not happen, and is not tried for the next `left` bytes.
-    Missed { left: u64 },
     /// A choice that no measurement has decided.
     pub fn new(rule: Rule) -> Self {
         Self {
@@ -156,9 +159,6 @@ impl Choice {
         }
     }
 
-    /// Records that the kernel does not support the bypass here.
-    pub fn refuse(&self, errno: Errno) {
-        *self.phase() = Phase::Refused {
     /// Records that a range for which the trial chose the bypass was moved in another way, for a reason that this range or its channel
     /// may have alone. After some in a row the trial ends: without any measurement of the bypass it would go on for ever.
     pub fn miss(&self) {
@@ -171,6 +171,9 @@ impl Choice {
         }
     }
 
+    /// Records that the kernel does not support the bypass here.
+    pub fn refuse(&self, errno: Errno) {
+        *self.phase() = Phase::Refused {
             errno,
             left: KEPT_BYTES,
         };
@@ -190,12 +193,12 @@ impl Choice {
             Phase::Refused { errno, .. } => {
                 format!("{bypass_name} failed: {}", io::Error::from(errno))
             }
-        }
-    }
-
             Phase::Missed { .. } => {
                 format!("{bypass_name} was not possible for {MOST_MISSES} ranges")
             }
+        }
+    }
+
     fn phase(&self) -> MutexGuard<'_, Phase> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -206,7 +209,7 @@ impl Phase {
         Self::Trial {
             copy: Tally::none(),
             bypass: Tally::none(),
+            misses: 0,
         }
     }
 }
-            misses: 0,

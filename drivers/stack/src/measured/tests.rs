@@ -191,3 +191,15 @@ fn the_channels_of_a_route_share_a_choice_and_old_routes_are_forgotten() {
     }
     assert!(!Arc::ptr_eq(&first, &get(0)));
 }
+
+#[test]
+fn a_route_in_use_is_not_forgotten() {
+    let choices = Choices::new();
+    let get = |route| choices.get(route, rule(Goal::Processor));
+    let (used, unused) = (get(0), get(1));
+    for route in 2..3 * MAX_ROUTES {
+        get(route);
+        assert!(Arc::ptr_eq(&used, &get(0)));
+    }
+    assert!(!Arc::ptr_eq(&unused, &get(1)));
+}
