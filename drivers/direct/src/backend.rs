@@ -23,6 +23,9 @@ pub(crate) struct RawRequest {
     pub(crate) takes_turn: bool,
 }
 
+// SAFETY: the memory of a request belongs to it until it has completed, on any thread.
+unsafe impl Send for RawRequest {}
+
 /// Carries out requests.
 pub(crate) trait Backend {
     /// Begins a request.
@@ -35,6 +38,10 @@ pub(crate) trait Backend {
 
     /// Passes the slots and results of completed requests to `ended`. Waits for one if `waits`.
     fn reap(&mut self, waits: bool, ended: &mut dyn FnMut(usize, Result<usize, Errno>));
+
+    /// Gives up the requests that have not begun, and will not: the kernel does not use their memory. They end with ECANCELED, now or
+    /// at the next [`Backend::reap`]. No request is submitted afterwards before the queue ends.
+    fn withdraw(&mut self, ended: &mut dyn FnMut(usize, Result<usize, Errno>));
 
     /// Readable when `reap` would return something.
     fn descriptor(&self) -> BorrowedFd<'_>;

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use crate::backend::{Backend, MAX_REQUESTS};
 use crate::queue::{IoQueue, PieceQueue, Queue};
 use crate::request::Files;
-use crate::ring::Ring;
+use crate::ring::{Retired, Ring};
 use crate::target::{Pieces, Target};
 use crate::threads;
 
@@ -73,6 +73,7 @@ impl Engine {
             direct: file,
             cached: file,
         };
+        self.renew();
         let pieces = Pieces::new(pieces);
         let slots = pieces.count();
         self.with_backend(slots, |backend| {
@@ -94,6 +95,7 @@ impl Engine {
         bytes: u64,
         work: impl FnOnce(&mut dyn IoQueue) -> R,
     ) -> io::Result<R> {
+        self.renew();
         if let Kind::Ring(ring) = &mut self.0
             && let Some(lasting) = memory.lasting()
         {
@@ -102,6 +104,18 @@ impl Engine {
         self.with_backend(slots, |backend| {
             work(&mut Queue::new(backend, files, memory, slots))
         })
+    }
+
+    /// Takes the place of a ring that submits nothing any more. No request is in flight.
+    fn renew(&mut self) {
+        if let Kind::Ring(ring) = &mut self.0
+            && let Some(retired) = ring.take_retired()
+        {
+            *self = match retired {
+                Retired::Withdrawn => Self::open(EngineChoice::Best),
+                Retired::Refused(error) => Self(Kind::Threads(Some(error))),
+            };
+        }
     }
 
     fn with_backend<R>(
@@ -114,5 +128,59 @@ impl Engine {
             Kind::Ring(ring) => Ok(work(ring.as_mut())),
             Kind::Threads(_) => threads::with_threads(slots, |threads| work(threads)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+    use std::os::unix::fs::FileExt as _;
+
+    use super::*;
+    use crate::request::{Call, Request, Way};
+
+    /// Reads the bytes 1 to 4 of a file; returns the way.
+    fn read(engine: &mut Engine, file: &std::fs::File) -> &'static str {
+        let mut memory = [0; 4];
+        let pieces: Vec<&mut [u8]> = vec![&mut memory];
+        let read = engine.with_pieces(file.as_fd(), pieces, |queue| {
+            let request = Request {
+                call: Call::Read,
+                way: Way::Cached,
+                offset: 1,
+                start: 0,
+                length: 4,
+            };
+            queue.submit(0, request);
+            queue.complete(0)
+        });
+        assert_eq!(read.unwrap(), Ok(4));
+        assert_eq!(&memory, b"onte");
+        engine.way()
+    }
+
+    #[test]
+    fn another_engine_takes_the_place_of_a_ring_that_submits_nothing_any_more() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(b"content", 0).unwrap();
+        let mut engine = Engine::open(EngineChoice::Best);
+        if let Some(error) = engine.without_ring() {
+            eprintln!("skipped: io_uring: {error}");
+            return;
+        }
+        let retire = |engine: &mut Engine, retired| match &mut engine.0 {
+            Kind::Ring(ring) => ring.retire(retired),
+            Kind::Threads(_) => panic!("it is a ring"),
+        };
+        assert_eq!(read(&mut engine, &file), "direct (io_uring)");
+        retire(&mut engine, Retired::Withdrawn);
+        assert_eq!(read(&mut engine, &file), "direct (io_uring)");
+        retire(
+            &mut engine,
+            Retired::Refused(io::ErrorKind::OutOfMemory.into()),
+        );
+        assert_eq!(read(&mut engine, &file), "direct (threads)");
+        let reason = engine.without_ring().map(io::Error::kind);
+        assert_eq!(reason, Some(io::ErrorKind::OutOfMemory));
     }
 }

@@ -3,9 +3,8 @@
 //! A registration refers to pages, not to addresses: it holds the memory, so that its address is not mapped to other pages before
 //! the registration ends.
 
+use std::io;
 use std::ops::Range;
-
-use io_uring::Submitter;
 
 use crate::target::LastingMemory;
 
@@ -15,6 +14,27 @@ const LONGEST_BUFFER: usize = 1 << 30;
 /// A channel has a ring to send from and one to receive into.
 const MAX_MEMORIES: usize = 2;
 
+/// The kernel's table of registered buffers. Tests have another one, which fails.
+pub(crate) trait BufferTable {
+    /// Fills the table, which is empty.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses it, because of the limit on locked memory for example. The table is empty then.
+    ///
+    /// # Safety
+    ///
+    /// The buffers stay mapped until they are unregistered, or the ring is closed.
+    unsafe fn register(&mut self, buffers: &[libc::iovec]) -> io::Result<()>;
+
+    /// Empties the table, which is not empty.
+    ///
+    /// # Errors
+    ///
+    /// When a signal interrupts it. The table stays as it was then.
+    fn unregister(&mut self) -> io::Result<()>;
+}
+
 /// The registered memory of one ring.
 #[derive(Debug, Default)]
 pub(crate) struct FixedBuffers {
@@ -23,16 +43,18 @@ pub(crate) struct FixedBuffers {
     buffers: Vec<Range<usize>>,
     /// The bytes of all queues so far.
     bytes: u64,
-    /// The kernel has refused it, because of the limit on locked memory for example.
+    /// The kernel has refused further memory.
     is_refused: bool,
 }
 
 impl FixedBuffers {
     /// Registers memory for a queue that will move so many bytes. To pin all pages costs about as much as one request for each, so
     /// memory is registered only if what was moved and what will be is as long. No request may be in flight.
+    ///
+    /// If the kernel refuses it, what was registered before is registered again, and nothing further is tried.
     pub(crate) fn prepare(
         &mut self,
-        submitter: &Submitter<'_>,
+        table: &mut impl BufferTable,
         memory: &LastingMemory,
         bytes: u64,
     ) {
@@ -41,20 +63,35 @@ impl FixedBuffers {
         if is_known || self.is_refused || self.bytes < memory.length() as u64 {
             return;
         }
-        if !self.memories.is_empty() {
-            // If it failed, the next registration fails as well.
-            let _ = submitter.unregister_buffers();
-            self.buffers.clear();
+        if !self.buffers.is_empty() && table.unregister().is_err() {
+            return;
         }
-        if self.memories.len() == MAX_MEMORIES {
-            self.memories.remove(0);
+        // Dropped only when the table does not have it any more.
+        let before = std::mem::take(&mut self.memories);
+        self.buffers.clear();
+        let surplus = (before.len() + 1).saturating_sub(MAX_MEMORIES);
+        let kept = before.iter().skip(surplus);
+        let with_it = kept.chain([memory]).cloned().collect();
+        if self.fill(table, with_it).is_err() {
+            self.is_refused = true;
+            // If this fails as well, requests name addresses.
+            let _ = self.fill(table, before);
         }
-        self.memories.push(memory.clone());
-        let buffers: Vec<_> = self
-            .memories
+    }
+
+    /// Registers memory where none is registered.
+    fn fill(
+        &mut self,
+        table: &mut impl BufferTable,
+        memories: Vec<LastingMemory>,
+    ) -> io::Result<()> {
+        let buffers: Vec<_> = memories
             .iter()
             .flat_map(|memory| parts(memory.addresses(), LONGEST_BUFFER))
             .collect();
+        if buffers.is_empty() {
+            return Ok(());
+        }
         let vectors: Vec<_> = buffers
             .iter()
             .map(|buffer| libc::iovec {
@@ -63,13 +100,9 @@ impl FixedBuffers {
             })
             .collect();
         // SAFETY: the memories stay mapped while `self` holds them, which is until they are unregistered or the ring is closed.
-        match unsafe { submitter.register_buffers(&vectors) } {
-            Ok(()) => self.buffers = buffers,
-            Err(_) => {
-                self.memories.clear();
-                self.is_refused = true;
-            }
-        }
+        unsafe { table.register(&vectors) }?;
+        (self.memories, self.buffers) = (memories, buffers);
+        Ok(())
     }
 
     /// The place in the kernel's table of the buffer that has all of these bytes.
@@ -92,24 +125,4 @@ fn parts(addresses: Range<usize>, longest: usize) -> impl Iterator<Item = Range<
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_use_the_buffer_that_has_all_of_their_bytes() {
-        let buffers: Vec<_> = parts(100..125, 10).collect();
-        assert_eq!(buffers, [100..110, 110..120, 120..125]);
-        let fixed = FixedBuffers {
-            buffers,
-            ..FixedBuffers::default()
-        };
-        let index =
-            |start: usize, length| fixed.index(std::ptr::without_provenance_mut(start), length);
-        assert_eq!(index(100, 10), Some(0));
-        assert_eq!(index(119, 1), Some(1));
-        assert_eq!(index(120, 5), Some(2));
-        for (start, length) in [(99, 1), (105, 10), (120, 6), (126, 0), (100, usize::MAX)] {
-            assert_eq!(index(start, length), None, "{start} {length}");
-        }
-    }
-}
+mod tests;

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The kernel uses the memory of a request until it has completed. So a queue exists only while [`Engine::with_pieces`] or
-//! [`Engine::with_memory`] runs, which wait for every request before they return, also if their caller fails or panics.
+//! [`Engine::with_memory`] runs, which wait for every request that has begun before they return, also if their caller fails or panics.
 //!
 //! io_uring is often unavailable: before Linux 5.6, with `kernel.io_uring_disabled`, and under seccomp filters (the default
 //! one of containers, and the server's own unless it was started with `direct=1` or `auto`). Then helper threads do the same.
@@ -47,6 +47,7 @@
 
 mod backend;
 mod block;
+mod blocking;
 mod engine;
 mod fixed;
 mod queue;
@@ -67,5 +68,5 @@ pub use engine::{Engine, EngineChoice};
 pub use queue::{IoQueue, PieceQueue};
 pub use request::{Call, Files, Request, Way};
 pub use target::{LastingMemory, Target};
-pub use trial::Trial;
+pub use trial::{Circumstances, Trial};
 pub use usage::{DirectUse, OPTION};

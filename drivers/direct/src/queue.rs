@@ -24,7 +24,8 @@ pub trait IoQueue {
     /// Notes the requests that have completed, without waiting.
     fn poll(&mut self);
 
-    /// Waits until the request of a slot has completed, if one is in flight.
+    /// Waits until the request of a slot has completed, if one is in flight. One that the kernel does not accept for a while is carried
+    /// out with a blocking call.
     fn wait(&mut self, slot: usize);
 
     /// Takes the result of a completed request: the number of bytes moved. `None` while it is in flight, and if there was none.
@@ -78,7 +79,7 @@ impl Slots {
 }
 
 /// A queue over a backend. It is used by reference only and dropped by the function that made it; the drop waits for all
-/// requests.
+/// requests that have begun, and gives up the others.
 pub(crate) struct Queue<'a, T> {
     backend: &'a mut dyn Backend,
     files: Files<'a>,
@@ -180,6 +181,10 @@ impl PieceQueue for Queue<'_, Pieces<'_>> {
 
 impl<T> Drop for Queue<'_, T> {
     fn drop(&mut self) {
+        let slots = &mut self.slots;
+        self.backend.withdraw(&mut |slot, result| {
+            slots.0[slot] = State::Completed(result);
+        });
         for slot in 0..self.slots.0.len() {
             self.wait_for(slot);
         }

@@ -1,19 +1,19 @@
-//! Requests by helper threads, for systems without io_uring. The threads live as long as the queue, which is one call of a
+//! Requests by helper threads with blocking calls, for systems without io_uring. The threads live as long as the queue, which is one call of a
 //! channel.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use gridhaul_stack::WriteLock;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::backend::{Backend, RawRequest};
-use crate::request::Call;
+use crate::blocking::carry_out;
 
 /// The most requests in flight at the kernel.
 const MAX_THREADS: usize = 4;
@@ -23,16 +23,18 @@ const STACK_BYTES: usize = 64 * 1024;
 
 /// Helper threads.
 pub(crate) struct Threads<'a> {
-    jobs: Sender<Job>,
+    jobs: Sender<RawRequest>,
     ended: Receiver<Ended>,
-    /// Readable after a request has ended.
-    wake: &'a OwnedFd,
+    /// Shared with the helpers.
+    signals: &'a Signals,
 }
 
-struct Job(RawRequest);
-
-// SAFETY: the memory of a request belongs to it until it has completed, on any thread.
-unsafe impl Send for Job {}
+struct Signals {
+    /// Readable after a request has ended.
+    wake: OwnedFd,
+    /// Requests that no helper has taken are not carried out any more.
+    is_over: AtomicBool,
+}
 
 /// A slot and its result.
 type Ended = (usize, Result<usize, Errno>);
@@ -49,20 +51,23 @@ pub(crate) fn with_threads<R>(
     let (jobs, waiting) = channel();
     let (results, ended) = channel();
     let waiting = Mutex::new(waiting);
-    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let signals = Signals {
+        wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        is_over: AtomicBool::new(false),
+    };
     thread::scope(|scope| {
         // Its drop closes the channel of jobs, so the helpers end, and the scope waits for them.
         let mut threads = Threads {
             jobs,
             ended,
-            wake: &wake,
+            signals: &signals,
         };
         for helper in 0..requests.min(MAX_THREADS) {
-            let (waiting, results, wake) = (&waiting, results.clone(), &wake);
+            let (waiting, results, signals) = (&waiting, results.clone(), &signals);
             let started = thread::Builder::new()
                 .name("direct".to_owned())
                 .stack_size(STACK_BYTES)
-                .spawn_scoped(scope, move || help(waiting, &results, wake));
+                .spawn_scoped(scope, move || help(waiting, &results, signals));
             match started {
                 Ok(_) => {}
                 Err(error) if helper == 0 => return Err(error),
@@ -77,7 +82,7 @@ pub(crate) fn with_threads<R>(
 impl Backend for Threads<'_> {
     unsafe fn submit(&mut self, request: RawRequest) {
         self.jobs
-            .send(Job(request))
+            .send(request)
             .expect("helpers live as long as this");
     }
 
@@ -87,14 +92,19 @@ impl Backend for Threads<'_> {
             ended(slot, result);
         }
         // A request that ends after this makes it readable again. It fails if nothing has ended.
-        let _ = rustix::io::read(self.wake, &mut [0_u8; 8]);
+        let _ = rustix::io::read(&self.signals.wake, &mut [0_u8; 8]);
         for (slot, result) in self.ended.try_iter() {
             ended(slot, result);
         }
     }
 
+    /// Helpers end the others one after another, without a call.
+    fn withdraw(&mut self, _: &mut dyn FnMut(usize, Result<usize, Errno>)) {
+        self.signals.is_over.store(true, Ordering::Relaxed);
+    }
+
     fn descriptor(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
+        self.signals.wake.as_fd()
     }
 
     /// Helpers repeat calls that were interrupted.
@@ -103,43 +113,55 @@ impl Backend for Threads<'_> {
     }
 }
 
-fn help(jobs: &Mutex<Receiver<Job>>, results: &Sender<Ended>, wake: &OwnedFd) {
+fn help(jobs: &Mutex<Receiver<RawRequest>>, results: &Sender<Ended>, signals: &Signals) {
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job(request)) = job else {
+        let Ok(request) = job else {
             return;
         };
-        let result = carry_out(&request);
+        let result = match signals.is_over.load(Ordering::Relaxed) {
+            true => Err(Errno::CANCELED),
+            // SAFETY: the submitter keeps the file and the memory until the request has completed.
+            false => unsafe { carry_out(&request) },
+        };
         // The receiver is closed if the caller has failed.
         let _ = results.send((request.slot, result));
         // It can fail only while it is readable.
-        let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&signals.wake, &1_u64.to_ne_bytes());
     }
 }
 
-fn carry_out(request: &RawRequest) -> Result<usize, Errno> {
-    let offset = libc::off_t::try_from(request.offset).map_err(|_| Errno::FBIG)?;
-    let memory = request.start.cast();
-    // SAFETY: the submitter keeps the file open until the request has completed.
-    let file = unsafe { BorrowedFd::borrow_raw(request.file) };
-    loop {
-        let _turn = request.takes_turn.then(|| WriteLock::acquire(file));
-        let moved = match request.call {
-            // SAFETY: the submitter keeps the memory allocated until the request has completed, and it is `length` bytes long.
-            Call::Read => unsafe { libc::pread(request.file, memory, request.length, offset) },
-            // SAFETY: as above.
-            Call::Write => unsafe { libc::pwrite(request.file, memory, request.length, offset) },
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::FileExt as _;
+
+    use super::*;
+    use crate::request::Call;
+
+    #[test]
+    fn a_request_that_no_helper_has_taken_ends_without_a_call() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(b"content", 0).unwrap();
+        let mut memory = [0; 4];
+        let request = RawRequest {
+            slot: 3,
+            call: Call::Read,
+            file: file.as_raw_fd(),
+            offset: 1,
+            start: memory.as_mut_ptr(),
+            length: memory.len(),
+            takes_turn: false,
         };
-        match usize::try_from(moved) {
-            Ok(count) => return Ok(count),
-            Err(_) => match last_errno() {
-                Errno::INTR => {}
-                errno => return Err(errno),
-            },
-        }
+        let done = with_threads(1, |threads| {
+            threads.withdraw(&mut |slot, result| panic!("{slot}: {result:?}"));
+            // SAFETY: the file is open, and the memory is not used before the request has ended.
+            unsafe { threads.submit(request) };
+            let mut ended = Vec::new();
+            threads.reap(true, &mut |slot, result| ended.push((slot, result)));
+            ended
+        });
+        assert_eq!(done.unwrap(), [(3, Err(Errno::CANCELED))]);
+        assert_eq!(memory, [0; 4]);
     }
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -27,13 +27,41 @@ const RULE: Rule = Rule {
     usual: Method::Copy,
 };
 
-/// What a measurement is valid for.
+/// What a measurement is valid for, except for the file system: what decides the costs of both ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Circumstances {
+    /// The driver and the kind of its connection, whose costs are in both measurements.
+    pub connection: &'static str,
+    /// The direction.
+    pub call: Call,
+    /// The length in bytes of the requests past the page cache. Lengths of the same power of two share a measurement.
+    pub request_bytes: u64,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Route {
-    driver: &'static str,
-    /// The device number of the file system (fstat(2)), or 0 if it is unknown.
-    file_system: u64,
+    connection: &'static str,
     call: Call,
+    /// The logarithm of the length of requests.
+    request_class: u32,
+    /// The device number of the file system (fstat(2)).
+    file_system: Option<u64>,
+}
+
+impl Route {
+    fn new(circumstances: Circumstances, file_system: Option<u64>) -> Self {
+        let Circumstances {
+            connection,
+            call,
+            request_bytes,
+        } = circumstances;
+        Self {
+            connection,
+            call,
+            request_class: request_bytes.max(1).ilog2(),
+            file_system,
+        }
+    }
 }
 
 /// All measurements of this process.
@@ -49,12 +77,9 @@ pub struct Trial {
 
 impl Trial {
     /// Chooses the way of a range from (`Read`) or to (`Write`) a file, for a channel that has moved `moved` bytes before.
-    pub fn begin(driver: &'static str, call: Call, range: &FileRange<'_>, moved: u64) -> Self {
-        let route = Route {
-            driver,
-            file_system: rustix::fs::fstat(range.file).map_or(0, |facts| facts.st_dev),
-            call,
-        };
+    pub fn begin(circumstances: Circumstances, range: &FileRange<'_>, moved: u64) -> Self {
+        let facts = rustix::fs::fstat(range.file).ok();
+        let route = Route::new(circumstances, facts.map(|facts| facts.st_dev));
         Self::of(CHOICES.get(route, RULE), range.length, moved)
     }
 
@@ -72,10 +97,15 @@ impl Trial {
         self.method == Method::Bypass
     }
 
-    /// So many bytes of the range were moved as chosen.
-    pub fn end(&mut self, bytes: u64) {
-        if let Some(stopwatch) = self.stopwatch.take() {
-            self.choice.note(self.method, stopwatch.stop(bytes));
+    /// So many bytes of the range were moved, and went past the page cache or not. A range that did not go past it as intended is no
+    /// measurement of that.
+    pub fn end(&mut self, bytes: u64, went_direct: bool) {
+        let Some(stopwatch) = self.stopwatch.take() else {
+            return;
+        };
+        match went_direct == self.is_direct() {
+            true => self.choice.note(self.method, stopwatch.stop(bytes)),
+            false => self.choice.miss(),
         }
     }
 
@@ -106,7 +136,7 @@ mod tests {
         for _ in 0..1000 {
             let mut trial = Trial::of(Arc::clone(&choice), 1 << 20, LONG_BYTES - 1);
             assert!(!trial.is_direct());
-            trial.end(1 << 20);
+            trial.end(1 << 20, false);
         }
         assert_eq!(
             Trial::of(choice, 1, 0).describe(),
@@ -120,8 +150,9 @@ mod tests {
         let mut counts = [0; 2];
         for _ in 0..8 {
             let mut trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
-            counts[usize::from(trial.is_direct())] += 1;
-            trial.end(PIECE_BYTES);
+            let is_direct = trial.is_direct();
+            counts[usize::from(is_direct)] += 1;
+            trial.end(PIECE_BYTES, is_direct);
         }
         assert_eq!(counts, [4, 4]);
         let trial = Trial::of(choice, PIECE_BYTES, LONG_BYTES);
@@ -131,6 +162,62 @@ mod tests {
                 .starts_with("CPU seconds per GB: O_DIRECT ")
         );
         assert!(trial.stopwatch.is_none());
+    }
+
+    /// The bytes of a peer may be where direct I/O cannot use them, at each of its ranges.
+    #[test]
+    fn a_trial_whose_ranges_never_go_past_the_page_cache_ends() {
+        let choice = choice();
+        let mut measured = 0;
+        for _ in 0..100 {
+            let mut trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
+            measured += usize::from(trial.stopwatch.is_some());
+            trial.end(PIECE_BYTES, false);
+        }
+        assert!(measured < 20, "{measured} of 100");
+        let trial = Trial::of(choice, PIECE_BYTES, LONG_BYTES);
+        assert!(!trial.is_direct());
+        let words = trial.describe();
+        assert!(words.starts_with("O_DIRECT was not possible"), "{words}");
+    }
+
+    #[test]
+    fn a_measurement_is_valid_where_all_that_decides_it_is_the_same() {
+        let circumstances = Circumstances {
+            connection: "one",
+            call: Call::Read,
+            request_bytes: 1 << 20,
+        };
+        let route = Route::new(circumstances, Some(1));
+        let request_bytes = (1 << 20) + 4096;
+        let similar = Circumstances {
+            request_bytes,
+            ..circumstances
+        };
+        assert_eq!(Route::new(similar, Some(1)), route);
+        let others = [
+            Circumstances {
+                connection: "another",
+                ..circumstances
+            },
+            Circumstances {
+                call: Call::Write,
+                ..circumstances
+            },
+            Circumstances {
+                request_bytes: 64 << 10,
+                ..circumstances
+            },
+            // There is no shorter one, but no length may panic.
+            Circumstances {
+                request_bytes: 0,
+                ..circumstances
+            },
+        ];
+        for other in others {
+            assert_ne!(Route::new(other, Some(1)), route, "{other:?}");
+        }
+        assert_ne!(Route::new(circumstances, Some(2)), route);
     }
 
     #[test]

@@ -145,8 +145,11 @@ fn no_request_outlives_a_user_that_panics() {
                 })
             }));
             assert!(failed.is_err());
-            // All requests have completed, and none writes later.
-            assert!(memory == pattern(8 << 20));
+            // Each request has completed or was given up, and none writes later.
+            let content = pattern(8 << 20);
+            for (read, expected) in memory.chunks(1 << 20).zip(content.chunks(1 << 20)) {
+                assert!(read == expected || read.iter().all(|byte| *byte == 0));
+            }
             memory.fill(0xee);
             assert!(memory.iter().all(|byte| *byte == 0xee));
         }

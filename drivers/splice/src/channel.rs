@@ -82,12 +82,12 @@ impl SpliceChannel {
         mut range: FileRange<'_>,
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
-        let mut done = 0;
+        let (mut done, peer) = (0, self.peer_kind());
         while done < range.length {
             let part = self.part(&mut range, done);
             let length = part.length;
             if let Some(direct) = &mut self.direct
-                && let Some(file) = direct.choose(&part, Call::Read)
+                && let Some(file) = direct.choose(&part, Call::Read, peer)
             {
                 direct.send(&mut self.tcp, head, part, file, operation)?;
             } else {
@@ -151,12 +151,12 @@ impl SpliceChannel {
         mut range: FileRange<'_>,
         operation: &Operation<'_>,
     ) -> Result<u64, ChannelError> {
-        let mut done = 0;
+        let (mut done, peer) = (0, self.peer_kind());
         while done < range.length {
             let part = self.part(&mut range, done);
             let length = part.length;
             let count = if let Some(direct) = &mut self.direct
-                && let Some(file) = direct.choose(&part, Call::Write)
+                && let Some(file) = direct.choose(&part, Call::Write, peer)
             {
                 direct.receive(&mut self.tcp, part, file, operation)?
             } else {
@@ -276,6 +276,14 @@ impl SpliceChannel {
         }
     }
 
+    /// What decides the cost of sending to the peer.
+    fn peer_kind(&self) -> Peer {
+        Peer {
+            is_local: self.is_local,
+            is_protected: self.tcp.is_protected(),
+        }
+    }
+
     /// The measurements for a file. Descriptors are reused, so the record may be that of another file; the next trial
     /// corrects that.
     fn record(&mut self, file: BorrowedFd<'_>, direction: Direction) -> Record {
@@ -283,11 +291,7 @@ impl SpliceChannel {
         match &self.record {
             Some((known, record)) if *known == key => record.clone(),
             _ => {
-                let peer = Peer {
-                    is_local: self.is_local,
-                    is_protected: self.tcp.is_protected(),
-                };
-                let record = selection::record(file, direction, peer);
+                let record = selection::record(file, direction, self.peer_kind());
                 self.record = Some((key, record.clone()));
                 record
             }

@@ -28,12 +28,16 @@ pub use self::rule::{Goal, Method, Rule};
 /// A decision is kept for this many bytes; then the trial is repeated.
 const KEPT_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 
-/// The most routes that are kept; more than a server has.
+/// A trial ends after so many ranges in a row for which the bypass was chosen and did not happen.
+const MOST_MISSES: u32 = 8;
+
+/// The most routes that are kept; more than a server has in use.
 const MAX_ROUTES: usize = 64;
 
 /// The choices of a process, one for each route: for what a measurement is valid, such as a file system and a direction.
 #[derive(Debug)]
 pub struct Choices<R> {
+    /// The one that was used last is at the end.
     routes: Mutex<Vec<(R, Arc<Choice>)>>,
 }
 
@@ -45,10 +49,12 @@ impl<R: PartialEq> Choices<R> {
         }
     }
 
-    /// The choice of a route, which has this rule if it is new. The oldest of too many is forgotten.
+    /// The choice of a route, which has this rule if it is new. Of too many, the one that was not used for longest is forgotten.
     pub fn get(&self, route: R, rule: Rule) -> Arc<Choice> {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, choice)) = routes.iter().find(|(known, _)| *known == route) {
+        if let Some(place) = routes.iter().position(|(known, _)| *known == route) {
+            routes[place..].rotate_left(1);
+            let (_, choice) = routes.last().expect("the route is there");
             return Arc::clone(choice);
         }
         if routes.len() == MAX_ROUTES {
@@ -76,7 +82,12 @@ pub struct Choice {
 #[derive(Debug, Clone, Copy)]
 enum Phase {
     /// No measurement yet, or an old one.
-    Trial { copy: Tally, bypass: Tally },
+    Trial {
+        copy: Tally,
+        bypass: Tally,
+        /// Ranges since the last measured bypass for which it was chosen and did not happen.
+        misses: u32,
+    },
     /// Decided, for the next `left` bytes.
     Settled {
         copy: Tally,
@@ -85,6 +96,8 @@ enum Phase {
     },
     /// The kernel does not support the bypass, which is not tried for the next `left` bytes.
     Refused { errno: Errno, left: u64 },
+    /// The bypass did not happen, and is not tried for the next `left` bytes.
+    Missed { left: u64 },
 }
 
 impl Choice {
@@ -101,7 +114,7 @@ impl Choice {
     pub fn choose(&self, bytes: u64, is_long: bool) -> (Method, bool) {
         let mut phase = self.phase();
         let (method, left) = match &mut *phase {
-            Phase::Trial { copy, bypass } => {
+            Phase::Trial { copy, bypass, .. } => {
                 return if is_long && bytes >= self.rule.least_bytes {
                     (self.rule.next_in_trial(copy, bypass), true)
                 } else {
@@ -109,7 +122,7 @@ impl Choice {
                 };
             }
             Phase::Settled { copy, bypass, left } => (self.rule.better(copy, bypass), left),
-            Phase::Refused { left, .. } => (Method::Copy, left),
+            Phase::Refused { left, .. } | Phase::Missed { left } => (Method::Copy, left),
         };
         match left.checked_sub(bytes) {
             Some(rest) => *left = rest,
@@ -122,12 +135,19 @@ impl Choice {
     pub fn note(&self, method: Method, cost: Cost) {
         let mut phase = self.phase();
         // Another channel may have ended the trial.
-        if let Phase::Trial { copy, bypass } = &mut *phase
+        if let Phase::Trial {
+            copy,
+            bypass,
+            misses,
+        } = &mut *phase
             && cost.bytes >= self.rule.least_bytes
         {
             match method {
                 Method::Copy => copy.note(cost),
-                Method::Bypass => bypass.note(cost),
+                Method::Bypass => {
+                    bypass.note(cost);
+                    *misses = 0;
+                }
             }
             if copy.bytes.min(bypass.bytes) >= self.rule.trial_bytes {
                 *phase = Phase::Settled {
@@ -135,6 +155,18 @@ impl Choice {
                     bypass: *bypass,
                     left: KEPT_BYTES,
                 };
+            }
+        }
+    }
+
+    /// Records that a range for which the trial chose the bypass was moved in another way, for a reason that this range or its channel
+    /// may have alone. After some in a row the trial ends: without any measurement of the bypass it would go on for ever.
+    pub fn miss(&self) {
+        let mut phase = self.phase();
+        if let Phase::Trial { misses, .. } = &mut *phase {
+            *misses += 1;
+            if *misses == MOST_MISSES {
+                *phase = Phase::Missed { left: KEPT_BYTES };
             }
         }
     }
@@ -161,6 +193,9 @@ impl Choice {
             Phase::Refused { errno, .. } => {
                 format!("{bypass_name} failed: {}", io::Error::from(errno))
             }
+            Phase::Missed { .. } => {
+                format!("{bypass_name} was not possible for {MOST_MISSES} ranges")
+            }
         }
     }
 
@@ -174,6 +209,7 @@ impl Phase {
         Self::Trial {
             copy: Tally::none(),
             bypass: Tally::none(),
+            misses: 0,
         }
     }
 }

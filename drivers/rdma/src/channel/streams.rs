@@ -152,7 +152,13 @@ impl Streams {
         } else {
             Alignment::None
         };
-        self.files.choose(range, call, ring_bytes, alignment)
+        // In user space this thread moves the bytes between the ring and the network as well.
+        let connection = match self.opened.endpoint.limits().needs_polling {
+            true => "rdma in user space",
+            false => "rdma",
+        };
+        self.files
+            .choose(range, call, connection, ring_bytes, alignment)
     }
 
     /// How much of a file is read at a time: for a device at most half of the ring, so that the

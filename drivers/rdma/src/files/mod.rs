@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use gridhaul_direct::{
-    Call, DirectUse, Engine, EngineChoice, Files, MAX_REQUESTS, Trial, block_bytes,
+    Call, Circumstances, DirectUse, Engine, EngineChoice, Files, MAX_REQUESTS, Trial, block_bytes,
 };
 use gridhaul_stack::{Detail, FileRange};
 
@@ -101,11 +101,13 @@ impl DiskFiles {
         }
     }
 
-    /// As [`DiskFiles::plan`], but `None` also if one call at a time costs less. [`DiskFiles::end`] ends the range.
+    /// As [`DiskFiles::plan`], but `None` also if one call at a time costs less over such a `connection`. [`DiskFiles::end`] ends the
+    /// range.
     pub(crate) fn choose<'a>(
         &mut self,
         range: &FileRange<'a>,
         call: Call,
+        connection: &'static str,
         ring_bytes: u64,
         alignment: Alignment,
     ) -> Option<Plan<'a>> {
@@ -117,7 +119,12 @@ impl DiskFiles {
         if plan.cutter.block.is_none() || !self.has_ring() {
             return None;
         }
-        let trial = Trial::begin("rdma", call, range, self.moved);
+        let circumstances = Circumstances {
+            connection,
+            call,
+            request_bytes: plan.cutter.request_bytes,
+        };
+        let trial = Trial::begin(circumstances, range, self.moved);
         let is_direct = trial.is_direct();
         if !is_direct {
             self.last = Last::Cached("as measured".into());
@@ -129,11 +136,8 @@ impl DiskFiles {
     /// So many bytes of the last range were moved.
     pub(crate) fn end(&mut self, bytes: u64) {
         self.moved += bytes;
-        // A range that did not go past the page cache as intended is no measurement of that.
-        if let Some(trial) = &mut self.trial
-            && trial.is_direct() == matches!(self.last, Last::Direct)
-        {
-            trial.end(bytes);
+        if let Some(trial) = &mut self.trial {
+            trial.end(bytes, matches!(self.last, Last::Direct));
         }
     }
 

@@ -25,16 +25,17 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-use gridhaul_direct::{Call, Engine, Trial, block_bytes};
+use gridhaul_direct::{Call, Circumstances, Engine, Trial, block_bytes};
 use gridhaul_stack::{Body, Channel as _, ChannelError, Detail, FileRange, Movement, Operation};
 use gridhaul_tcp::TcpChannel;
 use rustix::io::Errno;
 
 use self::network::{Network, receive_until};
-use self::pieces::{has_pieces, pieces_of};
+use self::pieces::{piece_bytes, pieces_of};
 use self::writing::{BlockWriter, Written};
 use self::zerocopy::ZeroCopy;
 use crate::progress::{Progress, part_of, rest};
+use crate::selection::Peer;
 
 pub(crate) use gridhaul_direct::{DirectUse, OPTION};
 
@@ -58,6 +59,8 @@ pub(crate) struct DirectFile<'a> {
     file: BorrowedFd<'a>,
     /// Offsets and lengths of requests are multiples of it.
     block_bytes: usize,
+    /// The length of requests.
+    piece_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -87,11 +90,12 @@ impl Direct {
         self.usage.piece_bytes(left)
     }
 
-    /// The file of a range, if the range is moved with direct I/O. [`Direct::end`] ends the range.
+    /// The file of a range, if the range is moved with direct I/O over a connection to this peer. [`Direct::end`] ends the range.
     pub(crate) fn choose<'file>(
         &mut self,
         range: &FileRange<'file>,
         call: Call,
+        peer: Peer,
     ) -> Option<DirectFile<'file>> {
         self.trial = None;
         let file = self.usable_file(range)?;
@@ -102,7 +106,12 @@ impl Direct {
             self.last = Last::Cached(format!("io_uring: {error}").into());
             return None;
         }
-        let trial = Trial::begin("splice", call, range, self.moved);
+        let circumstances = Circumstances {
+            connection: connection(peer),
+            call,
+            request_bytes: file.piece_bytes as u64,
+        };
+        let trial = Trial::begin(circumstances, range, self.moved);
         let is_direct = trial.is_direct();
         self.trial = Some(trial);
         if !is_direct {
@@ -114,11 +123,8 @@ impl Direct {
     /// So many bytes of the last range were moved.
     pub(crate) fn end(&mut self, bytes: u64) {
         self.moved += bytes;
-        // A range that did not go past the page cache as intended is no measurement of that.
-        if let Some(trial) = &mut self.trial
-            && trial.is_direct() == matches!(self.last, Last::Direct)
-        {
-            trial.end(bytes);
+        if let Some(trial) = &mut self.trial {
+            trial.end(bytes, matches!(self.last, Last::Direct));
         }
     }
 
@@ -136,11 +142,15 @@ impl Direct {
             self.last = Last::Cached("the file system has no direct I/O for this file".into());
             return None;
         };
-        if !has_pieces(range.scratch, block_bytes) {
+        let Some(piece_bytes) = piece_bytes(range.scratch, block_bytes) else {
             self.last = Last::Cached("the buffers are too short for direct I/O".into());
             return None;
-        }
-        Some(DirectFile { file, block_bytes })
+        };
+        Some(DirectFile {
+            file,
+            block_bytes,
+            piece_bytes,
+        })
     }
 
     /// Sends a range of a file from [`Direct::choose`].
@@ -149,7 +159,9 @@ impl Direct {
         channel: &mut TcpChannel,
         head: &[u8],
         range: FileRange<'_>,
-        DirectFile { file, block_bytes }: DirectFile<'_>,
+        DirectFile {
+            file, block_bytes, ..
+        }: DirectFile<'_>,
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
         channel.send_ahead(head, operation)?;
@@ -230,7 +242,9 @@ impl Direct {
         channel: &mut TcpChannel,
         range: &mut FileRange<'_>,
         blocks: Range<u64>,
-        DirectFile { file, block_bytes }: DirectFile<'_>,
+        DirectFile {
+            file, block_bytes, ..
+        }: DirectFile<'_>,
         operation: &Operation<'_>,
     ) -> Result<Written, ChannelError> {
         let (through_cache, origin) = (range.writer(), range.offset);
@@ -316,6 +330,16 @@ impl Direct {
     fn engine(&mut self) -> &mut Engine {
         let choice = self.usage.engine();
         self.engine.get_or_insert_with(|| Engine::open(choice))
+    }
+}
+
+/// The kind of a connection: `O_DIRECT` sends without a copy, but not to peers on this machine, and the kernel encrypts copies.
+fn connection(peer: Peer) -> &'static str {
+    match (peer.is_local, peer.is_protected) {
+        (false, false) => "splice",
+        (false, true) => "splice, encrypted by the kernel",
+        (true, false) => "splice to this machine",
+        (true, true) => "splice to this machine, encrypted by the kernel",
     }
 }
 

@@ -16,10 +16,10 @@ pub(super) fn pieces_of(memory: &mut [u8], block_bytes: usize) -> Vec<&mut [u8]>
         .collect()
 }
 
-/// Whether the memory is long enough for pieces.
-pub(super) fn has_pieces(memory: &[u8], block_bytes: usize) -> bool {
-    let (_, count, _) = division(memory, block_bytes);
-    count > 0
+/// The length of the pieces in bytes; `None` if the memory is too short for any.
+pub(super) fn piece_bytes(memory: &[u8], block_bytes: usize) -> Option<usize> {
+    let (_, count, bytes) = division(memory, block_bytes);
+    (count > 0).then_some(bytes)
 }
 
 /// The offset of the first piece, the number of pieces, and their length.
@@ -51,13 +51,16 @@ mod tests {
             (0, 1 << 20, 4, 256 << 10),
             (0, 16 << 20, 8, 2 << 20),
         ] {
-            let pieces = pieces_of(&mut memory[start + from..start + from + length], BLOCK);
+            let memory = &mut memory[start + from..start + from + length];
+            let told = piece_bytes(memory, BLOCK);
+            assert_eq!(told, (count > 0).then_some(bytes), "{from} {length}");
+            let pieces = pieces_of(memory, BLOCK);
             assert_eq!(pieces.len(), count, "{from} {length}");
             for piece in pieces {
                 assert_eq!(piece.len(), bytes);
                 assert_eq!(piece.as_ptr().align_offset(BLOCK), 0);
             }
         }
-        assert!(pieces_of(&mut [], BLOCK).is_empty() && !has_pieces(&[], BLOCK));
+        assert!(pieces_of(&mut [], BLOCK).is_empty() && piece_bytes(&[], BLOCK).is_none());
     }
 }

@@ -130,6 +130,55 @@ fn short_pieces_are_not_measured_and_refused_methods_are_not_tried_again() {
     );
 }
 
+/// For a reason that is not an error of the kernel, such as the place of a file's bytes in memory.
+#[test]
+fn a_trial_ends_if_the_bypass_never_happens_and_is_repeated_later() {
+    let choice = choice(Goal::Processor);
+    let run = |most: u32| {
+        (0..most)
+            .find(|_| {
+                let (method, is_measured) = choice.choose(1 << 20, true);
+                if is_measured && method == Method::Bypass {
+                    choice.miss();
+                }
+                !is_measured
+            })
+            .unwrap_or(most)
+    };
+    assert_eq!(run(1000), MOST_MISSES);
+    assert_eq!(
+        choice.choose(KEPT_BYTES - (2 << 20), true),
+        (Method::Copy, false)
+    );
+    assert_eq!(
+        choice.describe("sendfile", "read"),
+        "sendfile was not possible for 8 ranges"
+    );
+    assert_eq!(choice.choose(2 << 20, true), (Method::Copy, false));
+    assert_eq!(run(1000), MOST_MISSES, "another trial");
+}
+
+#[test]
+fn ranges_without_the_bypass_between_others_do_not_end_a_trial() {
+    let choice = choice(Goal::Processor);
+    let costs = |method| match method {
+        Method::Copy => (300, 300),
+        Method::Bypass => (100, 100),
+    };
+    for _ in 0..TRIAL_BYTES >> 20 {
+        for _ in 1..MOST_MISSES {
+            choice.miss();
+        }
+        run(&choice, 2 << 20, costs);
+    }
+    assert_eq!(run(&choice, 1 << 20, costs), 0, "the bypass is kept");
+    // No trial, so nothing is missed.
+    for _ in 0..MOST_MISSES {
+        choice.miss();
+    }
+    assert_eq!(run(&choice, 1 << 20, costs), 0);
+}
+
 #[test]
 fn the_channels_of_a_route_share_a_choice_and_old_routes_are_forgotten() {
     let choices = Choices::new();
@@ -141,4 +190,16 @@ fn the_channels_of_a_route_share_a_choice_and_old_routes_are_forgotten() {
         get(route);
     }
     assert!(!Arc::ptr_eq(&first, &get(0)));
+}
+
+#[test]
+fn a_route_in_use_is_not_forgotten() {
+    let choices = Choices::new();
+    let get = |route| choices.get(route, rule(Goal::Processor));
+    let (used, unused) = (get(0), get(1));
+    for route in 2..3 * MAX_ROUTES {
+        get(route);
+        assert!(Arc::ptr_eq(&used, &get(0)));
+    }
+    assert!(!Arc::ptr_eq(&unused, &get(1)));
 }
