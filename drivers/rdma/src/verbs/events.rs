@@ -9,11 +9,11 @@ use super::bindings::{
 use super::control_socket::{ControlSocket, Peer, Step};
 use super::queue_pair::{CompletionId, Subject};
 use super::slot::{Content, Slot};
-use super::{DEVICE, MESSAGES, OF_ADAPTERS, REQUESTS, RETRIES, ROUTE, VerbsEndpoint};
+use super::{DEVICE, LATER, MESSAGES, OF_ADAPTERS, REQUESTS, RETRIES, ROUTE, VerbsEndpoint};
 use crate::provider::{Completion, Loss, MAX_RAILS};
 
-/// Watched descriptors: four of each adapter, the data connection and a timer.
-const WATCHED: usize = 4 * MAX_RAILS + 2;
+/// Watched descriptors: four of each adapter, the data connection and two timers.
+const WATCHED: usize = 4 * MAX_RAILS + 3;
 
 /// Completions that are read with one call.
 const BATCH: usize = 32;
@@ -170,6 +170,7 @@ impl VerbsEndpoint {
                 }
                 DEVICE => self.read_device_events(adapter, completions),
                 RETRIES => self.retry(),
+                LATER => self.connect_due(completions),
                 ROUTE => self.advance_route_search(adapter, completions),
                 _ => {
                     let mut notices = Vec::new();

@@ -16,6 +16,7 @@
 
 mod adapter;
 mod bindings;
+mod connect_turns;
 mod connection_manager;
 mod control_socket;
 mod counters;
@@ -51,6 +52,7 @@ use std::sync::Arc;
 use gridhaul_stack::Detail;
 
 use self::adapter::{Adapter, Rail};
+use self::connect_turns::ConnectTurns;
 pub(crate) use self::connection_manager::{Connection, ConnectionError, Listener};
 use self::control_socket::{ControlSocket, Peer};
 pub(crate) use self::device_options::{AdapterName, DeviceOptions};
@@ -77,6 +79,7 @@ const DEVICE: u64 = 2;
 const CONNECTION: u64 = 3;
 const RETRIES: u64 = 4;
 const ROUTE: u64 = 5;
+const LATER: u64 = 6;
 const OF_ADAPTERS: u32 = 8;
 
 /// How many polls in a row may skip the system call that checks for other events.
@@ -104,6 +107,9 @@ pub(crate) struct VerbsEndpoint {
     failures: Vec<Failure>,
     /// Replacements that begin later.
     retries: Retries,
+    /// Replacements that are connected later.
+    later: Retries,
+    turns: ConnectTurns,
     /// The adapters limit the rate of every queue pair.
     is_limited: bool,
     /// Why a device found no way to the peer, by rail, at the last connection.
@@ -326,6 +332,7 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn poll(&mut self, completions: &mut Vec<Completion>) {
+        self.turns.begin();
         self.count_rails();
         self.drain(completions);
         self.polls += 1;
@@ -342,6 +349,7 @@ impl Endpoint for VerbsEndpoint {
     fn watch(&mut self, wants_requests: bool, completions: &mut Vec<Completion>) {
         self.is_watched = true;
         self.arm(wants_requests || self.awaits_proof(), completions);
+        self.hurry();
         self.report_failures(completions);
         self.attribute_losses_to_peer(completions);
     }

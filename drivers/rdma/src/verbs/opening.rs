@@ -8,6 +8,7 @@ use gridhaul_stack::{ChannelError, Operation, random_bytes};
 use rustix::event::epoll;
 
 use super::adapter::{Adapter, Rail};
+use super::connect_turns::ConnectTurns;
 use super::connection_manager::{Connection, Introduction};
 use super::control_socket::ControlSocket;
 use super::error::VerbsError;
@@ -18,7 +19,7 @@ use super::queue_limits::LEAST_DEPTH;
 use super::queue_pair::QueuePair;
 use super::retries::Retries;
 use super::slot::{Connecting, Proof, Slot};
-use super::{CONNECTION, DEVICE, MESSAGES, OF_ADAPTERS, REQUESTS, RETRIES, VerbsEndpoint};
+use super::{CONNECTION, DEVICE, LATER, MESSAGES, OF_ADAPTERS, REQUESTS, RETRIES, VerbsEndpoint};
 use crate::provider::{Fabric, FabricRecord, Limits, Wanted, Work, adapter_of, rail_of};
 
 /// The object that was not created, in an error.
@@ -93,6 +94,7 @@ impl VerbsEndpoint {
                 needs_polling: false,
                 replaces: !is_iwarp,
             },
+            turns: ConnectTurns::new(rails.len()),
             rails,
             adapters,
             control: None,
@@ -101,6 +103,7 @@ impl VerbsEndpoint {
             polls: 0,
             failures: Vec::new(),
             retries: Retries::new(RETRIES),
+            later: Retries::new(LATER),
             is_limited: false,
             unreachable: Vec::new(),
             working_rails: 0,
@@ -259,6 +262,7 @@ impl Fabric for VerbsEndpoint {
         };
         self.slots.retain(is_other);
         self.rails.remove(rail);
+        self.turns.remove(rail);
         (self.limits.queue_pairs, self.limits.rails) = (self.slots.len(), self.rails.len());
     }
 }

@@ -50,10 +50,7 @@ impl VerbsEndpoint {
             }
         }
         for number in self.numbers_on(adapter) {
-            if let Some(peer) = self.slots[number].awaits_route.take() {
-                let connected = self.connect_replacement(number, peer);
-                self.proceed(number, connected, completions);
-            }
+            self.connect_later(number, completions);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Replacements of queue pairs that begin after a while, and the timer that wakes their channel.
+//! Steps of replacements that are taken after a while, and the timer that wakes their channel.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use rustix::time::{
 
 use crate::clock;
 
-/// The waiting replacements of an endpoint.
+/// The waiting queue pairs of an endpoint.
 #[derive(Debug)]
 pub(super) struct Retries {
     /// Its identifier in epoll.
@@ -32,7 +32,7 @@ impl Retries {
         }
     }
 
-    /// Has `watch` report the timer when the replacement is due, or an earlier one is.
+    /// Has `watch` report the timer when the queue pair is due, or an earlier one is.
     ///
     /// # Errors
     ///
@@ -66,6 +66,10 @@ impl Retries {
         Some(due.saturating_sub(now))
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     pub(super) fn has(&self, number: usize) -> bool {
         self.waiting.iter().any(|&(waiting, _)| waiting == number)
     }
@@ -75,7 +79,7 @@ impl Retries {
         self.timer = None;
     }
 
-    /// Forgets the replacement of a queue pair; `false` if none is waiting.
+    /// Forgets a queue pair; `false` if it is not waiting.
     pub(super) fn remove(&mut self, number: usize) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|&(waiting, _)| waiting != number);

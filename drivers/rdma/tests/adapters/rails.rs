@@ -1,5 +1,7 @@
 //! A channel over several adapters.
 
+use std::time::{Duration, Instant};
+
 use crate::channel::{Outcome, detail, transfer};
 use crate::fabric::{Adapter, with_adapters};
 
@@ -142,6 +144,25 @@ fn the_other_carries_on(broken: usize, event: u8) {
     with_adapters(&adapters, || {
         let outcomes = transfer_between_pairs(&format!(";qps=2;mode={mode}"));
         expect_rails(&outcomes, "1");
+    });
+}
+
+/// The switch of the second path fails. Then the kernel waits for the neighbour whenever a queue pair is connected.
+#[test]
+fn a_neighbour_that_does_not_answer_any_more_does_not_hold_up_the_others() {
+    let [first, second, third, fourth] = four();
+    let second = second
+        .with("event_after", 100)
+        .with("event", PORT_DOWN)
+        .with("rtr_errno", libc::ETIMEDOUT)
+        .with("rtr_after", 100)
+        .with("rtr_ms", 2000);
+    with_adapters(&[first, second, third, fourth], || {
+        let start = Instant::now();
+        let outcomes = transfer_between_pairs(";qps=4");
+        expect_rails(&outcomes, "1");
+        // Waiting for each generation of each queue pair takes two minutes.
+        assert!(start.elapsed() < Duration::from_secs(15));
     });
 }
 
