@@ -68,8 +68,8 @@ use self::retries::Retries;
 use self::slot::Slot;
 use crate::memory::Memory;
 use crate::provider::{
-    Access, Completion, Endpoint, Limits, Loss, Message, PostError, Region, Registered, Registrar,
-    Request, Work, rail_of,
+    Access, Completion, Endpoint, Gids, Limits, Loss, Message, PostError, Region, Registered,
+    Registrar, Request, Work, rail_of,
 };
 
 // Identifiers of watched descriptors. Those of an adapter have its number in the higher bits.
@@ -200,6 +200,14 @@ impl Endpoint for VerbsEndpoint {
             details.push(Detail::text("pkey", key.to_string()));
         }
         details
+    }
+
+    fn gids(&self, rail: usize) -> Option<Gids> {
+        let rail = self.rails.get(rail)?;
+        Some(Gids {
+            local: rail.path.port.gid,
+            peer: rail.peer_port?.gid,
+        })
     }
 
     fn port_rate(&self, rail: usize) -> Option<u64> {
