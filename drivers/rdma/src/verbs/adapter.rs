@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bindings::PORT_NEEDS_GLOBAL_ROUTES;
-use super::connection_manager::RouteSearch;
+use super::connection_manager::{Route, RouteSearch};
 use super::counters::Counters;
 use super::explain_memlock;
 use super::fabric::Path;
@@ -65,6 +65,12 @@ impl Rail {
     pub(super) fn mtu(&self) -> u8 {
         let theirs = self.peer_port.map_or(u8::MAX, |port| port.mtu);
         self.path.port.mtu.min(theirs)
+    }
+
+    /// Whether a path leads to the peer's port.
+    pub(super) fn is_of(&self, route: &Route) -> bool {
+        self.peer_port
+            .is_some_and(|port| port.gid == route.gids.peer)
     }
 }
 

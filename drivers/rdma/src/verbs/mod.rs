@@ -44,6 +44,7 @@ mod reroute;
 mod retries;
 mod slot;
 mod sysfs;
+mod timer;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -34,10 +34,12 @@ impl VerbsEndpoint {
         adapter: usize,
         completions: &mut Vec<Completion>,
     ) {
-        let search = self.adapters[adapter].route_search.as_mut();
-        let Some(route) = search.and_then(RouteSearch::advance) else {
+        let search = self.adapters[adapter].route_search.as_ref();
+        let Some(route) = search.and_then(RouteSearch::outcome) else {
             return;
         };
+        let place = &self.adapters[adapter].place;
+        let route = route.filter(|route| place.begins(route));
         // This closes its descriptor, which is then not watched any more.
         self.adapters[adapter].route_search = None;
         if !self.limits.replaces {
@@ -45,7 +47,7 @@ impl VerbsEndpoint {
         }
         for rail in self.rails.iter_mut().filter(|rail| rail.adapter == adapter) {
             rail.path.route = rail.path.route.or(route);
-            if let Some(route) = route {
+            if let Some(route) = route.filter(|route| rail.is_of(route)) {
                 rail.path.port.mtu = rail.path.port.mtu.min(route.mtu);
             }
         }

@@ -5,11 +5,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::event::epoll;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
 
+use super::timer::Timer;
 use crate::clock;
 
 /// The waiting queue pairs of an endpoint.
@@ -18,7 +15,7 @@ pub(super) struct Retries {
     /// Its identifier in epoll.
     id: u64,
     /// Created when it is first needed: most channels lose no queue pair.
-    timer: Option<OwnedFd>,
+    timer: Option<Timer>,
     /// Numbers of queue pairs, and when each is due.
     waiting: Vec<(usize, Duration)>,
 }
@@ -49,15 +46,14 @@ impl Retries {
         let timer = match self.timer.take() {
             Some(timer) => timer,
             None => {
-                let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-                let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+                let timer = Timer::new()?;
                 let id = epoll::EventData::new_u64(self.id);
                 epoll::add(watch, &timer, id, epoll::EventFlags::IN)?;
                 timer
             }
         };
         let next = self.next(clock::now());
-        set(self.timer.insert(timer), next)
+        self.timer.insert(timer).set(next)
     }
 
     /// The time until the next one is due.
@@ -93,32 +89,15 @@ impl Retries {
         let due = due.map(|(number, _)| number).collect();
         if let Some(timer) = &self.timer {
             // It fails for no valid time. Setting it also ends the report of the last expiry.
-            let _ = set(timer, self.next(now));
+            let _ = timer.set(self.next(now));
         }
         due
     }
 }
 
-/// Lets the timer expire once after this time, or never.
-fn set(timer: &OwnedFd, after: Option<Duration>) -> io::Result<()> {
-    let zero = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // Zero would mean never.
-    let after = after.map(|after| after.max(Duration::from_nanos(1)));
-    let value = after.and_then(|after| Timespec::try_from(after).ok());
-    let times = Itimerspec {
-        it_interval: zero,
-        it_value: value.unwrap_or(zero),
-    };
-    timerfd_settime(timer, TimerfdTimerFlags::empty(), &times)?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     use super::*;
 
