@@ -83,6 +83,9 @@ pub trait Fabric: Endpoint {
     /// The record that the peer needs to connect.
     fn record(&self) -> FabricRecord;
 
+    /// Leaves the queue pairs of a rail out of the next connection, because its path is known to be unusable.
+    fn skip(&mut self, _rail: usize) {}
+
     /// Connects all queue pairs to those of the peer. The endpoint closes the data connection
     /// when this end has finished, and resets it when this end gives up. Where the device finds no way to the peer, the test of the
     /// path fails.

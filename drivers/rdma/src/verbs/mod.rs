@@ -115,6 +115,8 @@ pub(crate) struct VerbsEndpoint {
     is_limited: bool,
     /// Why a device found no way to the peer, by rail, at the last connection.
     unreachable: Vec<Option<String>>,
+    /// The rails that the next connection leaves out.
+    skipped: Vec<usize>,
     /// The rails that worked before the peer ended.
     working_rails: usize,
 }

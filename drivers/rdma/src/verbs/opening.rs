@@ -106,6 +106,7 @@ impl VerbsEndpoint {
             later: Retries::new(LATER),
             is_limited: false,
             unreachable: Vec::new(),
+            skipped: Vec::new(),
             working_rails: 0,
         };
         for number in 0..queue_pairs {
@@ -184,6 +185,10 @@ impl Fabric for VerbsEndpoint {
         }
     }
 
+    fn skip(&mut self, rail: usize) {
+        self.skipped.push(rail);
+    }
+
     fn connect(&mut self, peer: &FabricRecord, data_connection: OwnedFd) -> io::Result<()> {
         if peer.queue_pairs.len() != self.slots.len() || peer.ports.len() != self.rails.len() {
             return Err(io::Error::other(
@@ -196,6 +201,7 @@ impl Fabric for VerbsEndpoint {
         }
         self.is_limited = true;
         self.unreachable = vec![None; self.rails.len()];
+        let skipped = std::mem::take(&mut self.skipped);
         for (number, other) in peer.queue_pairs.iter().enumerate() {
             let rail = *self.rail(number);
             let on_rail = rail_of(number, peer.ports.len());
@@ -205,7 +211,7 @@ impl Fabric for VerbsEndpoint {
                 continue;
             };
             // The kernel has waited a second for the neighbour's address, and would again.
-            if self.unreachable[on_rail].is_some() {
+            if skipped.contains(&on_rail) || self.unreachable[on_rail].is_some() {
                 continue;
             }
             match rail.path.connect(&connecting, port, *other) {
