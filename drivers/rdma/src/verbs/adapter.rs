@@ -1,6 +1,7 @@
 //! The adapters of this end, and the rails over them.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::place::Place;
 use super::ports::Protocol;
 use super::queue_limits::MAX_READS;
 use super::queue_pair::{Shared, slot_bytes};
+use super::{DEVICE, MESSAGES, REQUESTS};
 use crate::memory::Memory;
 use crate::provider::{Access, MAX_MESSAGE_BYTES, PortRecord, Region, Wanted};
 
@@ -23,6 +25,8 @@ const MAX_TRANSFER_BYTES: u32 = 1 << 30;
 /// An open device of this end, and what all queue pairs over it share.
 #[derive(Debug)]
 pub(super) struct Adapter {
+    /// Part of the identifiers of its watched descriptors.
+    pub(super) id: u64,
     // Fields are dropped in this order.
     /// By number; all adapters have the same regions.
     pub(super) regions: Vec<Option<Registration>>,
@@ -120,6 +124,7 @@ impl Adapter {
             rate_range: wanted.rate.and_then(|_| device.rate_range()),
         };
         let adapter = Self {
+            id: 0,
             regions: Vec::new(),
             shared: shared(place, device, depths, queue_pairs)?,
             device: Arc::clone(device),
@@ -133,6 +138,15 @@ impl Adapter {
             is_broken: false,
         };
         Ok((adapter, path))
+    }
+
+    /// The descriptors that are watched as long as it is used, each with its kind.
+    pub(super) fn descriptors(&self) -> [(BorrowedFd<'_>, u64); 3] {
+        [
+            (self.shared.requests.descriptor(), REQUESTS),
+            (self.shared.messages.descriptor(), MESSAGES),
+            (self.device.descriptor(), DEVICE),
+        ]
     }
 
     /// Registers memory under this number.

@@ -73,7 +73,7 @@ use crate::provider::{
     Registrar, Request, Work, rail_of,
 };
 
-// Identifiers of watched descriptors. Those of an adapter have its number in the higher bits.
+// Identifiers of watched descriptors. Those of an adapter have its identifier in the higher bits.
 const REQUESTS: u64 = 0;
 const MESSAGES: u64 = 1;
 const DEVICE: u64 = 2;
@@ -170,13 +170,9 @@ impl Endpoint for VerbsEndpoint {
 
     fn details(&self) -> Vec<Detail> {
         let first = &self.adapters[self.rails[0].adapter];
-        let is_used = |number: &usize| self.rails.iter().any(|rail| rail.adapter == *number);
-        let used = (0..self.adapters.len()).filter(is_used);
-        let devices: Vec<_> = used
-            .map(|number| {
-                let port = &self.adapters[number].place.port;
-                format!("{}/{}", port.device, port.number)
-            })
+        let ports = self.adapters.iter().map(|adapter| &adapter.place.port);
+        let devices: Vec<_> = ports
+            .map(|port| format!("{}/{}", port.device, port.number))
             .collect();
         let regions = self.adapters.iter().flat_map(|adapter| &adapter.regions);
         let pinned_bytes: usize = regions

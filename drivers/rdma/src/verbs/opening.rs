@@ -19,7 +19,7 @@ use super::queue_limits::LEAST_DEPTH;
 use super::queue_pair::QueuePair;
 use super::retries::Retries;
 use super::slot::{Connecting, Proof, Slot};
-use super::{CONNECTION, DEVICE, LATER, MESSAGES, OF_ADAPTERS, REQUESTS, RETRIES, VerbsEndpoint};
+use super::{CONNECTION, LATER, OF_ADAPTERS, RETRIES, VerbsEndpoint};
 use crate::provider::{Fabric, FabricRecord, Limits, Wanted, Work, adapter_of, rail_of};
 
 /// The object that was not created, in an error.
@@ -63,7 +63,10 @@ impl VerbsEndpoint {
             let of_it = (0..queue_pairs).filter(on_it).count();
             let (adapter, path) = Adapter::new(place, device, wanted, of_it)
                 .map_err(|(what, error)| (number, what, error))?;
-            adapters.push(adapter);
+            adapters.push(Adapter {
+                id: number as u64,
+                ..adapter
+            });
             paths.push(path);
         }
         let rails: Vec<_> = (0..rails)
@@ -136,6 +139,22 @@ impl VerbsEndpoint {
             peer_is_connected: false,
             proof: Proof::None,
         })
+    }
+
+    /// Closes the adapters that no rail uses any more, which ends their registrations of memory.
+    fn release_adapters(&mut self) {
+        for number in (0..self.adapters.len()).rev() {
+            if self.rails.iter().any(|rail| rail.adapter == number) {
+                continue;
+            }
+            let adapter = self.adapters.remove(number);
+            for (descriptor, _) in adapter.descriptors() {
+                // While the channel opens, others have the device open, so that its descriptor would still be watched.
+                let _ = epoll::delete(&self.watch, descriptor);
+            }
+            let later = self.rails.iter_mut().filter(|rail| rail.adapter > number);
+            later.for_each(|rail| rail.adapter -= 1);
+        }
     }
 
     /// The parameters for the connection manager (iWARP).
@@ -270,6 +289,7 @@ impl Fabric for VerbsEndpoint {
         self.rails.remove(rail);
         self.turns.remove(rail);
         (self.limits.queue_pairs, self.limits.rails) = (self.slots.len(), self.rails.len());
+        self.release_adapters();
     }
 }
 
@@ -309,13 +329,9 @@ fn is_without_way(error: &io::Error) -> bool {
 /// Watches the queues and the devices.
 fn watch(adapters: &[Adapter]) -> io::Result<OwnedFd> {
     let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for (number, adapter) in (0_u64..).zip(adapters) {
-        for (descriptor, kind) in [
-            (adapter.shared.requests.descriptor(), REQUESTS),
-            (adapter.shared.messages.descriptor(), MESSAGES),
-            (adapter.device.descriptor(), DEVICE),
-        ] {
-            let name = epoll::EventData::new_u64(number << OF_ADAPTERS | kind);
+    for adapter in adapters {
+        for (descriptor, kind) in adapter.descriptors() {
+            let name = epoll::EventData::new_u64(adapter.id << OF_ADAPTERS | kind);
             epoll::add(&watch, descriptor, name, epoll::EventFlags::IN)?;
         }
     }

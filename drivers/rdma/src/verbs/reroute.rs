@@ -20,7 +20,7 @@ impl VerbsEndpoint {
         let Some([local, peer]) = adapter.place.routed else {
             return;
         };
-        let id = (rail.adapter as u64) << OF_ADAPTERS | ROUTE;
+        let id = adapter.id << OF_ADAPTERS | ROUTE;
         // Without a search the LID of the peer has to be enough, as where none was possible from the start.
         adapter.route_search = RouteSearch::start(local, peer).ok().filter(|search| {
             let id = epoll::EventData::new_u64(id);

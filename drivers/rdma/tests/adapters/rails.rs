@@ -194,9 +194,25 @@ fn a_path_that_carries_nothing_is_left_out() {
             assert_eq!(detail(&sender, "device"), "mlx5_0/1");
             assert_eq!(detail(&receiver, "device"), "mlx5_2/1");
             assert_eq!(detail(&sender, "queue-pairs"), "2");
+            // The two rings, of four slabs each, at one adapter.
+            let pinned = [&sender, &receiver].map(|end| detail(end, "pinned-bytes"));
+            assert_eq!(pinned, ["524288"; 2]);
             start.elapsed()
         });
         assert!(times[1] < times[0], "{times:?}");
+    });
+}
+
+#[test]
+fn the_first_path_may_be_left_out() {
+    let [first, second, third, fourth] = four();
+    let adapters = [first.with("path_mtu", 0), second, third, fourth];
+    with_adapters(&adapters, || {
+        for options in ["", ";mode=get"] {
+            let [sender, receiver] = transfer_between_pairs(options);
+            assert_eq!(detail(&sender, "device"), "mlx5_1/1");
+            assert_eq!(detail(&receiver, "device"), "mlx5_3/1");
+        }
     });
 }
 
