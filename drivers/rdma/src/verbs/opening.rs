@@ -61,12 +61,10 @@ impl VerbsEndpoint {
             let on_it =
                 |&queue_pair: &usize| adapter_of(rail_of(queue_pair, rails), count) == number;
             let of_it = (0..queue_pairs).filter(on_it).count();
-            let (adapter, path) = Adapter::new(place, device, wanted, of_it)
+            let (mut adapter, path) = Adapter::new(place, device, wanted, of_it)
                 .map_err(|(what, error)| (number, what, error))?;
-            adapters.push(Adapter {
-                id: number as u64,
-                ..adapter
-            });
+            adapter.id = number as u64;
+            adapters.push(adapter);
             paths.push(path);
         }
         let rails: Vec<_> = (0..rails)

@@ -295,7 +295,7 @@ impl VerbsEndpoint {
         }
     }
 
-    /// Queue pairs wait for the sake of other rails. If none of these works any more, their time has come.
+    /// Queue pairs wait while other rails work. If none works any more, their time has come.
     pub(super) fn hurry(&mut self) {
         if self.later.is_empty() || self.slots.iter().any(|slot| slot.current.is_some()) {
             return;
