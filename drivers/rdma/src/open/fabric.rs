@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use gridhaul_stack::ChannelError;
 
 use super::opening::{OpenError, Opening, check_reads, local_error};
+use super::unusable_paths::RailPath;
 use crate::handshake::{self, Arrival, Method, Mode, Record};
 use crate::memory::Span;
 use crate::provider::{Fabric, PortRecord, RemoteRing, Work, rail_of};
@@ -88,8 +89,9 @@ impl Tests {
 }
 
 impl Opening<'_> {
-    /// Connects the queue pairs of adapters, with the longest packets that each rail carries; the data connection stays open.
-    /// Rails that carry none are left out, unless none is left. Returns the peer's ring on the others.
+    /// Connects the queue pairs of adapters by a method, with the longest packets that each rail carries; the data connection stays
+    /// open. Rails that carry none are left out, unless none is left. Returns the peer's ring on the others. `has_alternative`: as far
+    /// as this end knows, both can do without adapters.
     ///
     /// # Errors
     ///
@@ -98,15 +100,15 @@ impl Opening<'_> {
     pub(super) fn connect_fabric(
         &self,
         endpoint: &mut dyn Fabric,
-        method: Method,
+        (method, has_alternative): (Method, bool),
         mut rings: TestRings,
     ) -> Result<RemoteRing, OpenError> {
         let mut tests: Vec<_> = (0..rings.remote.rails())
             .map(|_| Tests::default())
             .collect();
         loop {
-            self.connect_once(endpoint, method, rings)?;
-            let arrivals = self.test_both_ways(endpoint, rings)?;
+            let mut paths = self.connect_once(endpoint, (method, has_alternative), rings)?;
+            let arrivals = self.test_both_ways(endpoint, &paths, rings)?;
             let steps = tests.iter_mut().zip(arrivals);
             let steps: Vec<_> = steps.map(|(tests, arrival)| tests.after(arrival)).collect();
             if steps.iter().all(|step| *step == Step::Use) {
@@ -120,6 +122,7 @@ impl Opening<'_> {
                     Step::Shorten => self.bursts_are_lost(),
                     Step::GiveUp => self.nothing_arrives(method, endpoint.unreachable(rail)),
                 };
+                let reason = paths.remove(rail).give_up(reason);
                 if rings.remote.rails() == 1 {
                     return Err(OpenError::NoPath(reason));
                 }
@@ -135,9 +138,10 @@ impl Opening<'_> {
     fn test_both_ways(
         &self,
         endpoint: &mut dyn Fabric,
+        paths: &[RailPath],
         rings: TestRings,
     ) -> Result<Vec<Arrival>, OpenError> {
-        let ours = self.test(endpoint, rings)?;
+        let ours = self.test(endpoint, paths, rings)?;
         let record = Record::Path(ours.clone());
         handshake::write(&self.socket, &record, self.operation)?;
         match handshake::read(&self.socket, self.operation)? {
@@ -150,16 +154,27 @@ impl Opening<'_> {
     }
 
     /// Short packets first: where these are lost as well, their length is not the reason.
-    fn test(&self, endpoint: &mut dyn Fabric, rings: TestRings) -> Result<Vec<Arrival>, OpenError> {
+    fn test(
+        &self,
+        endpoint: &mut dyn Fabric,
+        paths: &[RailPath],
+        rings: TestRings,
+    ) -> Result<Vec<Arrival>, OpenError> {
         let mut arrivals = vec![Arrival::Nothing; rings.remote.rails()];
         for (bytes, before, passed) in [
             (SHORT_BYTES, Arrival::Nothing, Arrival::Short),
             (LONG_BYTES, Arrival::Short, Arrival::All),
         ] {
-            let is_tested = |rail: usize| arrivals[rail] == before;
+            let rails = arrivals.iter().zip(paths);
+            let is_tested: Vec<_> = rails
+                .map(|(arrival, path)| *arrival == before && path.unusable.is_none())
+                .collect();
+            if !is_tested.contains(&true) {
+                break;
+            }
             let work = |queue_pair| {
                 let rail = rail_of(queue_pair, rings.remote.rails());
-                is_tested(rail).then(|| rings.work(queue_pair, bytes))
+                is_tested[rail].then(|| rings.work(queue_pair, bytes))
             };
             let arrived = endpoint.test_path(&work, self.operation);
             let arrived = arrived.map_err(|error| match error {
@@ -168,26 +183,26 @@ impl Opening<'_> {
                 other => other.into(),
             });
             let arrived = self.or_refuse(arrived)?;
-            for (arrival, arrived) in arrivals.iter_mut().zip(arrived) {
-                if arrived && *arrival == before {
+            let outcomes = is_tested.iter().zip(arrived);
+            for (arrival, (is_tested, arrived)) in arrivals.iter_mut().zip(outcomes) {
+                if *is_tested && arrived {
                     *arrival = passed;
                 }
-            }
-            if arrivals.iter().all(|arrival| *arrival == Arrival::Nothing) {
-                break;
             }
         }
         Ok(arrivals)
     }
 
+    /// Returns the path of each rail.
     fn connect_once(
         &self,
         endpoint: &mut dyn Fabric,
-        method: Method,
+        (method, has_alternative): (Method, bool),
         rings: TestRings,
-    ) -> Result<(), OpenError> {
-        let record = Record::Fabric(endpoint.record());
-        handshake::write(&self.socket, &record, self.operation)?;
+    ) -> Result<Vec<RailPath>, OpenError> {
+        let own = endpoint.record();
+        let ports = own.ports.clone();
+        handshake::write(&self.socket, &Record::Fabric(own), self.operation)?;
         let Record::Fabric(peer) = handshake::read(&self.socket, self.operation)? else {
             return Err(OpenError::Unexpected);
         };
@@ -196,6 +211,11 @@ impl Opening<'_> {
         }
         for port in &peer.ports {
             self.or_refuse(self.check_gid(port, method))?;
+        }
+        let paths = self.paths(&ports, &peer.ports, has_alternative);
+        let rails = paths.iter().enumerate();
+        for (rail, _) in rails.filter(|(_, path)| path.unusable.is_some()) {
+            endpoint.skip(rail);
         }
         let socket = self.socket.try_clone().map_err(local_error)?;
         let connected = endpoint.connect(&peer, socket).map_err(local_error);
@@ -206,7 +226,7 @@ impl Opening<'_> {
         // only after a timeout.
         handshake::write(&self.socket, &Record::Ready, self.operation)?;
         match handshake::read(&self.socket, self.operation)? {
-            Record::Ready => Ok(()),
+            Record::Ready => Ok(paths),
             _ => Err(OpenError::Unexpected),
         }
     }

@@ -14,6 +14,7 @@ mod round_trip;
 pub(crate) mod shape;
 mod supply;
 pub(crate) mod tuning;
+mod unusable_paths;
 
 use std::sync::Arc;
 
@@ -83,7 +84,12 @@ impl Opening<'_> {
         match self.connect_with(&capabilities) {
             Err(OpenError::NoPath(reason)) => {
                 let capabilities = self.or_refuse(capabilities.after_failed_tests(reason))?;
-                self.connect_with(&capabilities)
+                let outcome = self.connect_with(&capabilities);
+                if outcome.is_err() {
+                    // The other end may have nothing else, so that the next channel needs a new test.
+                    self.forget_unusable_paths();
+                }
+                outcome
             }
             outcome => outcome,
         }
@@ -152,7 +158,9 @@ impl Opening<'_> {
             NewEndpoint::Fabric(endpoint) => {
                 let regions = [rings.source, rings.sink];
                 let tests = test_rings(answer.chosen.mode, rings.lengths, regions, remote);
-                remote = self.connect_fabric(endpoint.as_mut(), answer.method, tests)?;
+                let alternative = capabilities.methods.has(Method::Soft);
+                let method = (answer.method, alternative);
+                remote = self.connect_fabric(endpoint.as_mut(), method, tests)?;
             }
         }
         let parts = Parts {
@@ -195,6 +203,8 @@ impl Opening<'_> {
         offered: Offered,
         capabilities: &Capabilities,
     ) -> Result<Opened, OpenError> {
+        let soft = [offered.methods, capabilities.methods].map(|end| end.has(Method::Soft));
+        let has_alternative = soft == [true, true];
         let prepared = self.or_refuse(self.prepare(offered, capabilities))?;
         let Prepared {
             chosen,
@@ -228,6 +238,7 @@ impl Opening<'_> {
             NewEndpoint::Fabric(endpoint) => {
                 let regions = [rings.source, rings.sink];
                 let tests = test_rings(chosen.mode, rings.lengths, regions, remote);
+                let method = (method, has_alternative);
                 remote = self.connect_fabric(endpoint.as_mut(), method, tests)?;
             }
         }

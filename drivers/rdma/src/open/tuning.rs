@@ -148,7 +148,7 @@ impl Opening<'_> {
         let round_trip = round_trip(&self.socket);
         let path = |rail| {
             let rate = pace::on_rail(rate, endpoint, rail);
-            let path = Path::to(self.peer.ip(), rail, rate, burst);
+            let path = Path::to(self.peer.ip(), endpoint.gids(rail), rate, burst);
             if !round_trip.is_zero() {
                 path.expect(round_trip);
             }

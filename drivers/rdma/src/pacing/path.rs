@@ -11,6 +11,7 @@ use super::pace::{Burst, Rate};
 use super::search::Search;
 use super::slots::Slots;
 use super::turn_queue::TurnQueue;
+use crate::provider::Gids;
 
 /// A path. Times are counted from one moment that is the same for all of its channels.
 #[derive(Debug)]
@@ -41,8 +42,9 @@ struct State {
 /// The number of paths that are kept, so that the next transfer starts with the known rate.
 const MOST_PATHS: usize = 64;
 
-/// Identifies a path: the peer, the rail to it, and the options.
-type Key = (IpAddr, usize, Rate, Burst);
+/// Identifies a path: the peer, the ports where it has others than the data connection, and the options. The number of a rail does
+/// not: later ones get lower numbers where one is left out. A peer may claim any GID, and gets its own paths only.
+type Key = (IpAddr, Option<Gids>, Rate, Burst);
 
 /// The least recently used first. A list is enough for so few entries, and saves the dependency on
 /// the crate `lru`.
@@ -81,10 +83,15 @@ impl Path {
         })
     }
 
-    /// The path to a peer over a rail that all channels with the same options share.
-    pub(crate) fn to(peer: IpAddr, rail: usize, rate: Rate, burst: impl Into<Burst>) -> Arc<Self> {
+    /// The path to a peer, between these ports, that all channels with the same options share.
+    pub(crate) fn to(
+        peer: IpAddr,
+        gids: Option<Gids>,
+        rate: Rate,
+        burst: impl Into<Burst>,
+    ) -> Arc<Self> {
         let burst = burst.into();
-        let key = (peer, rail, rate, burst);
+        let key = (peer, gids, rate, burst);
         let mut paths = PATHS.lock().unwrap_or_else(PoisonError::into_inner);
         let found = paths.iter().position(|(other, _)| *other == key);
         let entry = found.and_then(|found| paths.remove(found));
@@ -324,7 +331,7 @@ mod tests {
     use super::*;
 
     fn to(last: u8, rate: Rate) -> Arc<Path> {
-        Path::to(Ipv4Addr::new(192, 0, 2, last).into(), 0, rate, 10)
+        Path::to(Ipv4Addr::new(192, 0, 2, last).into(), None, rate, 10)
     }
 
     #[test]
@@ -336,12 +343,22 @@ mod tests {
         assert_eq!(pass(&other, &mut slot), Some(Duration::from_secs(1)));
         assert_eq!(pass(&other, &mut slot), Some(Duration::from_secs(1)));
         assert_eq!(pass(&one, &mut None), Some(Duration::from_secs(2)));
-        let peer = Ipv4Addr::new(192, 0, 2, 1).into();
-        let other_rail = Path::to(peer, 1, Rate::Fixed(10), 10);
-        let elsewhere = [to(2, Rate::Fixed(10)), to(1, Rate::Fixed(11)), other_rail];
+        let peer_address = Ipv4Addr::new(192, 0, 2, 1).into();
+        let gids = |local| {
+            let (local, peer) = ([local; 16], [9; 16]);
+            Path::to(
+                peer_address,
+                Some(Gids { local, peer }),
+                Rate::Fixed(10),
+                10,
+            )
+        };
+        let elsewhere = [to(2, Rate::Fixed(10)), to(1, Rate::Fixed(11)), gids(1)];
         for path in elsewhere {
             assert_eq!(pass(&path, &mut None), None);
         }
+        assert_eq!(pass(&gids(1), &mut None), Some(Duration::from_secs(1)));
+        assert_eq!(pass(&gids(2), &mut None), None);
     }
 
     #[test]

@@ -17,6 +17,15 @@ pub struct AdapterPort {
     pub service_level: u8,
 }
 
+/// The GIDs of two ports that a path connects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gids {
+    /// That of this end.
+    pub local: [u8; 16],
+    /// That of the other end.
+    pub peer: [u8; 16],
+}
+
 /// The queue pairs of one end, to which the other end connects (RoCE and InfiniBand).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FabricRecord {

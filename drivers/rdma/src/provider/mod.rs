@@ -29,7 +29,7 @@ pub use gridhaul_iwarp::{
 };
 use gridhaul_stack::{ChannelError, Detail, Operation};
 
-pub use self::address::{AdapterPort, FabricRecord, PortRecord, QueuePairRecord};
+pub use self::address::{AdapterPort, FabricRecord, Gids, PortRecord, QueuePairRecord};
 pub use self::completion::Completion;
 pub use self::rails::MAX_RAILS;
 pub(crate) use self::rails::{RemoteRing, adapter_of, all_repeats, rail_of};
@@ -82,6 +82,9 @@ pub struct Wanted {
 pub trait Fabric: Endpoint {
     /// The record that the peer needs to connect.
     fn record(&self) -> FabricRecord;
+
+    /// Leaves the queue pairs of a rail out of the next connection, because its path is known to be unusable.
+    fn skip(&mut self, _rail: usize) {}
 
     /// Connects all queue pairs to those of the peer. The endpoint closes the data connection
     /// when this end has finished, and resets it when this end gives up. Where the device finds no way to the peer, the test of the
@@ -205,6 +208,11 @@ pub trait Endpoint: Send + fmt::Debug {
     /// and with `wants_requests` also completed requests. With fewer armed events a device causes
     /// fewer wake-ups. Appends events since the last poll to `completions`.
     fn watch(&mut self, _wants_requests: bool, _completions: &mut Vec<Completion>) {}
+
+    /// The ports between which a rail's packets go; `None` where the addresses of the data connection are theirs.
+    fn gids(&self, _rail: usize) -> Option<Gids> {
+        None
+    }
 
     /// The rate of a rail's port in bytes of payload per second, if it is known.
     fn port_rate(&self, _rail: usize) -> Option<u64> {

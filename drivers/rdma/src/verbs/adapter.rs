@@ -1,11 +1,12 @@
 //! The adapters of this end, and the rails over them.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::bindings::PORT_NEEDS_GLOBAL_ROUTES;
-use super::connection_manager::RouteSearch;
+use super::connection_manager::{Route, RouteSearch};
 use super::counters::Counters;
 use super::explain_memlock;
 use super::fabric::Path;
@@ -14,6 +15,7 @@ use super::place::Place;
 use super::ports::Protocol;
 use super::queue_limits::MAX_READS;
 use super::queue_pair::{Shared, slot_bytes};
+use super::{DEVICE, MESSAGES, REQUESTS};
 use crate::memory::Memory;
 use crate::provider::{Access, MAX_MESSAGE_BYTES, PortRecord, Region, Wanted};
 
@@ -23,6 +25,8 @@ const MAX_TRANSFER_BYTES: u32 = 1 << 30;
 /// An open device of this end, and what all queue pairs over it share.
 #[derive(Debug)]
 pub(super) struct Adapter {
+    /// Part of the identifiers of its watched descriptors.
+    pub(super) id: u64,
     // Fields are dropped in this order.
     /// By number; all adapters have the same regions.
     pub(super) regions: Vec<Option<Registration>>,
@@ -65,6 +69,12 @@ impl Rail {
     pub(super) fn mtu(&self) -> u8 {
         let theirs = self.peer_port.map_or(u8::MAX, |port| port.mtu);
         self.path.port.mtu.min(theirs)
+    }
+
+    /// Whether a path leads to the peer's port.
+    pub(super) fn is_of(&self, route: &Route) -> bool {
+        self.peer_port
+            .is_some_and(|port| port.gid == route.gids.peer)
     }
 }
 
@@ -114,6 +124,7 @@ impl Adapter {
             rate_range: wanted.rate.and_then(|_| device.rate_range()),
         };
         let adapter = Self {
+            id: 0,
             regions: Vec::new(),
             shared: shared(place, device, depths, queue_pairs)?,
             device: Arc::clone(device),
@@ -127,6 +138,15 @@ impl Adapter {
             is_broken: false,
         };
         Ok((adapter, path))
+    }
+
+    /// The descriptors that are watched as long as it is used, each with its kind.
+    pub(super) fn descriptors(&self) -> [(BorrowedFd<'_>, u64); 3] {
+        [
+            (self.shared.requests.descriptor(), REQUESTS),
+            (self.shared.messages.descriptor(), MESSAGES),
+            (self.device.descriptor(), DEVICE),
+        ]
     }
 
     /// Registers memory under this number.

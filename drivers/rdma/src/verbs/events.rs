@@ -2,6 +2,7 @@
 
 use rustix::event::{Timespec, epoll};
 
+use super::adapter::Adapter;
 use super::bindings::{
     COMPLETED_WRITE_OF_PEER, EVENT_DEVICE_FATAL, EVENT_PORT_DOWN, EVENT_QUEUE_OVERRUN,
     STATUS_FLUSHED, STATUS_SUCCESS, WorkCompletion,
@@ -9,11 +10,11 @@ use super::bindings::{
 use super::control_socket::{ControlSocket, Peer, Step};
 use super::queue_pair::{CompletionId, Subject};
 use super::slot::{Content, Slot};
-use super::{DEVICE, MESSAGES, OF_ADAPTERS, REQUESTS, RETRIES, ROUTE, VerbsEndpoint};
+use super::{DEVICE, LATER, MESSAGES, OF_ADAPTERS, REQUESTS, RETRIES, ROUTE, VerbsEndpoint};
 use crate::provider::{Completion, Loss, MAX_RAILS};
 
-/// Watched descriptors: four of each adapter, the data connection and a timer.
-const WATCHED: usize = 4 * MAX_RAILS + 2;
+/// Watched descriptors: four of each adapter, the data connection and two timers.
+const WATCHED: usize = 4 * MAX_RAILS + 3;
 
 /// Completions that are read with one call.
 const BATCH: usize = 32;
@@ -163,14 +164,17 @@ impl VerbsEndpoint {
         };
         for event in &events[..count] {
             let id = event.data.u64();
-            let adapter = usize::try_from(id >> OF_ADAPTERS).unwrap_or(usize::MAX);
-            match id & ((1 << OF_ADAPTERS) - 1) {
-                REQUESTS | MESSAGES => {
+            let is_its = |adapter: &Adapter| adapter.id == id >> OF_ADAPTERS;
+            let adapter = self.adapters.iter().position(is_its);
+            match (id & ((1 << OF_ADAPTERS) - 1), adapter) {
+                (RETRIES, _) => self.retry(),
+                (LATER, _) => self.connect_due(completions),
+                (REQUESTS | MESSAGES, Some(adapter)) => {
                     self.adapters[adapter].take_events();
                 }
-                DEVICE => self.read_device_events(adapter, completions),
-                RETRIES => self.retry(),
-                ROUTE => self.advance_route_search(adapter, completions),
+                (DEVICE, Some(adapter)) => self.read_device_events(adapter, completions),
+                (ROUTE, Some(adapter)) => self.advance_route_search(adapter, completions),
+                (REQUESTS | MESSAGES | DEVICE | ROUTE, None) => {}
                 _ => {
                     let mut notices = Vec::new();
                     if let Some(control) = &mut self.control {

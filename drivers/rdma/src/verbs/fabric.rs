@@ -19,7 +19,7 @@ use super::queue_limits::MAX_READS;
 use super::queue_pair::QueuePair;
 use super::slot::Connecting;
 use crate::memory::Pool;
-use crate::provider::{PortRecord, QueuePairRecord};
+use crate::provider::{Gids, PortRecord, QueuePairRecord};
 
 /// Retransmissions of a packet before the queue pair is lost. For soft-RoCE, 7 means no limit
 /// (rxe_comp.c).
@@ -98,7 +98,7 @@ impl Path {
         self.partition
             .key
             .check_with(PartitionKey(peer.partition))?;
-        if self.route.is_none() && !self.shares_subnet(peer) {
+        if self.route_to(peer).is_none() && !self.shares_subnet(peer) {
             return Err(
                 "the two adapters are in different subnets of InfiniBand, and the way to the router is only known for data \
                  connections over IPoIB: choose such addresses (--data-address)"
@@ -115,6 +115,12 @@ impl Path {
             self.route = None;
         }
         (self.port.gid, self.gid_index) = (gid, gid_index);
+    }
+
+    /// The subnet manager's path, if it leads to this port. The address of the data connection may belong to another port of the
+    /// peer than the one that it has chosen.
+    fn route_to(&self, peer: &PortRecord) -> Option<Route> {
+        self.route.filter(|route| route.gids.peer == peer.gid)
     }
 
     /// The first half of a GID is the prefix of the subnet.
@@ -202,13 +208,18 @@ impl Path {
     fn address(&self, peer: &PortRecord) -> Address {
         // Within a subnet of InfiniBand the LID is enough, unless the port says otherwise; RoCE has no other address than a GID.
         let shares_subnet = self.shares_subnet(peer);
-        let route = self.route.filter(|_| self.protocol == Protocol::InfiniBand);
+        let is_infiniband = self.protocol == Protocol::InfiniBand;
+        let route = self.route_to(peer).filter(|_| is_infiniband);
         let is_global = self.protocol == Protocol::Roce
             || self.needs_global_routes
             || !shares_subnet
             // As Linux decides (ib_init_ah_attr_from_path): a path over routers.
             || route.is_some_and(|route| route.hop_limit > 1);
         let route = route.unwrap_or(Route {
+            gids: Gids {
+                local: self.port.gid,
+                peer: peer.gid,
+            },
             lid: peer.lid,
             service_level: 0,
             mtu: self.port.mtu,
@@ -290,6 +301,22 @@ mod tests {
         }
     }
 
+    /// A path to this port over a router.
+    fn route(here: &Path, there: &PortRecord) -> Route {
+        Route {
+            gids: Gids {
+                local: here.port.gid,
+                peer: there.gid,
+            },
+            lid: 77,
+            service_level: 3,
+            mtu: 4,
+            hop_limit: 63,
+            traffic_class: 8,
+            flow_label: 12,
+        }
+    }
+
     #[test]
     fn a_static_rate_is_that_of_infiniband() {
         let (mut here, there) = (path(5, 1), path(9, 1));
@@ -305,14 +332,7 @@ mod tests {
         let (mut here, there) = (path(5, 1), path(9, 2));
         let error = here.check(&there.port).unwrap_err();
         assert!(error.contains("different subnets"), "{error}");
-        here.route = Some(Route {
-            lid: 77,
-            service_level: 3,
-            mtu: 4,
-            hop_limit: 63,
-            traffic_class: 8,
-            flow_label: 12,
-        });
+        here.route = Some(route(&here, &there.port));
         assert_eq!(here.check(&there.port), Ok(()));
         let address = here.address(&there.port);
         assert_eq!((address.lid, address.is_global), (77, 1));
@@ -328,18 +348,23 @@ mod tests {
     #[test]
     fn a_route_is_that_of_one_gid() {
         let (mut here, there) = (path(5, 1), path(9, 2));
-        here.route = Some(Route {
-            lid: 77,
-            service_level: 3,
-            mtu: 4,
-            hop_limit: 63,
-            traffic_class: 0,
-            flow_label: 0,
-        });
+        here.route = Some(route(&here, &there.port));
         here.move_to(here.port.gid, 4);
         assert_eq!((here.gid_index, here.check(&there.port)), (4, Ok(())));
         here.move_to(path(5, 3).port.gid, 4);
         let error = here.check(&there.port).unwrap_err();
+        assert!(error.contains("different subnets"), "{error}");
+    }
+
+    /// The peer has chosen another port than that with the address of the data connection.
+    #[test]
+    fn a_route_to_another_port_is_not_used() {
+        let (mut here, there, other) = (path(5, 1), path(9, 1), path(13, 2));
+        here.route = Some(route(&here, &other.port));
+        let address = here.address(&there.port);
+        assert_eq!((address.lid, address.service_level), (9, 0));
+        let elsewhere = path(21, 3);
+        let error = here.check(&elsewhere.port).unwrap_err();
         assert!(error.contains("different subnets"), "{error}");
     }
 

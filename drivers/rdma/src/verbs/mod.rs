@@ -16,6 +16,7 @@
 
 mod adapter;
 mod bindings;
+mod connect_turns;
 mod connection_manager;
 mod control_socket;
 mod counters;
@@ -43,6 +44,7 @@ mod reroute;
 mod retries;
 mod slot;
 mod sysfs;
+mod timer;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -51,6 +53,7 @@ use std::sync::Arc;
 use gridhaul_stack::Detail;
 
 use self::adapter::{Adapter, Rail};
+use self::connect_turns::ConnectTurns;
 pub(crate) use self::connection_manager::{Connection, ConnectionError, Listener};
 use self::control_socket::{ControlSocket, Peer};
 pub(crate) use self::device_options::{AdapterName, DeviceOptions};
@@ -66,17 +69,18 @@ use self::retries::Retries;
 use self::slot::Slot;
 use crate::memory::Memory;
 use crate::provider::{
-    Access, Completion, Endpoint, Limits, Loss, Message, PostError, Region, Registered, Registrar,
-    Request, Work, rail_of,
+    Access, Completion, Endpoint, Gids, Limits, Loss, Message, PostError, Region, Registered,
+    Registrar, Request, Work, rail_of,
 };
 
-// Identifiers of watched descriptors. Those of an adapter have its number in the higher bits.
+// Identifiers of watched descriptors. Those of an adapter have its identifier in the higher bits.
 const REQUESTS: u64 = 0;
 const MESSAGES: u64 = 1;
 const DEVICE: u64 = 2;
 const CONNECTION: u64 = 3;
 const RETRIES: u64 = 4;
 const ROUTE: u64 = 5;
+const LATER: u64 = 6;
 const OF_ADAPTERS: u32 = 8;
 
 /// How many polls in a row may skip the system call that checks for other events.
@@ -104,10 +108,15 @@ pub(crate) struct VerbsEndpoint {
     failures: Vec<Failure>,
     /// Replacements that begin later.
     retries: Retries,
+    /// Replacements that are connected later.
+    later: Retries,
+    turns: ConnectTurns,
     /// The adapters limit the rate of every queue pair.
     is_limited: bool,
     /// Why a device found no way to the peer, by rail, at the last connection.
     unreachable: Vec<Option<String>>,
+    /// The rails that the next connection leaves out.
+    skipped: Vec<usize>,
     /// The rails that worked before the peer ended.
     working_rails: usize,
 }
@@ -161,13 +170,9 @@ impl Endpoint for VerbsEndpoint {
 
     fn details(&self) -> Vec<Detail> {
         let first = &self.adapters[self.rails[0].adapter];
-        let is_used = |number: &usize| self.rails.iter().any(|rail| rail.adapter == *number);
-        let used = (0..self.adapters.len()).filter(is_used);
-        let devices: Vec<_> = used
-            .map(|number| {
-                let port = &self.adapters[number].place.port;
-                format!("{}/{}", port.device, port.number)
-            })
+        let ports = self.adapters.iter().map(|adapter| &adapter.place.port);
+        let devices: Vec<_> = ports
+            .map(|port| format!("{}/{}", port.device, port.number))
             .collect();
         let regions = self.adapters.iter().flat_map(|adapter| &adapter.regions);
         let pinned_bytes: usize = regions
@@ -194,6 +199,14 @@ impl Endpoint for VerbsEndpoint {
             details.push(Detail::text("pkey", key.to_string()));
         }
         details
+    }
+
+    fn gids(&self, rail: usize) -> Option<Gids> {
+        let rail = self.rails.get(rail)?;
+        Some(Gids {
+            local: rail.path.port.gid,
+            peer: rail.peer_port?.gid,
+        })
     }
 
     fn port_rate(&self, rail: usize) -> Option<u64> {
@@ -326,6 +339,7 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn poll(&mut self, completions: &mut Vec<Completion>) {
+        self.turns.begin();
         self.count_rails();
         self.drain(completions);
         self.polls += 1;
@@ -342,6 +356,7 @@ impl Endpoint for VerbsEndpoint {
     fn watch(&mut self, wants_requests: bool, completions: &mut Vec<Completion>) {
         self.is_watched = true;
         self.arm(wants_requests || self.awaits_proof(), completions);
+        self.hurry();
         self.report_failures(completions);
         self.attribute_losses_to_peer(completions);
     }

@@ -8,6 +8,7 @@ use gridhaul_stack::{ChannelError, Operation, random_bytes};
 use rustix::event::epoll;
 
 use super::adapter::{Adapter, Rail};
+use super::connect_turns::ConnectTurns;
 use super::connection_manager::{Connection, Introduction};
 use super::control_socket::ControlSocket;
 use super::error::VerbsError;
@@ -18,7 +19,7 @@ use super::queue_limits::LEAST_DEPTH;
 use super::queue_pair::QueuePair;
 use super::retries::Retries;
 use super::slot::{Connecting, Proof, Slot};
-use super::{CONNECTION, DEVICE, MESSAGES, OF_ADAPTERS, REQUESTS, RETRIES, VerbsEndpoint};
+use super::{CONNECTION, LATER, OF_ADAPTERS, RETRIES, VerbsEndpoint};
 use crate::provider::{Fabric, FabricRecord, Limits, Wanted, Work, adapter_of, rail_of};
 
 /// The object that was not created, in an error.
@@ -60,8 +61,9 @@ impl VerbsEndpoint {
             let on_it =
                 |&queue_pair: &usize| adapter_of(rail_of(queue_pair, rails), count) == number;
             let of_it = (0..queue_pairs).filter(on_it).count();
-            let (adapter, path) = Adapter::new(place, device, wanted, of_it)
+            let (mut adapter, path) = Adapter::new(place, device, wanted, of_it)
                 .map_err(|(what, error)| (number, what, error))?;
+            adapter.id = number as u64;
             adapters.push(adapter);
             paths.push(path);
         }
@@ -93,6 +95,7 @@ impl VerbsEndpoint {
                 needs_polling: false,
                 replaces: !is_iwarp,
             },
+            turns: ConnectTurns::new(rails.len()),
             rails,
             adapters,
             control: None,
@@ -101,8 +104,10 @@ impl VerbsEndpoint {
             polls: 0,
             failures: Vec::new(),
             retries: Retries::new(RETRIES),
+            later: Retries::new(LATER),
             is_limited: false,
             unreachable: Vec::new(),
+            skipped: Vec::new(),
             working_rails: 0,
         };
         for number in 0..queue_pairs {
@@ -132,6 +137,22 @@ impl VerbsEndpoint {
             peer_is_connected: false,
             proof: Proof::None,
         })
+    }
+
+    /// Closes the adapters that no rail uses any more, which ends their registrations of memory.
+    fn release_adapters(&mut self) {
+        for number in (0..self.adapters.len()).rev() {
+            if self.rails.iter().any(|rail| rail.adapter == number) {
+                continue;
+            }
+            let adapter = self.adapters.remove(number);
+            for (descriptor, _) in adapter.descriptors() {
+                // While the channel opens, others have the device open, so that its descriptor would still be watched.
+                let _ = epoll::delete(&self.watch, descriptor);
+            }
+            let later = self.rails.iter_mut().filter(|rail| rail.adapter > number);
+            later.for_each(|rail| rail.adapter -= 1);
+        }
     }
 
     /// The parameters for the connection manager (iWARP).
@@ -181,6 +202,10 @@ impl Fabric for VerbsEndpoint {
         }
     }
 
+    fn skip(&mut self, rail: usize) {
+        self.skipped.push(rail);
+    }
+
     fn connect(&mut self, peer: &FabricRecord, data_connection: OwnedFd) -> io::Result<()> {
         if peer.queue_pairs.len() != self.slots.len() || peer.ports.len() != self.rails.len() {
             return Err(io::Error::other(
@@ -193,6 +218,7 @@ impl Fabric for VerbsEndpoint {
         }
         self.is_limited = true;
         self.unreachable = vec![None; self.rails.len()];
+        let skipped = std::mem::take(&mut self.skipped);
         for (number, other) in peer.queue_pairs.iter().enumerate() {
             let rail = *self.rail(number);
             let on_rail = rail_of(number, peer.ports.len());
@@ -202,7 +228,7 @@ impl Fabric for VerbsEndpoint {
                 continue;
             };
             // The kernel has waited a second for the neighbour's address, and would again.
-            if self.unreachable[on_rail].is_some() {
+            if skipped.contains(&on_rail) || self.unreachable[on_rail].is_some() {
                 continue;
             }
             match rail.path.connect(&connecting, port, *other) {
@@ -259,7 +285,9 @@ impl Fabric for VerbsEndpoint {
         };
         self.slots.retain(is_other);
         self.rails.remove(rail);
+        self.turns.remove(rail);
         (self.limits.queue_pairs, self.limits.rails) = (self.slots.len(), self.rails.len());
+        self.release_adapters();
     }
 }
 
@@ -299,13 +327,9 @@ fn is_without_way(error: &io::Error) -> bool {
 /// Watches the queues and the devices.
 fn watch(adapters: &[Adapter]) -> io::Result<OwnedFd> {
     let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for (number, adapter) in (0_u64..).zip(adapters) {
-        for (descriptor, kind) in [
-            (adapter.shared.requests.descriptor(), REQUESTS),
-            (adapter.shared.messages.descriptor(), MESSAGES),
-            (adapter.device.descriptor(), DEVICE),
-        ] {
-            let name = epoll::EventData::new_u64(number << OF_ADAPTERS | kind);
+    for adapter in adapters {
+        for (descriptor, kind) in adapter.descriptors() {
+            let name = epoll::EventData::new_u64(adapter.id << OF_ADAPTERS | kind);
             epoll::add(&watch, descriptor, name, epoll::EventFlags::IN)?;
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use gridhaul_stack::{ChannelError, Operation};
 
 use super::bindings::Verbs;
-use super::connection_manager::{ConnectionError, Route, route};
+use super::connection_manager::{Route, route};
 use super::device_options::DeviceOptions;
 use super::error::VerbsError;
 use super::mtu;
@@ -69,13 +69,17 @@ impl Place {
     ) -> Result<Self, ChannelError> {
         let mut place = self.clone();
         if self.is_behind_interface {
-            place.route = match route(local, peer, operation) {
-                Err(ConnectionError::Channel(error)) => return Err(error),
-                outcome => outcome.ok().flatten(),
-            };
+            let found = route(local, peer, operation)?;
+            place.route = found.filter(|route| self.begins(route));
             place.routed = place.route.map(|_| [local, peer]);
         }
         Ok(place)
+    }
+
+    /// Whether a path begins at this port: an address of IPoIB may have moved to another one.
+    pub(super) fn begins(&self, route: &Route) -> bool {
+        let mut gids = self.port.gids.iter();
+        gids.any(|gid| gid.address.octets() == route.gids.local)
     }
 
     /// The same place with the present tables of its port, `port`, by the same rule as when it was found: the kernel may have moved the

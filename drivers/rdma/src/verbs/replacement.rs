@@ -244,28 +244,76 @@ impl VerbsEndpoint {
         Ok(())
     }
 
-    /// Connects a replacement queue pair to the peer's, when the path is known.
-    pub(super) fn connect_replacement(
-        &mut self,
-        number: usize,
-        peer: QueuePairRecord,
-    ) -> io::Result<()> {
-        let rail = *self.rail(number);
+    /// Connects a replacement queue pair to the peer's, when the path is known and the rail may.
+    fn connect_replacement(&mut self, number: usize, peer: QueuePairRecord) -> io::Result<()> {
+        let on_rail = rail_of(number, self.rails.len());
+        let rail = self.rails[on_rail];
+        let others_work = self.others_work(on_rail);
         let slot = &mut self.slots[number];
-        if self.adapters[rail.adapter].route_search.is_some() {
-            slot.awaits_route = Some(peer);
-            return Ok(());
-        }
         let (Some(connecting), Some(port)) = (&mut slot.connecting, &rail.peer_port) else {
             return Ok(());
         };
         if connecting.is_connected {
             return Ok(());
         }
+        slot.connects_later = Some(peer);
+        if self.adapters[rail.adapter].route_search.is_some() {
+            return Ok(());
+        }
+        let begins = clock::now();
+        if let Some(due) = self.turns.waits_until(on_rail, others_work, begins)
+            && self.later.add(number, due, &self.watch).is_ok()
+        {
+            return Ok(());
+        }
+        slot.connects_later = None;
         rail.path.check(port).map_err(io::Error::other)?;
-        self.is_limited &= rail.path.connect(connecting, port, peer)?;
+        let connected = rail.path.connect(connecting, port, peer);
+        let now = clock::now();
+        self.turns.took(on_rail, now.saturating_sub(begins), now);
+        self.is_limited &= connected?;
         connecting.is_connected = true;
         self.notify(number, Step::Connected)
+    }
+
+    /// Connects a queue pair that has waited.
+    pub(super) fn connect_later(&mut self, number: usize, completions: &mut Vec<Completion>) {
+        if let Some(peer) = self.slots[number].connects_later.take() {
+            let connected = self.connect_replacement(number, peer);
+            self.proceed(number, connected, completions);
+        }
+    }
+
+    /// Connects the queue pairs whose time has come.
+    pub(super) fn connect_due(&mut self, completions: &mut Vec<Completion>) {
+        let due = self.later.take_due(clock::now());
+        if !self.limits.replaces {
+            return self.later.stop();
+        }
+        for number in due {
+            self.connect_later(number, completions);
+        }
+    }
+
+    /// Queue pairs wait while other rails work. If none works any more, their time has come.
+    pub(super) fn hurry(&mut self) {
+        if self.later.is_empty() || self.slots.iter().any(|slot| slot.current.is_some()) {
+            return;
+        }
+        let now = clock::now();
+        for number in 0..self.slots.len() {
+            if self.slots[number].connects_later.is_some() {
+                // The timer is there, and setting it fails for no valid time.
+                let _ = self.later.add(number, now, &self.watch);
+            }
+        }
+    }
+
+    /// Whether another rail has a connected queue pair.
+    fn others_work(&self, rail: usize) -> bool {
+        let rails = self.rails.len();
+        let mut slots = self.slots.iter().enumerate();
+        slots.any(|(number, slot)| rail_of(number, rails) != rail && slot.current.is_some())
     }
 }
 

@@ -20,7 +20,7 @@ impl VerbsEndpoint {
         let Some([local, peer]) = adapter.place.routed else {
             return;
         };
-        let id = (rail.adapter as u64) << OF_ADAPTERS | ROUTE;
+        let id = adapter.id << OF_ADAPTERS | ROUTE;
         // Without a search the LID of the peer has to be enough, as where none was possible from the start.
         adapter.route_search = RouteSearch::start(local, peer).ok().filter(|search| {
             let id = epoll::EventData::new_u64(id);
@@ -34,10 +34,12 @@ impl VerbsEndpoint {
         adapter: usize,
         completions: &mut Vec<Completion>,
     ) {
-        let search = self.adapters[adapter].route_search.as_mut();
-        let Some(route) = search.and_then(RouteSearch::advance) else {
+        let search = self.adapters[adapter].route_search.as_ref();
+        let Some(route) = search.and_then(RouteSearch::outcome) else {
             return;
         };
+        let place = &self.adapters[adapter].place;
+        let route = route.filter(|route| place.begins(route));
         // This closes its descriptor, which is then not watched any more.
         self.adapters[adapter].route_search = None;
         if !self.limits.replaces {
@@ -45,15 +47,12 @@ impl VerbsEndpoint {
         }
         for rail in self.rails.iter_mut().filter(|rail| rail.adapter == adapter) {
             rail.path.route = rail.path.route.or(route);
-            if let Some(route) = route {
+            if let Some(route) = route.filter(|route| rail.is_of(route)) {
                 rail.path.port.mtu = rail.path.port.mtu.min(route.mtu);
             }
         }
         for number in self.numbers_on(adapter) {
-            if let Some(peer) = self.slots[number].awaits_route.take() {
-                let connected = self.connect_replacement(number, peer);
-                self.proceed(number, connected, completions);
-            }
+            self.connect_later(number, completions);
         }
     }
 }

@@ -1,24 +1,21 @@
-//! Replacements of queue pairs that begin after a while, and the timer that wakes their channel.
+//! Steps of replacements that are taken after a while, and the timer that wakes their channel.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::event::epoll;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
 
+use super::timer::Timer;
 use crate::clock;
 
-/// The waiting replacements of an endpoint.
+/// The waiting queue pairs of an endpoint.
 #[derive(Debug)]
 pub(super) struct Retries {
     /// Its identifier in epoll.
     id: u64,
     /// Created when it is first needed: most channels lose no queue pair.
-    timer: Option<OwnedFd>,
+    timer: Option<Timer>,
     /// Numbers of queue pairs, and when each is due.
     waiting: Vec<(usize, Duration)>,
 }
@@ -32,7 +29,7 @@ impl Retries {
         }
     }
 
-    /// Has `watch` report the timer when the replacement is due, or an earlier one is.
+    /// Has `watch` report the timer when the queue pair is due, or an earlier one is.
     ///
     /// # Errors
     ///
@@ -49,21 +46,24 @@ impl Retries {
         let timer = match self.timer.take() {
             Some(timer) => timer,
             None => {
-                let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-                let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+                let timer = Timer::new()?;
                 let id = epoll::EventData::new_u64(self.id);
                 epoll::add(watch, &timer, id, epoll::EventFlags::IN)?;
                 timer
             }
         };
         let next = self.next(clock::now());
-        set(self.timer.insert(timer), next)
+        self.timer.insert(timer).set(next)
     }
 
     /// The time until the next one is due.
     fn next(&self, now: Duration) -> Option<Duration> {
         let due = self.waiting.iter().map(|&(_, due)| due).min()?;
         Some(due.saturating_sub(now))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     pub(super) fn has(&self, number: usize) -> bool {
@@ -75,7 +75,7 @@ impl Retries {
         self.timer = None;
     }
 
-    /// Forgets the replacement of a queue pair; `false` if none is waiting.
+    /// Forgets a queue pair; `false` if it is not waiting.
     pub(super) fn remove(&mut self, number: usize) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|&(waiting, _)| waiting != number);
@@ -89,32 +89,15 @@ impl Retries {
         let due = due.map(|(number, _)| number).collect();
         if let Some(timer) = &self.timer {
             // It fails for no valid time. Setting it also ends the report of the last expiry.
-            let _ = set(timer, self.next(now));
+            let _ = timer.set(self.next(now));
         }
         due
     }
 }
 
-/// Lets the timer expire once after this time, or never.
-fn set(timer: &OwnedFd, after: Option<Duration>) -> io::Result<()> {
-    let zero = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // Zero would mean never.
-    let after = after.map(|after| after.max(Duration::from_nanos(1)));
-    let value = after.and_then(|after| Timespec::try_from(after).ok());
-    let times = Itimerspec {
-        it_interval: zero,
-        it_value: value.unwrap_or(zero),
-    };
-    timerfd_settime(timer, TimerfdTimerFlags::empty(), &times)?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     use super::*;
 

@@ -30,8 +30,8 @@ pub(super) struct Slot {
     attempts: u16,
     /// When this end last began a generation.
     began_at: Duration,
-    /// The peer's queue pair, to which this end connects its own when the path is known.
-    pub(super) awaits_route: Option<QueuePairRecord>,
+    /// The peer's queue pair, to which this end connects its own when the path is known and the rail may.
+    pub(super) connects_later: Option<QueuePairRecord>,
 }
 
 /// A queue pair that is not connected at both ends yet.
@@ -99,13 +99,13 @@ impl Slot {
             generation: 0,
             attempts: 0,
             began_at: Duration::ZERO,
-            awaits_route: None,
+            connects_later: None,
         }
     }
 
     /// Discards the contents.
     pub(super) fn clear(&mut self) -> Content {
-        self.awaits_route = None;
+        self.connects_later = None;
         let connecting = self.connecting.take();
         match (self.current.take(), connecting) {
             (Some(_), _) => Content::Connected,

@@ -34,6 +34,8 @@ pub(crate) struct Adapter {
     is_bonded: bool,
     /// The subnet manager's answer, as `library/rdmacm.c` reads it.
     path: Option<&'static str>,
+    /// Of librdmacm, as `library/rdmacm.c` reads it.
+    ibacm: Option<&'static str>,
 }
 
 impl Adapter {
@@ -53,6 +55,7 @@ impl Adapter {
             interface: None,
             is_bonded: false,
             path: None,
+            ibacm: None,
         }
     }
 
@@ -70,6 +73,7 @@ impl Adapter {
             interface: None,
             is_bonded: false,
             path: None,
+            ibacm: None,
         }
     }
 
@@ -119,6 +123,14 @@ impl Adapter {
         }
     }
 
+    /// With ibacm, which does not answer any more after so many times, for so many milliseconds.
+    pub(crate) fn ibacm(self, answers: &'static str) -> Self {
+        Self {
+            ibacm: Some(answers),
+            ..self
+        }
+    }
+
     /// With a setting of `library/fake.h`.
     pub(crate) fn with(mut self, name: &str, value: impl Display) -> Self {
         self.fake.push_str(&format!("{name} {value}\n"));
@@ -163,6 +175,13 @@ impl Adapter {
         }
         if let Some(path) = self.path {
             write(&sysfs.join("path"), path);
+            // The address of the interface is that of both ends.
+            let gid = format!("class/infiniband/{}/ports/1/gids/0", self.name);
+            write(&sysfs.join("path_from"), &gid);
+            write(&sysfs.join("path_to"), &gid);
+        }
+        if let Some(ibacm) = self.ibacm {
+            write(&sysfs.join("ibacm"), ibacm);
         }
     }
 

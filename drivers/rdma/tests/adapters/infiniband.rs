@@ -1,5 +1,7 @@
 //! Partitions, subnets and global routes of InfiniBand.
 
+use std::time::{Duration, Instant};
+
 use gridhaul_rdma::Rdma;
 use gridhaul_stack::{Driver as _, Standing};
 
@@ -159,6 +161,39 @@ fn the_service_level_and_the_mtu_are_those_of_the_subnet_manager() {
         for outcome in &outcomes {
             assert_eq!(detail(outcome, "protocol"), "InfiniBand");
             assert_eq!(detail(outcome, "mtu-bytes"), "2048");
+        }
+    });
+}
+
+/// The address of the data connection belongs to the other port of the accepting host.
+#[test]
+fn a_path_to_another_port_is_not_used() {
+    let [first, second] = two();
+    let first = first
+        .behind_loopback(0xffff)
+        .path("3 4 0 5")
+        .with("service_level", 0);
+    with_adapters(&[first, second], || {
+        let [sender, receiver] = transfer("rdma:provider=verbs", "rdma:device=mlx5_1", BYTES);
+        assert_eq!(detail(&sender, "device"), "mlx5_0/1");
+        assert_eq!(detail(&receiver, "device"), "mlx5_1/1");
+    });
+}
+
+/// librdmacm waits for ibacm without a limit.
+#[test]
+fn ibacm_that_does_not_answer_is_not_waited_for() {
+    let adapter = Adapter::infiniband("mlx5_0", 5)
+        .behind_loopback(0xffff)
+        .path("3 4 0 5")
+        .ibacm("0 600000");
+    with_adapters(&[adapter], || {
+        let start = Instant::now();
+        let outcomes = transfer("rdma:provider=verbs", "rdma:provider=verbs", BYTES);
+        // Five seconds of each end, and what a busy machine adds.
+        assert!(start.elapsed() < Duration::from_secs(30));
+        for outcome in &outcomes {
+            assert_eq!(detail(outcome, "mtu-bytes"), "4096", "without a record");
         }
     });
 }

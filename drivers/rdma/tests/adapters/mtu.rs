@@ -108,6 +108,34 @@ fn without_roce_a_channel_uses_tcp() {
     });
 }
 
+/// The next channel relies on the test of the one before. With `provider=verbs` at one end there would be none, and the path is
+/// tested again.
+#[test]
+fn a_path_without_roce_is_remembered() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("path_mtu", 0);
+    with_adapters(&[adapter], || {
+        let is_remembered = |connecting: &str, accepting: &str| {
+            let ends = transfer(connecting, accepting, BYTES);
+            let words = ends.map(|end| match end {
+                Ok(_) => detail(&end, "reason").to_owned(),
+                Err(words) => words,
+            });
+            assert!(
+                words.iter().all(|words| words.contains("UDP port 4791")),
+                "{words:?}"
+            );
+            words.map(|words| words.contains("s ago"))
+        };
+        assert_eq!(is_remembered("rdma", "rdma"), [false; 2]);
+        assert_eq!(is_remembered("rdma", "rdma"), [true; 2]);
+        let verbs = "rdma:provider=verbs";
+        assert_eq!(is_remembered(verbs, "rdma"), [false; 2]);
+        assert!(!is_remembered("rdma", verbs)[1]);
+        // The connecting end has noticed that the other one has nothing else.
+        assert_eq!(is_remembered("rdma", verbs), [false; 2]);
+    });
+}
+
 #[test]
 fn the_smaller_port_decides() {
     let adapters = [

@@ -1,5 +1,7 @@
 //! The number of queue pairs, their interrupts, and their replacement.
 
+use std::time::{Duration, Instant};
+
 use crate::channel::{Outcome, detail, transfer};
 use crate::fabric::{Adapter, with_adapters};
 
@@ -154,6 +156,24 @@ fn the_path_of_one_of_two_adapters_is_asked_for_again() {
         let rails = [0, 1].map(|end: usize| detail(&outcomes[end], "rails"));
         assert_eq!(rails, ["2", "2"]);
         expect_restored(&outcomes);
+    });
+}
+
+/// ibacm has answered both ends when the channel opened. The other adapter carries the data while the path is searched for.
+#[test]
+fn a_search_for_a_path_does_not_hold_up_other_adapters() {
+    let adapters = [
+        with_a_new_prefix("3 4 0 5").ibacm("2 600000"),
+        Adapter::infiniband("mlx5_1", 9),
+    ];
+    with_adapters(&adapters, || {
+        let stack = "rdma:device=mlx5_0+mlx5_1;provider=verbs;qps=2;slab=64K;message=4K";
+        let start = Instant::now();
+        let outcomes = transfer(stack, stack, BYTES);
+        assert!(start.elapsed() < Duration::from_secs(30));
+        for outcome in &outcomes {
+            assert_eq!(detail(outcome, "provider"), "verbs");
+        }
     });
 }
 

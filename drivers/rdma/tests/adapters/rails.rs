@@ -1,5 +1,7 @@
 //! A channel over several adapters.
 
+use std::time::{Duration, Instant};
+
 use crate::channel::{Outcome, detail, transfer};
 use crate::fabric::{Adapter, with_adapters};
 
@@ -145,6 +147,25 @@ fn the_other_carries_on(broken: usize, event: u8) {
     });
 }
 
+/// The switch of the second path fails. Then the kernel waits for the neighbour whenever a queue pair is connected.
+#[test]
+fn a_neighbour_that_does_not_answer_any_more_does_not_hold_up_the_others() {
+    let [first, second, third, fourth] = four();
+    let second = second
+        .with("event_after", 100)
+        .with("event", PORT_DOWN)
+        .with("rtr_errno", libc::ETIMEDOUT)
+        .with("rtr_after", 100)
+        .with("rtr_ms", 2000);
+    with_adapters(&[first, second, third, fourth], || {
+        let start = Instant::now();
+        let outcomes = transfer_between_pairs(";qps=4");
+        expect_rails(&outcomes, "1");
+        // Waiting for each generation of each queue pair takes two minutes.
+        assert!(start.elapsed() < Duration::from_secs(15));
+    });
+}
+
 #[test]
 fn all_adapters_that_break_down_end_the_channel() {
     let [first, second, third, fourth] = four();
@@ -166,10 +187,32 @@ fn a_path_that_carries_nothing_is_left_out() {
     let [first, second, third, fourth] = four();
     let adapters = [first, second, third, fourth.with("path_mtu", 0)];
     with_adapters(&adapters, || {
-        let [sender, receiver] = transfer_between_pairs("");
-        assert_eq!(detail(&sender, "device"), "mlx5_0/1");
-        assert_eq!(detail(&receiver, "device"), "mlx5_2/1");
-        assert_eq!(detail(&sender, "queue-pairs"), "2");
+        // The first channel tests the path for three seconds.
+        let times = [(); 2].map(|()| {
+            let start = Instant::now();
+            let [sender, receiver] = transfer_between_pairs("");
+            assert_eq!(detail(&sender, "device"), "mlx5_0/1");
+            assert_eq!(detail(&receiver, "device"), "mlx5_2/1");
+            assert_eq!(detail(&sender, "queue-pairs"), "2");
+            // The two rings, of four slabs each, at one adapter.
+            let pinned = [&sender, &receiver].map(|end| detail(end, "pinned-bytes"));
+            assert_eq!(pinned, ["524288"; 2]);
+            start.elapsed()
+        });
+        assert!(times[1] < times[0], "{times:?}");
+    });
+}
+
+#[test]
+fn the_first_path_may_be_left_out() {
+    let [first, second, third, fourth] = four();
+    let adapters = [first.with("path_mtu", 0), second, third, fourth];
+    with_adapters(&adapters, || {
+        for options in ["", ";mode=get"] {
+            let [sender, receiver] = transfer_between_pairs(options);
+            assert_eq!(detail(&sender, "device"), "mlx5_1/1");
+            assert_eq!(detail(&receiver, "device"), "mlx5_3/1");
+        }
     });
 }
 

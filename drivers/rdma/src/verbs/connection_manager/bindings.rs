@@ -45,7 +45,8 @@ pub(super) struct Id {
 /// `struct ibv_sa_path_rec`; numbers of several bytes are in network byte order.
 #[repr(C)]
 pub(super) struct PathRecord {
-    gids: [u64; 4],
+    pub(super) peer_gid: [u8; 16],
+    pub(super) gid: [u8; 16],
     pub(super) lid: u16,
     source_lid: u16,
     is_raw: c_int,

@@ -9,6 +9,7 @@ mod bindings;
 mod error;
 mod events;
 mod route;
+mod route_search;
 
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
@@ -21,8 +22,9 @@ use self::bindings::{ESTABLISHED, Parameters};
 pub(crate) use self::error::ConnectionError;
 use self::error::called;
 use self::events::{ConnectRequest, Events, OwnId};
+pub(super) use self::route::Route;
 use self::route::resolve;
-pub(super) use self::route::{Route, RouteSearch, route};
+pub(super) use self::route_search::{RouteSearch, route};
 use super::bindings::{Verbs, text};
 
 /// Connections that may wait to be accepted: those of one channel, and some of others.

@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use super::address::Address;
 use super::bindings::{ADDRESS_RESOLVED, ROUTE_RESOLVED};
 use super::error::{ConnectionError, called};
 use super::events::{Events, OwnId};
+use crate::provider::Gids;
 
 /// How long the kernel may take to resolve an address or a route.
 const RESOLVE_MILLISECONDS: c_int = 5000;
@@ -22,6 +22,8 @@ const ANY_PORT: u16 = 1;
 /// A path record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::verbs) struct Route {
+    /// The ports that it connects.
+    pub(in crate::verbs) gids: Gids,
     /// The LID of the next port: the peer's, or that of a router to its subnet.
     pub(in crate::verbs) lid: u16,
     pub(in crate::verbs) service_level: u8,
@@ -69,58 +71,12 @@ fn resolve_route(id: &OwnId) -> Result<(), ConnectionError> {
     called("looking for the route", code)
 }
 
-/// A search for a path that does not wait for its answers.
-#[derive(Debug)]
-pub(in crate::verbs) struct RouteSearch {
-    id: OwnId,
-    /// The event that is awaited.
-    awaited: c_int,
-}
-
-impl RouteSearch {
-    /// Looks for the path from one address of IPoIB to another.
-    ///
-    /// # Errors
-    ///
-    /// When a library or the kernel's part of it is missing, or the kernel refuses.
-    pub(in crate::verbs) fn start(local: IpAddr, peer: IpAddr) -> Result<Self, ConnectionError> {
-        let id = OwnId::new(&Arc::new(Events::open()?))?;
-        resolve_address(&id, local, SocketAddr::new(peer, ANY_PORT))?;
-        Ok(Self {
-            id,
-            awaited: ADDRESS_RESOLVED,
-        })
-    }
-
-    /// Readable when there is an answer.
-    pub(in crate::verbs) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.id.events.descriptor()
-    }
-
-    /// Takes the answers that have arrived. Returns the path at the end of the search, which has none if it failed.
-    pub(in crate::verbs) fn advance(&mut self) -> Option<Option<Route>> {
-        self.step().unwrap_or(Some(None))
-    }
-
-    fn step(&mut self) -> Result<Option<Option<Route>>, ConnectionError> {
-        while let Some(heard) = self.id.events.take()? {
-            self.id.events.check(&heard, self.awaited)?;
-            if self.awaited == ROUTE_RESOLVED {
-                return Ok(Some(found(&self.id)));
-            }
-            resolve_route(&self.id)?;
-            self.awaited = ROUTE_RESOLVED;
-        }
-        Ok(None)
-    }
-}
-
 /// The path from one address of IPoIB to another; `None` if the connection manager shows none.
 ///
 /// # Errors
 ///
 /// When a library or the kernel's part of it is missing, there is no route, or the operation ends before.
-pub(in crate::verbs) fn route(
+pub(super) fn find(
     local: IpAddr,
     peer: IpAddr,
     operation: &Operation<'_>,
@@ -138,6 +94,10 @@ fn found(id: &OwnId) -> Option<Route> {
     // SAFETY: the array belongs to the identifier, and has at least one path.
     let path = unsafe { path.as_ref() };
     Some(Route {
+        gids: Gids {
+            local: path.gid,
+            peer: path.peer_gid,
+        },
         lid: u16::from_be(path.lid),
         service_level: path.service_level,
         mtu: path.mtu,

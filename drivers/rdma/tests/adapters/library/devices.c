@@ -86,6 +86,7 @@ static void read_settings(struct device *device)
 		{"limit_ignored", &set->limit_ignored}, {"no_static_rates", &set->no_static_rates},
 		{"new_lid", &set->new_lid}, {"new_prefix", &set->new_prefix}, {"absent_ms", &set->absent_ms},
 		{"overrun_after", &set->overrun_after}, {"rtr_errno", &set->rtr_errno},
+		{"rtr_after", &set->rtr_after}, {"rtr_ms", &set->rtr_ms},
 		{"keeps_completions", &set->keeps_completions},
 	};
 	*set = (struct settings){

@@ -64,8 +64,9 @@ struct settings {
 	long limit_max;
 	/* The error with which it refuses a limit, and whether it sends faster nevertheless. */
 	long limit_errno, limit_ignored;
-	/* The error of RTR, as where the kernel gets no answer of the neighbour. */
-	long rtr_errno;
+	/* The error of RTR, as where the kernel gets no answer of the neighbour; after so many requests of the device, and so many
+	   milliseconds. */
+	long rtr_errno, rtr_after, rtr_ms;
 	/* It refuses static rates. */
 	long no_static_rates;
 };

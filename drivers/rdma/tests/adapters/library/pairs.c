@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct pair *pairs;
 
@@ -179,8 +180,14 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *new, int mask)
 	int rest = mask & ~IBV_QP_STATE;
 	if (known && (rest & known->needs) == known->needs && !(rest & ~(known->needs | known->allows)))
 		code = check_attributes(pair, new, mask);
-	if (!code && to == IBV_QPS_RTR)
-		code = device_of(pair)->set.rtr_errno;
+	struct device *device = device_of(pair);
+	if (!code && to == IBV_QPS_RTR && device->requests >= device->set.rtr_after && device->set.rtr_errno) {
+		code = device->set.rtr_errno;
+		/* Other programs go on meanwhile. */
+		pthread_mutex_unlock(&lock);
+		usleep(device->set.rtr_ms * 1000);
+		pthread_mutex_lock(&lock);
+	}
 	if (!code) {
 		set_attributes(pair, new, mask);
 		if (mask & IBV_QP_AV && new->ah_attr.static_rate)

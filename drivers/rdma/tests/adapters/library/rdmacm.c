@@ -1,8 +1,10 @@
 /*
  * A librdmacm without hardware, which only resolves addresses and routes. The file `path` in the directory that looks
  * like sysfs is the subnet manager's path record: service level, MTU (enum ibv_mtu), hop limit and LID. If a number
- * follows, the subnet manager answers only so many times.
+ * follows, the subnet manager answers only so many times. The path is that from the port whose GID the file `path_from`
+ * names to the one of `path_to`. The file `ibacm` has two numbers: after so many answers, ibacm takes so many milliseconds.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
@@ -77,12 +79,48 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct socka
 	return raise_event(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
 }
 
+/* The GID in the file that another file names; zeros without it. */
+static void read_gid(const char *file, union ibv_gid *gid)
+{
+	const char *sysfs = getenv("SYSFS_PATH") ?: "/sys";
+	char name[512], place[256] = "", text[INET6_ADDRSTRLEN] = "";
+	snprintf(name, sizeof(name), "%s/%s", sysfs, file);
+	FILE *names = fopen(name, "r");
+	if (!names || fscanf(names, "%255s", place) != 1)
+		abort();
+	fclose(names);
+	snprintf(name, sizeof(name), "%s/%s", sysfs, place);
+	FILE *gids = fopen(name, "r");
+	if (!gids || fscanf(gids, "%45s", text) != 1 || inet_pton(AF_INET6, text, gid->raw) != 1)
+		memset(gid, 0, sizeof(*gid));
+	if (gids)
+		fclose(gids);
+}
+
+/* ibacm is asked first, and its answer is waited for. */
+static void wait_for_ibacm(void)
+{
+	char name[512];
+	static atomic_uint asked;
+	unsigned answers, milliseconds;
+	snprintf(name, sizeof(name), "%s/ibacm", getenv("SYSFS_PATH") ?: "/sys");
+	FILE *file = fopen(name, "r");
+	if (!file)
+		return;
+	if (fscanf(file, "%u %u", &answers, &milliseconds) != 2)
+		abort();
+	fclose(file);
+	if (atomic_fetch_add(&asked, 1) >= answers)
+		usleep(milliseconds * 1000);
+}
+
 int rdma_resolve_route(struct rdma_cm_id *id, int milliseconds)
 {
 	char name[512];
 	static atomic_uint asked;
 	unsigned service_level, mtu, hop_limit, lid, answers;
 	(void)milliseconds;
+	wait_for_ibacm();
 	snprintf(name, sizeof(name), "%s/path", getenv("SYSFS_PATH") ?: "/sys");
 	FILE *file = fopen(name, "r");
 	if (!file)
@@ -99,6 +137,8 @@ int rdma_resolve_route(struct rdma_cm_id *id, int milliseconds)
 	id->route.path_rec->mtu = mtu;
 	id->route.path_rec->hop_limit = hop_limit;
 	id->route.path_rec->dlid = htobe16(lid);
+	read_gid("path_from", &id->route.path_rec->sgid);
+	read_gid("path_to", &id->route.path_rec->dgid);
 	return raise_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
 }
 
