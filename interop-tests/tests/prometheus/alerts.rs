@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::faults::{FAULTS, NOT_PROVOKED};
+use crate::faults::{FAULTS, Fault, NOT_PROVOKED};
 use crate::files::{queries, rules};
 use crate::hosts::Clustered;
-use crate::prometheus::Prometheus;
+use crate::prometheus::{Prometheus, sample};
 use crate::site::{Site, page};
 use crate::world::World;
 
@@ -32,7 +32,8 @@ fn every_query_of_the_dashboard_has_data() {
     assert!(answered, "no data for {empty:?}");
 }
 
-/// The rules are those of the file with `for` of 0 s and windows of 15 s in place of 10 and 15 minutes.
+/// The rules are those of the file with `for` of 0 s, and with windows of 15 s for rates and a minute for numbers of events in place
+/// of 10 and 15 minutes.
 #[test]
 fn every_alert_fires_when_its_fault_is_made() {
     let mut world = World::new();
@@ -43,16 +44,23 @@ fn every_alert_fires_when_its_fault_is_made() {
     let lists = "count(gridhaul_certificates{kind=\"revocation_list\",state=\"ok\"} > 0) == 4";
     let has_inventory = |prometheus: &Prometheus| !prometheus.query(lists).is_empty();
     prometheus.wait("the lists are counted", has_inventory, || {});
-    for fault in FAULTS {
-        let target = (fault.target)(&world);
-        assert!(!prometheus.fires(fault.alert, target), "{}", fault.alert);
-    }
+    // A busy machine answers a scrape late, and the server is down until the next one: the rule as shipped waits for two minutes.
+    let is_quiet = |prometheus: &Prometheus| {
+        let firing = prometheus.firing();
+        let fires = |fault: &&Fault| firing.contains(&sample(fault.alert, (fault.target)(&world)));
+        let firing: Vec<_> = FAULTS.iter().filter(fires).collect();
+        for fault in &firing {
+            assert_eq!(fault.alert, "GridhaulDown", "it fires without a fault");
+        }
+        firing.is_empty()
+    };
+    prometheus.wait("no alert fires without a fault", is_quiet, || {});
     let mut silent = Vec::new();
     for fault in FAULTS {
         let target = (fault.target)(&world);
         (fault.once)(&mut world);
         let fires = |prometheus: &Prometheus| prometheus.fires(fault.alert, target);
-        let fired = prometheus.becomes(fires, || (fault.again)(&mut world));
+        let fired = prometheus.becomes(fires, || (fault.again)(&mut world, &prometheus));
         println!("{}: {}: {fired}", fault.alert, fault.words);
         if !fired {
             // The alert follows from these numbers, or Prometheus did not get them.

@@ -3,11 +3,13 @@
 use std::fs;
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
-use gridhaul_interop::raw::{Control, GsiControl, Identity, connect_from, put_stream};
+use gridhaul_interop::raw::{Control, GsiControl, Identity, TIMEOUT, connect_from, put_stream};
 use gridhaul_interop::{Pki, UserKind};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::prometheus::Prometheus;
 use crate::rings::hold_a_ring;
 use crate::world::{DESCRIPTORS, World};
 
@@ -21,10 +23,14 @@ pub(crate) struct Fault {
     /// Makes the fault.
     pub(crate) once: fn(&mut World),
     /// Repeats what only a count of events shows, until the alert fires.
-    pub(crate) again: fn(&mut World),
+    pub(crate) again: fn(&mut World, &Prometheus),
 }
 
+/// Nothing is done once.
 const NOTHING: fn(&mut World) = |_| {};
+
+/// Nothing is repeated.
+const LASTS: fn(&mut World, &Prometheus) = |_, _| {};
 
 /// In the order in which they are made: a killed server has no other fault afterwards.
 pub(crate) const FAULTS: [Fault; 26] = [
@@ -33,70 +39,70 @@ pub(crate) const FAULTS: [Fault; 26] = [
         words: "the host certificate is replaced by one that ends in 7 days",
         target: |world| world.certified.host.metrics,
         once: |world| world.certified.replace_certificate(7),
-        again: NOTHING,
+        again: LASTS,
     },
     Fault {
         alert: "GridhaulHostCertificateExpires",
         words: "the host certificate is replaced by one that ends in a day",
         target: |world| world.certified.host.metrics,
         once: |world| world.certified.replace_certificate(1),
-        again: NOTHING,
+        again: LASTS,
     },
     Fault {
         alert: "GridhaulAuthorityExpiresSoon",
         words: "the trust directory gets an authority that ends in 5 days",
         target: |world| world.certified.host.metrics,
         once: |world| world.certified.trust("Ending", 5, 4),
-        again: NOTHING,
+        again: LASTS,
     },
     Fault {
         alert: "GridhaulAuthorityExpired",
         words: "the trust directory gets an authority that has ended",
         target: |world| world.certified.host.metrics,
         once: |world| world.certified.trust("Ended", -1, 100),
-        again: NOTHING,
+        again: LASTS,
     },
     Fault {
         alert: "GridhaulRevocationListExpiresSoon",
         words: "the trust directory gets a revocation list that ends in a day",
         target: |world| world.certified.host.metrics,
         once: |world| world.certified.trust("Forgotten", 300, 1),
-        again: NOTHING,
+        again: LASTS,
     },
     Fault {
         alert: "GridhaulRevocationListExpired",
         words: "the trust directory gets revocation lists that have ended",
         target: |world| world.site.metrics,
         once: |world| world.site.let_lists_expire(),
-        again: NOTHING,
+        again: LASTS,
     },
     Fault {
         alert: "GridhaulDiskFull",
         words: "files are stored on a full file system",
         target: |world| world.tiny.metrics,
         once: NOTHING,
-        again: |world| overfill(world, 1),
+        again: |world, _| overfill(world, 1),
     },
     Fault {
         alert: "GridhaulTransfersFailing",
         words: "many files are stored on a full file system",
         target: |world| world.tiny.metrics,
         once: NOTHING,
-        again: |world| overfill(world, 10),
+        again: |world, _| overfill(world, 10),
     },
     Fault {
         alert: "GridhaulLogLost",
         words: "the file system of the transfer log is full",
         target: |world| world.tiny.metrics,
         once: NOTHING,
-        again: |world| overfill(world, 10),
+        again: |world, _| overfill(world, 10),
     },
     Fault {
         alert: "GridhaulStorageErrors",
         words: "a file is read whose blocks the disk has lost",
         target: |world| world.lossy.metrics,
         once: |world| world.lossy.lose_blocks(),
-        again: |world| {
+        again: |world, _| {
             let mut control = world.lossy.session();
             let _ = gridhaul_interop::raw::get_stream(&mut control, "/file");
         },
@@ -111,14 +117,14 @@ pub(crate) const FAULTS: [Fault; 26] = [
                 .collect();
             world.held.push(Box::new(sessions));
         },
-        again: NOTHING,
+        again: LASTS,
     },
     Fault {
         alert: "GridhaulServerErrors",
         words: "files are fetched while no descriptor is free",
         target: |world| world.few.metrics,
         once: NOTHING,
-        again: fetch_without_descriptors,
+        again: |world, _| fetch_without_descriptors(world),
     },
     Fault {
         alert: "GridhaulWorkersExhausted",
@@ -131,7 +137,7 @@ pub(crate) const FAULTS: [Fault; 26] = [
                 world.held.push(Box::new(held));
             }
         },
-        again: NOTHING,
+        again: LASTS,
     },
     Fault {
         alert: "GridhaulTransfersQueued",
@@ -144,7 +150,7 @@ pub(crate) const FAULTS: [Fault; 26] = [
                 world.held.push(Box::new(held));
             }
         },
-        again: NOTHING,
+        again: LASTS,
     },
     Fault {
         alert: "GridhaulBufferMemoryExhausted",
@@ -156,14 +162,14 @@ pub(crate) const FAULTS: [Fault; 26] = [
                 world.held.push(Box::new(held));
             }
         },
-        again: NOTHING,
+        again: LASTS,
     },
     Fault {
         alert: "GridhaulDataConnectionsRefused",
         words: "another host connects to the data ports of a client",
         target: |world| world.ringed.metrics,
         once: NOTHING,
-        again: |world| {
+        again: |world, _| {
             let mut control = world.ringed.session();
             let address = control.passive().expect("a port");
             let stranger = Ipv4Addr::new(127, 0, 0, 2);
@@ -182,7 +188,7 @@ pub(crate) const FAULTS: [Fault; 26] = [
         words: "the broker of an account is killed",
         target: |world| world.grid.metrics,
         once: NOTHING,
-        again: |world| {
+        again: |world, _| {
             let mut session = user_of(world, UserKind::Plain);
             session.must("SIZE /file", 213).expect("a size");
             brokers(world.grid.server.pid())
@@ -205,63 +211,63 @@ pub(crate) const FAULTS: [Fault; 26] = [
                 world.held.push(Box::new(session));
             }
         },
-        again: NOTHING,
+        again: LASTS,
     },
     Fault {
         alert: "GridhaulReloadFailed",
         words: "a reload reads a wrong configuration file",
         target: |world| world.site.metrics,
         once: |world| world.site.reload_nonsense(),
-        again: NOTHING,
+        again: LASTS,
     },
     Fault {
         alert: "GridhaulPortsExhausted",
         words: "clients ask for data ports while another program holds all of port-range",
         target: |world| world.site.metrics,
         once: NOTHING,
-        again: |world| world.site.exhaust_ports(),
+        again: |world, _| world.site.exhaust_ports(),
     },
     Fault {
         alert: "GridhaulRefusalsHigh",
         words: "a client guesses passwords",
         target: |world| world.site.metrics,
         once: NOTHING,
-        again: |world| world.site.guess_passwords(),
+        again: |world, _| world.site.guess_passwords(),
     },
     Fault {
         alert: "GridhaulRestarting",
         words: "the server is killed and started again and again",
         target: |world| world.restarting.metrics,
         once: NOTHING,
-        again: |world| world.restarting.restart(),
+        again: restart,
     },
     Fault {
         alert: "GridhaulRdmaMemoryExhausted",
         words: "clients keep RDMA channels open until rdma-memory is used up",
         target: |world| world.ringed.metrics,
         once: NOTHING,
-        again: hold_a_ring,
+        again: |world, _| hold_a_ring(world),
     },
     Fault {
         alert: "GridhaulDataNodeDown",
         words: "one of two data nodes is killed",
         target: |world| world.clustered.host.metrics,
         once: |world| world.clustered.lose_node(),
-        again: NOTHING,
+        again: LASTS,
     },
     Fault {
         alert: "GridhaulNoDataNode",
         words: "the other data node is drained",
         target: |world| world.clustered.host.metrics,
         once: |world| world.clustered.drain_node(),
-        again: NOTHING,
+        again: LASTS,
     },
     Fault {
         alert: "GridhaulDown",
         words: "the server is killed",
         target: |world| world.site.metrics,
         once: |world| world.site.kill(),
-        again: NOTHING,
+        again: LASTS,
     },
 ];
 
@@ -289,19 +295,49 @@ pub(crate) fn ask_for_big(mut control: Control) -> impl Sized + 'static {
     (control, channel)
 }
 
+/// Restarts the server, and waits until Prometheus knows: it sees no server that is killed before it was scraped.
+fn restart(world: &mut World, prometheus: &Prometheus) {
+    let instance = world.restarting.metrics;
+    let starts = format!("changes(process_start_time_seconds{{instance=\"{instance}\"}}[1h])");
+    let before = prometheus.query_number(&starts);
+    world.restarting.restart();
+    prometheus.wait(
+        "the new server is scraped",
+        |prometheus| prometheus.query_number(&starts) > before,
+        || {},
+    );
+}
+
 /// Scrapers need a descriptor too, so the sessions end again.
 fn fetch_without_descriptors(world: &mut World) {
-    let server = world.few.server.address();
-    let mut control = world.few.session();
+    // A client that waits longer is not accepted, because a scraper has the last descriptor.
+    const ACCEPTED_WITHIN: Duration = Duration::from_secs(2);
+
+    let log_in = || {
+        let mut control = Control::connect(world.few.server.address())?;
+        control.set_timeout(ACCEPTED_WITHIN);
+        control.reply()?;
+        control.log_in().map(|()| control)
+    };
+    // The server may not have closed the sessions of the last attempt yet.
+    let Ok(mut control) = log_in() else {
+        return;
+    };
     let listeners: Vec<_> = (0..3).map(|_| control.listen().expect("a port")).collect();
+    let open = format!("/proc/{}/fd", world.few.server.pid());
+    let has_free = || fs::read_dir(&open).expect("it runs").count() < DESCRIPTORS;
     let mut sessions = Vec::new();
-    while sessions.len() < DESCRIPTORS
-        && let Ok(session) = Control::anonymous(server)
+    while has_free()
+        && let Ok(session) = log_in()
     {
         sessions.push(session);
     }
-    for _ in &listeners {
-        let _ = control.command("RETR /file");
+    // Otherwise the machine is busy: the next attempt may succeed.
+    if !has_free() {
+        control.set_timeout(TIMEOUT);
+        for _ in &listeners {
+            let _ = control.command("RETR /file");
+        }
     }
 }
 

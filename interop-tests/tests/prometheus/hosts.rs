@@ -235,7 +235,8 @@ pub(crate) struct Restarting {
 
 impl Restarting {
     pub(crate) fn new() -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").expect("bound");
+        // No other program uses this address, so that the port stays free while no server runs.
+        let free = TcpListener::bind("127.0.0.3:0").expect("bound");
         let metrics = free.local_addr().expect("bound");
         drop(free);
         let mut restarting = Self {

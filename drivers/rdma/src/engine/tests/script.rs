@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Fabric, fabric_settings, remote};
+use super::fabric::{Fabric, fabric_settings, remote};
 use crate::engine::sender::Post;
 use crate::engine::{Exchange, Message, Sender};
 use crate::memory::Memory;
