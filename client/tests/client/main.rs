@@ -6,6 +6,7 @@ mod between;
 mod blocks;
 mod config;
 mod copy;
+mod deletes;
 mod excess;
 mod files;
 mod ftps;

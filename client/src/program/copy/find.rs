@@ -189,7 +189,7 @@ impl Finder<'_> {
             true => copy.make_all(&target.parent()).await,
             false => Ok(()),
         };
-        copy.finish().await?;
+        copy.finish().await;
         made?;
         if has? {
             self.shared.report.unchanged();

@@ -176,7 +176,7 @@ async fn attempt(
         let made = destination
             .make_all(&Place::Remote(url.clone()).parent())
             .await;
-        destination.finish().await?;
+        destination.finish().await;
         made?;
     }
     let mut session = shared.session(&url.server).await?;

@@ -71,8 +71,8 @@ impl<'a> Walker<'a> {
         if walked.is_err() {
             self.copy.spoil_all();
         }
-        let finished = self.copy.finish().await;
-        walked.and(finished)
+        self.copy.finish().await;
+        walked
     }
 
     /// Makes a directory of the copy, if there is none.
@@ -80,7 +80,8 @@ impl<'a> Walker<'a> {
         let entered = self.copy.enter(&place.without_last_slash(), None).await;
         // It may have other entries than the sources.
         self.copy.spoil_all();
-        entered.and(self.copy.finish().await)
+        self.copy.finish().await;
+        entered
     }
 
     async fn local(
@@ -255,13 +256,12 @@ impl<'a> Walker<'a> {
             // Before the directory is left, which removes what its source does not have.
             self.copy.spoil(to);
         }
-        let acted = match self.copy.go_to_parent_of(to).await {
-            Ok(()) => self.act(from, to, found, preview).await,
-            Err(error) => Err(error),
-        };
-        match acted {
+        self.copy.go_to_parent_of(to).await;
+        match self.act(from, to, found, preview).await {
             Ok(next) => next,
             Err(error) => {
+                // Nothing is removed around an entry that has failed.
+                self.copy.spoil(to);
                 self.failed(from, to, &error);
                 Next::Past
             }

@@ -215,6 +215,17 @@ impl Report {
         }
     }
 
+    /// Something that the source does not have could not be removed from the copy.
+    pub(in crate::program) fn remains(&self, destination: &str, message: &str) {
+        self.count(|totals| totals.failed += 1);
+        self.json(&Event::Error {
+            source: None,
+            destination: Some(destination),
+            message,
+        });
+        self.error(&format!("{destination}: {message}"));
+    }
+
     /// A file that a dry run does not copy.
     pub(in crate::program) fn would_copy(&self, source: &str, destination: &str) {
         self.count(|totals| totals.files += 1);

@@ -1,5 +1,7 @@
 //! The directories of the copy: makes them, knows what they have already, and removes what the source has not.
 
+mod leaving;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use super::looked::{Had, Looked, look_local, look_remote};
 use super::preview::Preview;
 use super::shared::Shared;
 use super::version::Version;
-use crate::listing::{Lister, remove_tree};
+use crate::listing::Lister;
 use crate::location::Url;
 use crate::session::Session;
 
@@ -46,6 +48,15 @@ struct Level {
     had: Option<HashMap<Vec<u8>, Had>>,
     /// All entries of the source are known, so that the others can be removed.
     is_complete: bool,
+}
+
+impl Level {
+    /// The source has an entry of this name.
+    fn keep(&mut self, name: &[u8]) {
+        if let Some(had) = self.had.as_mut().and_then(|had| had.get_mut(name)) {
+            had.stays = true;
+        }
+    }
 }
 
 impl<'a> Destination<'a> {
@@ -105,18 +116,16 @@ impl<'a> Destination<'a> {
         had.is_some_and(|had| had.is_directory)
     }
 
-    /// Goes up to the directory of `place`, whose source has an entry of this name.
-    pub(super) async fn go_to_parent_of(&mut self, place: &Place) -> Result<(), CopyError> {
+    /// Goes up to the directory of `place`, whose source has an entry of this name. What fails in the directories that are left is
+    /// reported as theirs.
+    pub(super) async fn go_to_parent_of(&mut self, place: &Place) {
         let is_elsewhere = |level: &Level| !place.is_in(&level.place);
         while self.levels.last().is_some_and(is_elsewhere) {
-            self.leave().await?;
+            self.leave().await;
         }
-        if let Some(Level { had: Some(had), .. }) = self.levels.last_mut()
-            && let Some(had) = had.get_mut(place.name())
-        {
-            had.stays = true;
+        if let Some(level) = self.levels.last_mut() {
+            level.keep(place.name());
         }
-        Ok(())
     }
 
     /// The source of `place`, or of an entry with this name, cannot be read: nothing is removed from this directory, or from the one
@@ -136,16 +145,14 @@ impl<'a> Destination<'a> {
         }
     }
 
-    /// Leaves all directories.
-    pub(super) async fn finish(&mut self) -> Result<(), CopyError> {
-        let mut left = Ok(());
+    /// Leaves all directories. What fails there is reported.
+    pub(super) async fn finish(&mut self) {
         while !self.levels.is_empty() {
-            left = left.and(self.leave().await);
+            self.leave().await;
         }
         if let Some(remote) = self.remote.take() {
             self.shared.give_back(remote.session);
         }
-        left
     }
 
     /// Whether this version of a file need not be copied.
@@ -278,54 +285,6 @@ impl<'a> Destination<'a> {
         let Remote { session, lister } = self.remote(url).await?;
         let how = arguments.data.channels.listings(session);
         look_remote(session, lister, (&path, &how), room).await
-    }
-
-    /// Leaves the innermost directory, and removes what the source has not.
-    async fn leave(&mut self) -> Result<(), CopyError> {
-        let Some(level) = self.levels.pop() else {
-            return Ok(());
-        };
-        if !self.shared.arguments.delete || !level.is_complete {
-            return Ok(());
-        }
-        let Some(had) = level.had else {
-            return Err(CopyError::TooMany(level.place.words()));
-        };
-        let extra = had.into_iter().filter(|(_, had)| !had.stays);
-        let mut extra: Vec<_> = extra.collect();
-        extra.sort_by(|one, other| one.0.cmp(&other.0));
-        for (name, had) in extra {
-            let place = level.place.join(&name);
-            self.shared.report.removes(&place.words());
-            if !self.shared.arguments.dry_run {
-                self.remove(&place, had.is_directory).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn remove(&mut self, place: &Place, is_directory: bool) -> Result<(), CopyError> {
-        match place {
-            Place::Local { root, beneath, .. } => {
-                let storage = self.storage(root)?;
-                Ok(block_in_place(|| match is_directory {
-                    true => storage.remove_tree(beneath, &|| false),
-                    false => storage.remove_file(beneath),
-                })?)
-            }
-            Place::Remote(url) if is_directory => {
-                let arguments = &self.shared.arguments;
-                let Remote { session, lister } = self.remote(url).await?;
-                let how = arguments.data.channels.listings(session);
-                let removed = remove_tree(session, lister, url, &how).await;
-                removed.map_err(|error| CopyError::Remove(place.words(), Box::new(error)))
-            }
-            Place::Remote(url) => {
-                let path = url.argument()?;
-                let removed = self.remote(url).await?.session.remove(&path, false).await;
-                removed.map_err(CopyError::Destination)
-            }
-        }
     }
 
     /// The files beneath the root of this copy, which is the same for all of it.
