@@ -199,6 +199,15 @@ fn write(path: &Path, text: &str) {
     fs::write(path, format!("{text}\n")).expect("written");
 }
 
+/// What the libraries have recorded about a device in this file.
+pub(crate) fn recorded(device: &str, file: &str) -> Vec<u64> {
+    let sysfs = std::env::var_os("SYSFS_PATH").expect("a process with adapters");
+    let path = Path::new(&sysfs).join("class/infiniband").join(device);
+    let text = fs::read_to_string(path.join(file)).unwrap_or_default();
+    let lines = text.lines();
+    lines.map(|line| line.parse().expect("a number")).collect()
+}
+
 /// Runs the present test in a process that has these adapters.
 pub(crate) fn with_adapters(adapters: &[Adapter], test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {

@@ -49,6 +49,13 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *ibv, void *address, size_t length
 		errno = EINVAL;
 		return NULL;
 	}
+	struct device *device = context_of(ibv->context)->device;
+	if (access & IBV_ACCESS_OPTIONAL_RANGE && device->set.optional_errno) {
+		record(device, "refused_access", access);
+		errno = device->set.optional_errno;
+		return NULL;
+	}
+	record(device, "access", access);
 	struct region *region = calloc(1, sizeof(*region));
 	region->ibv = (struct ibv_mr){.context = ibv->context, .pd = ibv, .addr = address, .length = length};
 	region->access = access;
