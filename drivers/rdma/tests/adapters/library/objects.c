@@ -153,6 +153,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ibv, int entries, void *owner, 
 		errno = EINVAL;
 		return NULL;
 	}
+	record(context->device, "vectors", vector);
 	struct queue *queue = calloc(1, sizeof(*queue));
 	queue->entries = calloc(entries, sizeof(*queue->entries));
 	queue->capacity = entries;
