@@ -2,6 +2,7 @@
 
 mod late_requests;
 mod movers;
+mod turns;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::AtomicBool;
