@@ -235,6 +235,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 	context->ibv.cmd_fd = -1;
 	context->ibv.num_comp_vectors = device->set.comp_vectors;
 	pthread_mutex_lock(&lock);
+	record(device, "opened", 1);
 	context->next = contexts;
 	contexts = context;
 	pthread_mutex_unlock(&lock);
