@@ -81,7 +81,7 @@ test-guests: ## Of these tests, those that start guests themselves
 .PHONY: test-rxe
 test-rxe: ## Of these tests, those over soft-RoCE
 	$(call in_guest,rxe) test --workspace --test verbs -- --ignored
-	$(call in_guest,rxe) test --workspace --lib -- --ignored lost_queue_pairs_of_devices devices_keep_peers_out
+	$(call in_guest,rxe) test --workspace --lib -- --ignored lost_queue_pairs_of_devices devices_keep_peers_out rings_of_devices
 
 .PHONY: test-siw
 test-siw: ## Of these tests, those over software iWARP

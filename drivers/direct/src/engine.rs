@@ -44,8 +44,8 @@ impl Engine {
 
     /// What moves files past the page cache, for the log.
     pub fn way(&self) -> &'static str {
-        match self.0 {
-            Kind::Ring(_) => "direct (io_uring)",
+        match &self.0 {
+            Kind::Ring(ring) => ring.way(),
             Kind::Threads(_) => "direct (threads)",
         }
     }

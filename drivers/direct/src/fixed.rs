@@ -105,6 +105,15 @@ impl FixedBuffers {
         Ok(())
     }
 
+    /// How a ring with this memory moves files past the page cache, for the log.
+    pub(crate) fn way(&self) -> &'static str {
+        match (self.is_refused, self.buffers.is_empty()) {
+            (true, _) => "direct (io_uring, memory not registered)",
+            (false, false) => "direct (io_uring, registered memory)",
+            (false, true) => "direct (io_uring)",
+        }
+    }
+
     /// The place in the kernel's table of the buffer that has all of these bytes.
     pub(crate) fn index(&self, start: *mut u8, length: usize) -> Option<u16> {
         let start = start.addr();

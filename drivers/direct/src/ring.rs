@@ -98,6 +98,11 @@ impl Ring {
         self.fixed
             .prepare(&mut Registrations(self.queues.submitter()), memory, bytes);
     }
+
+    /// See [`FixedBuffers::way`].
+    pub(crate) fn way(&self) -> &'static str {
+        self.fixed.way()
+    }
 }
 
 impl<E: Enter> Ring<E> {

@@ -307,6 +307,8 @@ fn registered_memory_has_the_bytes_of_the_file_and_outlives_its_user() {
             drop(pages);
             // A limit on locked memory may forbid it (RLIMIT_MEMLOCK).
             let is_kept = kept.upgrade().is_some();
+            let is_shown = engine.way() == "direct (io_uring, registered memory)";
+            assert_eq!(is_shown, is_kept, "{}", engine.way());
             assert!(is_ring || !is_kept);
             if is_ring && !is_kept {
                 eprintln!("the kernel does not register 64 KiB");

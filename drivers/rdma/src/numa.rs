@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, ThreadId};
 
 use gridhaul_iwarp::Span;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -88,11 +89,13 @@ impl Locality {
 
     /// Moves the calling thread to a processor of the node, if it runs on another one. It is not bound to
     /// the node after that, because it will do other work: the scheduler leaves it there unless other
-    /// processors have less to do.
-    pub(crate) fn move_thread(&self) {
-        if self.draws_from(sched_getcpu()) {
+    /// processors have less to do. Returns whether it ran on another one.
+    pub(crate) fn move_thread(&self) -> bool {
+        let moves = self.draws_from(sched_getcpu());
+        if moves {
             self.with_thread_bound(|| ());
         }
+        moves
     }
 
     /// Whether a thread on this processor is moved. Where the node has more channels than processors, they would wait for each other
@@ -139,6 +142,19 @@ impl Locality {
     }
 }
 
+/// The thread that moves the bytes of a channel. It need not be the one that opened the channel: a worker may do that, and
+/// a channel that is kept serves the threads of several transfers.
+#[derive(Debug, Default)]
+pub(crate) struct Mover(Option<ThreadId>);
+
+impl Mover {
+    /// The calling thread uses the channel from now on: it is moved to the adapter's node, once. Returns whether it was moved.
+    pub(crate) fn enter(&mut self, locality: &Locality) -> bool {
+        let thread = thread::current().id();
+        self.0.replace(thread) != Some(thread) && locality.move_thread()
+    }
+}
+
 /// linux/mempolicy.h: moves pages that are elsewhere.
 const MPOL_MF_MOVE: libc::c_uint = 2;
 
@@ -171,9 +187,8 @@ pub(crate) fn numbers(list: &str, limit: usize) -> Option<Vec<usize>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::num::NonZeroUsize;
-    use std::thread;
 
     use proptest::prelude::*;
 
@@ -232,6 +247,31 @@ mod tests {
         }
     }
 
+    /// A processor on which no thread of this process runs.
+    fn absent_processor() -> usize {
+        let allowed = sched_getaffinity(None).unwrap();
+        let mut all = 0..CpuSet::MAX_CPU;
+        all.find(|&cpu| !allowed.is_set(cpu)).unwrap()
+    }
+
+    /// A node of which no processor runs a thread of this process, so that every thread is moved.
+    pub(crate) fn elsewhere(node: usize) -> Locality {
+        locality(node, absent_processor())
+    }
+
+    #[test]
+    fn each_thread_that_uses_a_channel_is_moved_once() {
+        let elsewhere = elsewhere(903);
+        let mut mover = Mover::default();
+        assert!(mover.enter(&elsewhere));
+        assert!(!mover.enter(&elsewhere), "it was moved");
+        thread::scope(|scope| {
+            let other = scope.spawn(|| [mover.enter(&elsewhere), mover.enter(&elsewhere)]);
+            assert_eq!(other.join().unwrap(), [true, false]);
+        });
+        assert!(mover.enter(&elsewhere), "it is back");
+    }
+
     #[test]
     fn a_thread_may_run_where_it_could_before() {
         let before = sched_getaffinity(None).unwrap();
@@ -241,8 +281,7 @@ mod tests {
             assert!(sched_getaffinity(None).unwrap() == before);
         }
         // None of these is allowed.
-        let absent = (0..CpuSet::MAX_CPU).find(|&cpu| !before.is_set(cpu));
-        let elsewhere = locality(0, absent.unwrap());
+        let elsewhere = elsewhere(0);
         elsewhere.with_thread_bound(|| ());
         assert!(sched_getaffinity(None).unwrap() == before);
     }

@@ -32,28 +32,46 @@ fn soft() -> Finding {
     }
 }
 
-/// The longest path that one channel fills.
+/// The bounds that the rings of this process have.
 fn rings() -> Finding {
+    let limit = Pool::of_process().load().limit_bytes;
+    rings_within(limit, pinned_bytes(), verbs::fastest_port())
+}
+
+/// The longest path that one channel fills, where all rings may take `limit` bytes and those of adapters `pinned` bytes, with the
+/// rate of the fastest adapter in bytes per second.
+fn rings_within(limit: u64, pinned: u64, adapter: Option<u64>) -> Finding {
     /// In bytes per second: 10 Gb/s, where no adapter has another rate.
     const RATE: u64 = 1_250_000_000;
     const LONG: Duration = Duration::from_millis(100);
 
-    let limit = Pool::of_process().load().limit_bytes;
-    let adapter = verbs::fastest_port();
     let rate = adapter.unwrap_or(RATE);
-    let bytes = adapter.map_or(limit, |_| limit.min(pinned_bytes()));
-    // Half of the bound is reserved for further channels, and a quarter for accepting ends.
-    let ring_bytes = (bytes / 8 * 3).min(ring_length::most_of_client(bytes));
-    let round_trip = ring_length::longest_round_trip(rate, ring_bytes);
+    let bytes = adapter.map_or(limit, |_| limit.min(pinned));
+    let round_trip = ring_length::longest_round_trip_of_client(rate, bytes);
+    let mut text = format!(
+        "rings: all channels together may take {} MiB, and the ring of the first one grows to fill {:.0} Gb/s up to a round trip of \
+         {} ms",
+        limit >> 20,
+        rate as f64 * 8e-9,
+        round_trip.as_millis()
+    );
+    let is_good = round_trip >= LONG;
+    if !is_good {
+        let needed = ring_length::limit_for_client(rate, LONG);
+        let mebibytes = needed.div_ceil(1 << 20);
+        text.push_str(&format!(": for {} ms it takes ", LONG.as_millis()));
+        let lacks = [
+            (limit < needed).then(|| format!("an rdma-memory of {mebibytes}M")),
+            (adapter.is_some() && pinned < needed)
+                .then(|| "more pinned memory (LimitMEMLOCK)".to_owned()),
+        ];
+        let lacks: Vec<_> = lacks.into_iter().flatten().collect();
+        text.push_str(&lacks.join(", and "));
+    }
     Finding {
         about: ABOUT,
-        standing: Standing::of(round_trip >= LONG),
-        text: format!(
-            "rings: all channels together may take {} MiB, and the first one fills {:.0} Gb/s up to a round trip of {} ms",
-            limit >> 20,
-            rate as f64 * 8e-9,
-            round_trip.as_millis()
-        ),
+        standing: Standing::of(is_good),
+        text,
     }
 }
 
@@ -80,6 +98,44 @@ fn pinning() -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    /// Whether it is good, and its text after the rate.
+    fn rings_with(limit: u64, pinned: u64, adapter: Option<u64>) -> (bool, String) {
+        let finding = rings_within(limit, pinned, adapter);
+        let after = finding.text.split_once(" Gb/s ").expect("a rate").1;
+        (finding.is_good(), after.to_owned())
+    }
+
+    /// A ring begins with 1 GiB at most and grows.
+    #[test]
+    fn a_fast_port_is_filled_where_the_memory_allows_it() {
+        for rate in [6_250_000_000, 12_500_000_000, 50_000_000_000] {
+            let enough = rings_with(128 * GIB, u64::MAX, Some(rate));
+            assert!(enough.0, "{rate}: {enough:?}");
+            let little = rings_with(8 * GIB, u64::MAX, Some(rate));
+            assert!(!little.0, "{rate}: {little:?}");
+        }
+        let slow = rings_with(8 * GIB, 1 << 20, None);
+        let expected = "up to a round trip of 200 ms".to_owned();
+        assert_eq!(slow, (true, expected), "the kernel pins nothing for soft");
+    }
+
+    #[test]
+    fn a_warning_about_rings_names_what_helps() {
+        let rate = Some(12_500_000_000);
+        let (_, words) = rings_with(8 * GIB, u64::MAX, rate);
+        let needed = "for 100 ms it takes an rdma-memory of 19074M";
+        assert!(words.ends_with(needed), "{words}");
+        assert!(rings_with(19_074 << 20, u64::MAX, rate).0);
+        let (_, words) = rings_with(8 * GIB, 1 << 20, rate);
+        let both = format!("{needed}, and more pinned memory (LimitMEMLOCK)");
+        assert!(words.ends_with(&both), "{words}");
+        let (_, words) = rings_with(64 * GIB, 1 << 20, rate);
+        let pinned = "for 100 ms it takes more pinned memory (LimitMEMLOCK)";
+        assert!(words.ends_with(pinned), "{words}");
+    }
 
     #[test]
     fn soft_is_always_there() {

@@ -82,6 +82,7 @@ impl RdmaChannel {
     ) -> Result<T, ChannelError> {
         operation.check()?;
         let mut streams = self.take().ok_or(ChannelError::Aborted)?;
+        streams.enter();
         let outcome = streams.check().and_then(|()| call(&mut streams));
         if outcome.is_err() {
             streams.fail();

@@ -25,7 +25,7 @@ use crate::channel::closing::close;
 use crate::clock;
 use crate::files::{Alignment, DiskFiles, Plan};
 use crate::memory::{Buffer, Memory, Span};
-use crate::numa::Locality;
+use crate::numa::{Locality, Mover};
 use crate::open::Opened;
 use crate::provider::{Loss, all_repeats};
 
@@ -52,6 +52,7 @@ pub(crate) struct Streams {
     has_moved: bool,
     /// The device's counter when the channel was opened.
     repeats_before: Option<u64>,
+    mover: Mover,
     /// Moves files with several requests in flight.
     files: DiskFiles,
     /// A call failed: the stream must not look complete to the peer.
@@ -64,6 +65,7 @@ impl Streams {
     pub(crate) fn new(opened: Opened) -> Self {
         Self {
             repeats_before: all_repeats(opened.endpoint.as_ref()),
+            mover: Mover::default(),
             files: DiskFiles::new(opened.direct),
             opened,
             now: clock::now(),
@@ -71,6 +73,12 @@ impl Streams {
             failed: false,
             fault: None,
         }
+    }
+
+    /// The calling thread moves the bytes from now on, on the node of the adapter. Returns whether it was moved there.
+    pub(crate) fn enter(&mut self) -> bool {
+        let locality = self.opened.locality.as_deref();
+        locality.is_some_and(|locality| self.mover.enter(locality))
     }
 
     pub(crate) fn send_memory(

@@ -28,6 +28,9 @@ const LONGEST_OF_CLIENT: Duration = Duration::from_millis(200);
 /// the administrator, 16 slabs of 64 MiB.
 const MOST_OF_CLIENT: NonZeroU64 = NonZeroU64::new(1 << 30).expect("a constant that is not zero");
 
+/// The rings of one channel of a client have this part of the bound on all rings.
+const PART_OF_CLIENT: u64 = 8;
+
 /// The fastest path that a ring over TCP is fitted to, in bytes per second: 100 Gb/s.
 const FASTEST_PATH: u64 = 12_500_000_000;
 
@@ -45,7 +48,7 @@ pub(crate) fn needed_bytes(rate: u64, round_trip: Duration) -> u64 {
 
 /// The longest round trip at which a ring of this length keeps a path of this rate, in bytes per
 /// second, busy.
-pub(crate) fn longest_round_trip(rate: u64, ring_bytes: u64) -> Duration {
+fn longest_round_trip(rate: u64, ring_bytes: u64) -> Duration {
     let seconds = ring_bytes as f64 / PRODUCTS as f64 / rate.max(1) as f64;
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
@@ -88,14 +91,26 @@ pub(crate) fn most_grown(path: PathRecord, limit: u64, is_client: bool) -> u64 {
     }
 }
 
-/// The longest of these rings in bytes.
-pub(crate) fn most_of_client(limit: u64) -> u64 {
-    part_of_client(limit).min(MOST_OF_CLIENT.get())
+/// The longest round trip at which a port of this rate, in bytes per second, is kept busy by one channel of a
+/// client without options, whose ring grows.
+pub(crate) fn longest_round_trip_of_client(rate: u64, limit: u64) -> Duration {
+    let path = PathRecord {
+        rate: NonZeroU64::new(rate),
+        round_trip: LONGEST_OF_CLIENT,
+    };
+    // A small bound has less than the usual length, because half is reserved for further channels and a quarter of
+    // the rest for accepting ends.
+    let ring_bytes = most_grown(path, limit, true).min(limit / 8 * 3);
+    longest_round_trip(rate, ring_bytes)
+}
+
+/// The bound of all rings, in bytes, with which that round trip is this one.
+pub(crate) fn limit_for_client(rate: u64, round_trip: Duration) -> u64 {
+    needed_bytes(rate, round_trip).saturating_mul(PART_OF_CLIENT)
 }
 
 fn part_of_client(limit: u64) -> u64 {
-    const PART: u64 = 8;
-    (limit / PART).max(2 * USUAL_BYTES.get())
+    (limit / PART_OF_CLIENT).max(2 * USUAL_BYTES.get())
 }
 
 /// The length over TCP for a path that is so short that less than the usual length fills it: a ring
@@ -191,6 +206,22 @@ mod tests {
         );
         let least = rings(both, 0);
         assert_eq!(least, (16 * MIB, 16 * MIB), "the pool cuts these");
+    }
+
+    #[test]
+    fn the_ring_of_a_client_grows_to_its_part_of_the_bound() {
+        const MEGABYTE: u64 = 1_000_000;
+        let longest = |rate, limit| longest_round_trip_of_client(rate, limit).as_millis();
+        assert_eq!(longest(12_500_000_000, 20_000 * MEGABYTE), 100);
+        assert_eq!(longest(12_500_000_000, 4_000 * MEGABYTE), 20);
+        assert_eq!(
+            longest(6_250_000_000, u64::MAX),
+            200,
+            "no longer one counts"
+        );
+        assert_eq!(longest(12_500_000_000, 0), 0);
+        let hundred = Duration::from_millis(100);
+        assert_eq!(limit_for_client(12_500_000_000, hundred), 20_000 * MEGABYTE);
     }
 
     #[test]

@@ -206,8 +206,59 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::Gids;
     use crate::verbs::ports::ports;
     use crate::verbs::ports::tests::example;
+
+    /// The port of RoCE, with these options.
+    fn with_options(device_options: DeviceOptions) -> Place {
+        let all = ports(example().path()).unwrap();
+        let address = "10.9.0.1".parse().unwrap();
+        Place::choose(&all, address, None, &device_options, || Ok(None)).unwrap()
+    }
+
+    /// Numbers of `enum ibv_mtu`: 5 is 4096 bytes, and 3 is 1024, which fit into IP packets of 1500.
+    #[test]
+    fn packets_are_no_longer_than_the_path_of_tcp_allows() {
+        let roce = with_options(DeviceOptions::default());
+        let mtus = |place: &Place| {
+            let paths = [None, Some(9000), Some(1500)];
+            paths.map(|ip_bytes| place.mtu(5, ip_bytes))
+        };
+        assert_eq!(mtus(&roce), [5, 5, 3]);
+        assert_eq!(roce.mtu(2, Some(1500)), 2, "the port has less");
+        let short = with_options(DeviceOptions {
+            mtu: Some(2),
+            ..DeviceOptions::default()
+        });
+        assert_eq!(mtus(&short), [2, 2, 2]);
+        let elsewhere = with_options(DeviceOptions {
+            gid: Some(2),
+            ..DeviceOptions::default()
+        });
+        assert_eq!(mtus(&elsewhere), [5, 5, 5], "another path than that of TCP");
+    }
+
+    /// The MTU of IPoIB is not that of the port, and the subnet manager names that of the path.
+    #[test]
+    fn packets_of_infiniband_are_those_of_the_subnet_managers_path() {
+        let mut place = with_options(DeviceOptions::default());
+        place.port.protocol = Protocol::InfiniBand;
+        assert_eq!(place.mtu(5, Some(1500)), 5);
+        place.route = Some(Route {
+            gids: Gids {
+                local: place.gid,
+                peer: [0; 16],
+            },
+            lid: 5,
+            service_level: 0,
+            mtu: 4,
+            hop_limit: 0,
+            traffic_class: 0,
+            flow_label: 0,
+        });
+        assert_eq!(place.mtu(5, Some(1500)), 4);
+    }
 
     #[test]
     fn a_gid_that_moved_is_found_again() {

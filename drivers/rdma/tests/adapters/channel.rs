@@ -22,6 +22,16 @@ pub(crate) fn stack(text: &str) -> Stack {
 
 /// Sends so many bytes from the connecting end to the other one. The first outcome is that of the connecting end.
 pub(crate) fn transfer(connecting: &str, accepting: &str, bytes: usize) -> [Outcome; 2] {
+    transfer_after(connecting, accepting, bytes, || {})
+}
+
+/// The same, where the accepting end begins its part after `prepare`.
+pub(crate) fn transfer_after(
+    connecting: &str,
+    accepting: &str,
+    bytes: usize,
+    prepare: impl FnOnce(),
+) -> [Outcome; 2] {
     let (connecting, accepting) = (stack(connecting), stack(accepting));
     let content: Vec<u8> = (0..bytes)
         .map(|index| (index * 31 % 251).to_le_bytes()[0])
@@ -41,6 +51,7 @@ pub(crate) fn transfer(connecting: &str, accepting: &str, bytes: usize) -> [Outc
         let cancel = Cancel::new();
         let operation = within_a_minute(&cancel);
         let incoming = listener.accept(&operation).expect("accepted");
+        prepare();
         let receiver = incoming.establish(&operation);
         let receiver = receiver
             .map_err(|error| error.to_string())

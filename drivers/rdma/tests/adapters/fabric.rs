@@ -5,7 +5,7 @@
 
 use std::fmt::Display;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
@@ -165,24 +165,40 @@ impl Adapter {
             let device = sysfs.join("class/infiniband").join(self.name);
             write(&device.join("fake"), self.fake.trim_end());
         }
-        if let Some(partition) = self.interface {
-            let put = |name: &str, text: &str| write(&sysfs.join("class/net/lo").join(name), text);
-            put("type", "32");
-            if !self.is_bonded {
-                put("pkey", &format!("{partition:#06x}"));
-            }
-            put("address", &self.interface_address());
-        }
+        self.write_interface(sysfs);
         if let Some(path) = self.path {
             write(&sysfs.join("path"), path);
             // The address of the interface is that of both ends.
-            let gid = format!("class/infiniband/{}/ports/1/gids/0", self.name);
-            write(&sysfs.join("path_from"), &gid);
-            write(&sysfs.join("path_to"), &gid);
+            write(&sysfs.join("path_from"), &self.gid_file());
+            write(&sysfs.join("path_to"), &self.gid_file());
         }
         if let Some(ibacm) = self.ibacm {
             write(&sysfs.join("ibacm"), ibacm);
         }
+    }
+
+    fn write_interface(&self, sysfs: &Path) {
+        let Some(partition) = self.interface else {
+            return;
+        };
+        let put = |name: &str, text: &str| write(&sysfs.join("class/net/lo").join(name), text);
+        put("type", "32");
+        if !self.is_bonded {
+            put("pkey", &format!("{partition:#06x}"));
+        }
+        put("address", &self.interface_address());
+    }
+
+    /// In the process that has the adapters: the interface with the address 127.0.0.1 belongs to this one from now on, and the path
+    /// begins here. So the two ends of a channel, which have the same address, are at different adapters.
+    pub(crate) fn take_loopback(&self) {
+        self.write_interface(&sysfs());
+        write(&sysfs().join("path_from"), &self.gid_file());
+    }
+
+    /// The file that has its GID.
+    fn gid_file(&self) -> String {
+        format!("class/infiniband/{}/ports/1/gids/0", self.name)
     }
 
     /// The hardware address of an interface of IPoIB ends with the GID.
@@ -197,6 +213,20 @@ impl Adapter {
 fn write(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().expect("a directory")).expect("created");
     fs::write(path, format!("{text}\n")).expect("written");
+}
+
+/// The directory of the adapters of this process.
+fn sysfs() -> PathBuf {
+    let path = std::env::var_os("SYSFS_PATH");
+    path.expect("a process with adapters").into()
+}
+
+/// What the libraries have recorded about a device in this file.
+pub(crate) fn recorded(device: &str, file: &str) -> Vec<u64> {
+    let path = sysfs().join("class/infiniband").join(device);
+    let text = fs::read_to_string(path.join(file)).unwrap_or_default();
+    let lines = text.lines();
+    lines.map(|line| line.parse().expect("a number")).collect()
 }
 
 /// Runs the present test in a process that has these adapters.

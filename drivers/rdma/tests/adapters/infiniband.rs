@@ -1,12 +1,13 @@
 //! Partitions, subnets and global routes of InfiniBand.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gridhaul_rdma::Rdma;
 use gridhaul_stack::{Driver as _, Standing};
 
-use crate::channel::{Outcome, detail, transfer};
-use crate::fabric::{Adapter, with_adapters};
+use crate::channel::{Outcome, detail, transfer, transfer_after};
+use crate::fabric::{Adapter, recorded, with_adapters};
 
 const BYTES: usize = 100_000;
 
@@ -207,6 +208,35 @@ fn adapters_of_different_subnets_need_a_path() {
             .clone()
             .expect_err("no way to the router");
         assert!(words.contains("different subnets"), "{words}");
+    });
+}
+
+/// The subnet manager names the router, which has another LID than either end.
+#[test]
+fn a_router_brings_packets_to_another_subnet() {
+    let [first, second] = two();
+    let first = first.path("3 4 64 77");
+    let second = second.subnet("fec0:0000:0000:0001");
+    let [first, second] = [first, second].map(|adapter| {
+        let adapter = adapter.with("router_lid", 77).with("service_level", 3);
+        adapter.behind_loopback(0xffff)
+    });
+    // The interface that is written last counts at first.
+    with_adapters(&[second.clone(), first], || {
+        let outcomes = transfer_after("rdma:provider=verbs", "rdma:provider=verbs", BYTES, || {
+            // It is opened once the connecting end has found it.
+            let start = Instant::now();
+            while recorded("mlx5_0", "opened").is_empty() {
+                assert!(start.elapsed() < Duration::from_secs(60));
+                thread::yield_now();
+            }
+            // It asks for the path after the accepting end.
+            second.take_loopback();
+        });
+        for (outcome, device) in outcomes.iter().zip(["mlx5_0/1", "mlx5_1/1"]) {
+            assert_eq!(detail(outcome, "device"), device);
+            assert_eq!(detail(outcome, "mtu-bytes"), "2048");
+        }
     });
 }
 

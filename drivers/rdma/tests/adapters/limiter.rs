@@ -1,24 +1,14 @@
 //! Adapters that limit the rate of a queue pair by themselves.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gridhaul_rdma::Rdma;
 use gridhaul_stack::Driver as _;
 
 use crate::channel::{detail, transfer};
-use crate::fabric::{Adapter, with_adapters};
+use crate::fabric::{Adapter, recorded, with_adapters};
 
 const BYTES: usize = 5 << 20;
-
-/// What the libraries have recorded about a device in this file.
-fn recorded(device: &str, file: &str) -> Vec<u64> {
-    let sysfs = std::env::var_os("SYSFS_PATH").expect("a process with adapters");
-    let path = Path::new(&sysfs).join("class/infiniband").join(device);
-    let text = std::fs::read_to_string(path.join(file)).unwrap_or_default();
-    let lines = text.lines();
-    lines.map(|line| line.parse().expect("a number")).collect()
-}
 
 fn with_limiter() -> Adapter {
     Adapter::roce("mlx5_0", 1).with("limit_max", 400_000_000)

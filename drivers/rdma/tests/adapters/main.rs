@@ -10,6 +10,7 @@ mod limiter;
 mod mtu;
 mod queue_pairs;
 mod rails;
+mod registration;
 #[path = "../../../../server/tests/launch/skipped.rs"]
 mod skipped;
 

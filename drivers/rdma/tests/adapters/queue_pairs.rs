@@ -1,9 +1,10 @@
 //! The number of queue pairs, their interrupts, and their replacement.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::channel::{Outcome, detail, transfer};
-use crate::fabric::{Adapter, with_adapters};
+use crate::fabric::{Adapter, recorded, with_adapters};
 
 const BYTES: usize = 2 << 20;
 
@@ -74,13 +75,19 @@ fn an_adapter_with_too_short_queues_is_refused() {
 }
 
 #[test]
-fn every_interrupt_of_an_adapter_can_be_used() {
-    let adapter = Adapter::roce("mlx5_0", 1).with("comp_vectors", 2);
+fn channels_use_every_interrupt_of_an_adapter() {
+    let adapter = Adapter::roce("mlx5_0", 1).with("comp_vectors", 4);
     with_adapters(&[adapter], || {
         for _ in 0..3 {
             let [sender, _] = transfer("rdma", "rdma", 1000);
             assert_eq!(detail(&sender, "provider"), "verbs");
         }
+        let vectors: BTreeSet<_> = recorded("mlx5_0", "vectors").into_iter().collect();
+        assert_eq!(
+            vectors,
+            BTreeSet::from([0, 1, 2, 3]),
+            "three channels with two ends"
+        );
     });
 }
 

@@ -1,6 +1,8 @@
 //! Channels over real sockets and devices, whose queue pairs are lost or misused.
 
 mod late_requests;
+mod movers;
+mod turns;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::AtomicBool;

@@ -87,7 +87,7 @@ static void read_settings(struct device *device)
 		{"new_lid", &set->new_lid}, {"new_prefix", &set->new_prefix}, {"absent_ms", &set->absent_ms},
 		{"overrun_after", &set->overrun_after}, {"rtr_errno", &set->rtr_errno},
 		{"rtr_after", &set->rtr_after}, {"rtr_ms", &set->rtr_ms},
-		{"keeps_completions", &set->keeps_completions},
+		{"keeps_completions", &set->keeps_completions}, {"optional_errno", &set->optional_errno},
 	};
 	*set = (struct settings){
 		.active_mtu = IBV_MTU_4096, .path_mtu = IBV_MTU_4096, .comp_vectors = 1, .max_cqe = 1 << 20, .created_qp_wr = 1 << 20, .created_recv_wr = 1 << 20,
@@ -235,6 +235,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 	context->ibv.cmd_fd = -1;
 	context->ibv.num_comp_vectors = device->set.comp_vectors;
 	pthread_mutex_lock(&lock);
+	record(device, "opened", 1);
 	context->next = contexts;
 	contexts = context;
 	pthread_mutex_unlock(&lock);

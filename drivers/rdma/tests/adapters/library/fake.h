@@ -69,6 +69,8 @@ struct settings {
 	long rtr_errno, rtr_after, rtr_ms;
 	/* It refuses static rates. */
 	long no_static_rates;
+	/* The error with which it refuses memory with optional access flags; 0 if it takes it. */
+	long optional_errno;
 };
 
 struct device {

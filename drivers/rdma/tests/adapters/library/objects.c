@@ -49,6 +49,13 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *ibv, void *address, size_t length
 		errno = EINVAL;
 		return NULL;
 	}
+	struct device *device = context_of(ibv->context)->device;
+	if (access & IBV_ACCESS_OPTIONAL_RANGE && device->set.optional_errno) {
+		record(device, "refused_access", access);
+		errno = device->set.optional_errno;
+		return NULL;
+	}
+	record(device, "access", access);
 	struct region *region = calloc(1, sizeof(*region));
 	region->ibv = (struct ibv_mr){.context = ibv->context, .pd = ibv, .addr = address, .length = length};
 	region->access = access;
@@ -146,6 +153,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ibv, int entries, void *owner, 
 		errno = EINVAL;
 		return NULL;
 	}
+	record(context->device, "vectors", vector);
 	struct queue *queue = calloc(1, sizeof(*queue));
 	queue->entries = calloc(entries, sizeof(*queue->entries));
 	queue->capacity = entries;

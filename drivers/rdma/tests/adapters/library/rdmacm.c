@@ -2,12 +2,13 @@
  * A librdmacm without hardware, which only resolves addresses and routes. The file `path` in the directory that looks
  * like sysfs is the subnet manager's path record: service level, MTU (enum ibv_mtu), hop limit and LID. If a number
  * follows, the subnet manager answers only so many times. The path is that from the port whose GID the file `path_from`
- * names to the one of `path_to`. The file `ibacm` has two numbers: after so many answers, ibacm takes so many milliseconds.
+ * names to the one of `path_to`, and every second answer is that for the way back. The file `ibacm` has two numbers: after so many answers, ibacm takes so many milliseconds.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +118,7 @@ static void wait_for_ibacm(void)
 int rdma_resolve_route(struct rdma_cm_id *id, int milliseconds)
 {
 	char name[512];
-	static atomic_uint asked;
+	static atomic_uint asked, answered;
 	unsigned service_level, mtu, hop_limit, lid, answers;
 	(void)milliseconds;
 	wait_for_ibacm();
@@ -137,8 +138,9 @@ int rdma_resolve_route(struct rdma_cm_id *id, int milliseconds)
 	id->route.path_rec->mtu = mtu;
 	id->route.path_rec->hop_limit = hop_limit;
 	id->route.path_rec->dlid = htobe16(lid);
-	read_gid("path_from", &id->route.path_rec->sgid);
-	read_gid("path_to", &id->route.path_rec->dgid);
+	bool is_back = atomic_fetch_add(&answered, 1) % 2;
+	read_gid(is_back ? "path_to" : "path_from", &id->route.path_rec->sgid);
+	read_gid(is_back ? "path_from" : "path_to", &id->route.path_rec->dgid);
 	return raise_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
 }
 
