@@ -11,6 +11,8 @@ const PADDED: u8 = 6;
 const RING: u8 = 7;
 const SWITCH: u8 = 8;
 const LEFT: u8 = 9;
+const TAKE_BACK: u8 = 10;
+const DECLINED: u8 = 11;
 
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +54,10 @@ pub(crate) enum Message {
     },
     /// Nothing more arrives in the ring before that one.
     Left { number: u32 },
+    /// The receiver takes that ring back, unless the stream has moved to it.
+    TakeBack { number: u32 },
+    /// The stream does not move to that ring any more.
+    Declined { number: u32 },
 }
 
 /// Why a message is invalid.
@@ -122,6 +128,14 @@ impl Message {
                 bytes.push(LEFT);
                 bytes.extend(u64::from(*number).to_be_bytes());
             }
+            Self::TakeBack { number } => {
+                bytes.push(TAKE_BACK);
+                bytes.extend(u64::from(*number).to_be_bytes());
+            }
+            Self::Declined { number } => {
+                bytes.push(DECLINED);
+                bytes.extend(u64::from(*number).to_be_bytes());
+            }
         }
         provider::Message::new(&bytes).expect("each kind of message is short enough")
     }
@@ -137,7 +151,9 @@ impl Message {
             | Self::Abandon { .. }
             | Self::Ring { .. }
             | Self::Switch { .. }
-            | Self::Left { .. } => 0,
+            | Self::Left { .. }
+            | Self::TakeBack { .. }
+            | Self::Declined { .. } => 0,
         }
     }
 
@@ -146,7 +162,7 @@ impl Message {
     /// When the bytes are not a valid message.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let (&kind, rest) = bytes.split_first().ok_or(MessageError::Empty)?;
-        if !(ARRIVED..=LEFT).contains(&kind) {
+        if !(ARRIVED..=DECLINED).contains(&kind) {
             return Err(MessageError::Kind(kind));
         }
         let wrong = MessageError::Length {
@@ -195,9 +211,14 @@ impl Message {
                     window: u64::from_be_bytes(*window),
                 }
             }
-            (LEFT, []) => Self::Left {
-                number: u32::try_from(place).map_err(|_| wrong)?,
-            },
+            (LEFT | TAKE_BACK | DECLINED, []) => {
+                let number = u32::try_from(place).map_err(|_| wrong)?;
+                match kind {
+                    LEFT => Self::Left { number },
+                    TAKE_BACK => Self::TakeBack { number },
+                    _ => Self::Declined { number },
+                }
+            }
             _ => return Err(wrong),
         })
     }
@@ -239,6 +260,8 @@ mod tests {
             (any::<u32>(), any::<u64>(), any::<u64>())
                 .prop_map(|(number, at, window)| Message::Switch { number, at, window }),
             any::<u32>().prop_map(|number| Message::Left { number }),
+            any::<u32>().prop_map(|number| Message::TakeBack { number }),
+            any::<u32>().prop_map(|number| Message::Declined { number }),
         ]
     }
 
@@ -265,7 +288,7 @@ mod tests {
     #[test]
     fn invalid_messages_are_named() {
         assert_eq!(Message::decode(b""), Err(MessageError::Empty));
-        assert_eq!(Message::decode(b"\x0a"), Err(MessageError::Kind(10)));
+        assert_eq!(Message::decode(b"\x0c"), Err(MessageError::Kind(12)));
         let length = |kind, length| Err(MessageError::Length { kind, length });
         assert_eq!(Message::decode(b"\x03\0\0\0\0\0\0\0"), length(3, 8));
         assert_eq!(Message::decode(b"\x01\0\0\0\0\0\0\0\0"), length(1, 9));

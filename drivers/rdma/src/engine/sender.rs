@@ -304,8 +304,8 @@ impl Sender {
         }
     }
 
-    /// Updates the pacers. `endpoint` reads the counters of the devices.
-    pub(crate) fn wake(&mut self, now: Duration, endpoint: &dyn Endpoint) {
+    /// Updates the pacers. `endpoint` reads the counters of the devices, and sets their limits.
+    pub(crate) fn wake(&mut self, now: Duration, endpoint: &mut dyn Endpoint) {
         self.pacers.wake(now, endpoint);
     }
 

@@ -128,8 +128,13 @@ fn step(input: &mut Input<'_>, session: &Session) -> Step {
             at: near,
             window: count as u64,
         }),
-        _ => Step::Message(Message::Left {
-            number: u32::from(kind) - 253,
+        254 => Step::Message(match count % 32 {
+            0 => Message::Left { number: 2 },
+            _ => Message::Left { number: 1 },
+        }),
+        255 => Step::Message(match count % 32 {
+            0 => Message::TakeBack { number: 1 },
+            _ => Message::Declined { number: 1 },
         }),
     }
 }

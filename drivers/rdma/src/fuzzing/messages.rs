@@ -227,9 +227,17 @@ fn message(kind: u8, input: &mut Input<'_>, consumed: u64) -> Message {
             at: near,
             window: u64::from(input.byte()) * 8,
         },
-        254..=255 => Message::Left {
+        254 => Message::Left {
             number: u32::from(input.byte() % 4),
         },
+        255 => {
+            let choice = input.byte();
+            let number = u32::from(choice % 4);
+            match choice < 128 {
+                true => Message::TakeBack { number },
+                false => Message::Declined { number },
+            }
+        }
         _ => Message::Abandon {
             queue_pair: usize::from(input.byte() % 4),
             generation: u32::from(input.byte() % 4),

@@ -236,15 +236,13 @@ impl Opening<'_> {
         })
     }
 
-    /// The part of the rate that the options set which is that of each queue pair, in bytes per second. It is the rate of a path,
-    /// and so of a rail, which the channels of a transfer share.
-    pub(super) fn rate_of_queue_pair(&self, chosen: Offer) -> Option<u64> {
-        let Rate::Fixed(rate) = self.settings.rate else {
-            return None;
-        };
-        let of_rail = usize::from(chosen.queue_pairs).div_ceil(chosen.rails.into());
-        let queue_pairs = of_rail.saturating_mul(self.options.channels.max(1));
-        Some(rate / queue_pairs as u64).filter(|&rate| rate > 0)
+    /// The rate that the options set, in bytes per second. It is that of a path, and so of a rail, which the channels of a transfer
+    /// share. What a search finds changes too often for a device.
+    pub(super) fn fixed_rate(&self) -> Option<u64> {
+        match self.settings.rate {
+            Rate::Fixed(rate) => Some(rate).filter(|&rate| rate > 0),
+            Rate::Any | Rate::Auto { .. } => None,
+        }
     }
 
     /// An endpoint for the chosen method, without memory.
@@ -263,7 +261,8 @@ impl Opening<'_> {
             payload_bytes: usize::from(chosen.inline_bytes),
             round_trip: round_trip(&self.socket),
             path_mtu: path_mtu(&self.socket),
-            rate: self.rate_of_queue_pair(chosen),
+            rate: self.fixed_rate(),
+            channels: self.options.channels,
         };
         match (method, &capabilities.place) {
             (Method::Iwarp, Some(place)) if capabilities::method(place) == method => {

@@ -163,11 +163,9 @@ impl Opening<'_> {
             limits.queue_pairs
         };
         let mut pacers = Pacers::new(&paths, watched);
-        if let Some(of_queue_pair) = self.rate_of_queue_pair(chosen)
-            && endpoint.limits_rate()
-        {
+        if self.fixed_rate().is_some() && endpoint.limits_rate() {
             let usual = Burst::usual(message, rate);
-            pacers.limit(of_queue_pair, usual.bytes);
+            pacers.limit(self.options.channels, usual.bytes);
         }
         let sender = Sender::new(settings, pacers);
         let incoming = Ring::new(rings.lengths.incoming);

@@ -23,6 +23,8 @@ struct Run {
     began: Duration,
     /// Bytes that have arrived since.
     bytes: u64,
+    /// So many messages were handed over under an earlier limit, and do not count.
+    earlier: usize,
 }
 
 /// So many bytes show whether a limit holds: adapters send some without a pause.
@@ -36,17 +38,36 @@ impl Limiter {
         }
     }
 
+    /// The limit of a queue pair in bytes per second.
+    pub(super) fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// The limit is another one for messages that are handed over from now on. So many are in flight on each queue pair.
+    pub(super) fn set(&mut self, rate: u64, in_flight: impl Iterator<Item = usize>) {
+        self.rate = rate;
+        for (run, earlier) in self.runs.iter_mut().zip(in_flight) {
+            run.earlier = earlier;
+        }
+    }
+
     /// A message is handed over on a queue pair that is idle.
     pub(super) fn begins(&mut self, queue_pair: usize, now: Duration) {
         self.runs[queue_pair] = Run {
             began: now,
-            bytes: 0,
+            ..Run::default()
         };
     }
 
-    /// These bytes have arrived. Returns whether that may be so early.
+    /// A message of so many bytes has arrived. Returns whether that may be so early.
     pub(super) fn arrived(&mut self, queue_pair: usize, bytes: u64, now: Duration) -> bool {
         let run = &mut self.runs[queue_pair];
+        if run.earlier > 0 {
+            run.earlier -= 1;
+            // The next ones have left since.
+            (run.began, run.bytes) = (now, 0);
+            return true;
+        }
         run.bytes = run.bytes.saturating_add(bytes);
         let took = now.saturating_sub(run.began);
         // A third is tolerated: the limit counts headers, and adapters have few rates.
@@ -77,6 +98,21 @@ mod tests {
         // Late arrivals are no evidence.
         assert!(keeps_to_it(100_000_000, near));
         assert!(keeps_to_it(12_500_000_000, Duration::from_millis(100)));
+    }
+
+    /// What was handed over before arrives at the earlier rate.
+    #[test]
+    fn messages_in_flight_do_not_count_for_another_limit() {
+        let mut limiter = Limiter::new(8_000_000_000, 1);
+        let start = Duration::from_secs(5);
+        let message = 1 << 20;
+        limiter.begins(0, start);
+        limiter.set(1_000_000_000, [10].into_iter());
+        assert_eq!(limiter.rate(), 1_000_000_000);
+        let fast = |count: u64| start + time_of(count * message, 8_000_000_000);
+        assert!((1..=10).all(|count| limiter.arrived(0, message, fast(count))));
+        let keeps = (11..=20).all(|count| limiter.arrived(0, message, fast(count)));
+        assert!(!keeps, "these were handed over later");
     }
 
     #[test]

@@ -25,7 +25,7 @@
 //! what the rate allows in the meantime, unless a policer's burst is known ([`pace`]). Where a policer's
 //! burst covers two round trips, the bytes in flight are limited to it as well ([`flight`], [`window`]): a
 //! busy host may send several messages late and at once. Neither is needed where adapters limit the rate of their queue pairs
-//! themselves ([`limiter`]).
+//! themselves ([`limiter`], [`limits`]).
 //!
 //! # With `rate=auto`
 //!
@@ -49,6 +49,7 @@ mod chance;
 mod estimator;
 mod flight;
 mod limiter;
+mod limits;
 mod loss_budget;
 mod pace;
 mod pacer;

@@ -30,6 +30,8 @@ pub(crate) struct Pacer {
     completed_bytes: u64,
     /// The adapter limits the rate of this sender's queue pairs.
     limiter: Option<Limiter>,
+    /// When their limit was last compared with their part of the rate.
+    compared_at: Option<Duration>,
     /// The number of its rail, whose counters are read.
     rail: usize,
     /// The path uses arrivals and losses of messages.
@@ -49,6 +51,9 @@ struct Posted {
 /// more. For each message this is 5 % of a processor at 1 Gb/s with messages of 256 KiB.
 const SPIN_TIME: Duration = Duration::from_micros(100);
 
+/// How often limits follow what other channels of the path do. Setting one takes a command to the device.
+const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
+
 impl Pacer {
     /// `queue_pairs` is 0 if completions are not reported to the pacer.
     pub(crate) fn new(path: Arc<Path>, queue_pairs: usize) -> Self {
@@ -58,6 +63,7 @@ impl Pacer {
             channel: path.join(),
             rail: 0,
             limiter: None,
+            compared_at: None,
             path,
             slot: None,
             repeats: None,
@@ -69,19 +75,46 @@ impl Pacer {
         }
     }
 
-    /// The adapter limits the rate of each of the queue pairs in bytes per second. So many bytes may be handed to it at once.
-    pub(super) fn limit(&mut self, rate: u64, burst: u64) {
-        if self.limiter.is_none() && !self.under_way.is_empty() {
-            self.path.begin_limit(burst);
-            self.limiter = Some(Limiter::new(rate, self.under_way.len()));
+    /// The adapter limits each of the queue pairs to its part of the path's rate, if so many channels share it. So many bytes may be
+    /// handed to it at once.
+    pub(super) fn limit(&mut self, channels: usize, burst: u64) {
+        let queue_pairs = self.under_way.len();
+        if self.limiter.is_none() && queue_pairs > 0 {
+            let shared = [queue_pairs, channels];
+            let rate = self.path.begin_limit(self.channel, shared, burst);
+            self.limiter = rate.map(|rate| Limiter::new(rate, queue_pairs));
         }
     }
 
     /// The adapter does not limit the rate any more.
     fn end_limit(&mut self) {
         if self.limiter.take().is_some() {
-            self.path.end_limit();
+            self.path.end_limit(self.channel);
         }
+    }
+
+    /// Gives the queue pairs another limit, if their part of the rate has changed.
+    fn compare_limit(&mut self, now: Duration, endpoint: &mut dyn Endpoint) {
+        let Some(limiter) = &mut self.limiter else {
+            return;
+        };
+        // At first the other channels are being opened.
+        if now < *self.compared_at.get_or_insert(now) + COMPARE_INTERVAL {
+            return;
+        }
+        self.compared_at = Some(now);
+        let Some(wanted) = self.path.limit(self.channel, now) else {
+            return;
+        };
+        if wanted.abs_diff(limiter.rate()) <= limiter.rate() / 16 {
+            return;
+        }
+        if !endpoint.limit_rate(self.rail, wanted) {
+            return self.end_limit();
+        }
+        let in_flight = self.under_way.iter().map(VecDeque::len);
+        limiter.set(wanted, in_flight);
+        self.path.set_limit(self.channel, wanted);
     }
 
     /// The pacer of this rail of the channel.
@@ -102,10 +135,11 @@ impl Pacer {
     }
 
     /// To be called at each poll, before completions are reported: whether a late message was lost depends on the device's counters.
-    pub(crate) fn wake(&mut self, now: Duration, endpoint: &dyn Endpoint) {
+    pub(crate) fn wake(&mut self, now: Duration, endpoint: &mut dyn Endpoint) {
         if self.limiter.is_some() && !endpoint.limits_rate() {
             self.end_limit();
         }
+        self.compare_limit(now, endpoint);
         if self.searches && self.looked_at.is_none_or(|at| now >= at + LOOK_INTERVAL) {
             self.look(now, endpoint);
         }
@@ -162,6 +196,9 @@ impl Pacer {
             }
             under_way.push_back(Posted { bytes, at: now });
             self.under_way_bytes += bytes;
+            if self.limiter.is_some() {
+                self.path.sends_within_limit(self.channel, now);
+            }
             if self.learns {
                 self.path.posted(self.channel, bytes, now);
             }

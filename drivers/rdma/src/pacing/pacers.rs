@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::pacer::Pacer;
 use super::path::Path;
-use crate::provider::{Endpoint, rail_of};
+use crate::provider::{Endpoint, queue_pairs_on, rail_of};
 
 /// The pacers of a channel, by rail. There is at least one.
 #[derive(Debug)]
@@ -24,19 +24,18 @@ impl Pacers {
     /// A pacer for each of these paths, at least one. `queue_pairs` are those of the channel; 0 if completions are not reported.
     pub(crate) fn new(paths: &[Arc<Path>], queue_pairs: usize) -> Self {
         debug_assert!(!paths.is_empty(), "a channel has a path");
-        let of_each = queue_pairs.div_ceil(paths.len().max(1));
-        let pacers = paths.iter().enumerate();
-        Self(
-            pacers
-                .map(|(rail, path)| Pacer::new(Arc::clone(path), of_each).on_rail(rail))
-                .collect(),
-        )
+        let pacer = |(rail, path)| {
+            let of_rail = queue_pairs_on(rail, queue_pairs, paths.len());
+            Pacer::new(Arc::clone(path), of_rail).on_rail(rail)
+        };
+        Self(paths.iter().enumerate().map(pacer).collect())
     }
 
-    /// Adapters limit the rate of each queue pair in bytes per second. So many bytes may be handed to them at once.
-    pub(crate) fn limit(&mut self, rate: u64, burst: u64) {
+    /// Adapters limit the queue pairs to equal parts of the rate of their path, if so many channels share it. So many bytes may be
+    /// handed to them at once.
+    pub(crate) fn limit(&mut self, channels: usize, burst: u64) {
         for pacer in &mut self.0 {
-            pacer.limit(rate, burst);
+            pacer.limit(channels, burst);
         }
     }
 
@@ -74,7 +73,7 @@ impl Pacers {
     }
 
     /// See [`Pacer::wake`].
-    pub(crate) fn wake(&mut self, now: Duration, endpoint: &dyn Endpoint) {
+    pub(crate) fn wake(&mut self, now: Duration, endpoint: &mut dyn Endpoint) {
         for pacer in &mut self.0 {
             pacer.wake(now, endpoint);
         }

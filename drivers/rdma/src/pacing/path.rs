@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::flight::Flight;
+use super::limits::Limits;
 use super::pace::{Burst, Rate};
 use super::search::Search;
 use super::slots::Slots;
 use super::turn_queue::TurnQueue;
-use crate::provider::Gids;
+use crate::provider::{Gids, part_of_rate};
 
 /// A path. Times are counted from one moment that is the same for all of its channels.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ struct State {
     /// Channels that have not left.
     present: u64,
     /// Those of them whose adapter limits the rate.
-    limited: u64,
+    limits: Limits,
     /// The burst of the options, and one with room for threads that wake up late.
     bursts: [u64; 2],
 }
@@ -74,7 +75,7 @@ impl Path {
             turns: TurnQueue::default(),
             channels: 0,
             present: 0,
-            limited: 0,
+            limits: Limits::default(),
             bursts: [burst.bytes; 2],
         };
         Arc::new(Self {
@@ -143,20 +144,52 @@ impl Path {
         state.set_burst();
     }
 
-    /// The adapter of a channel spaces packets by itself, so that so many bytes may be handed over at once. That counts while it
-    /// does so for all channels.
-    pub(super) fn begin_limit(&self, burst: u64) {
+    /// The adapter of a channel spaces packets by itself, and limits each of so many queue pairs to their part of the rate if so many
+    /// channels share it. So many bytes may be handed to it at once while that holds for all channels. Returns that limit in bytes per
+    /// second; `None` if messages are not paced.
+    pub(super) fn begin_limit(
+        &self,
+        channel: u64,
+        [queue_pairs, channels]: [usize; 2],
+        burst: u64,
+    ) -> Option<u64> {
         let mut state = self.state();
-        state.limited += 1;
+        let rate = part_of_rate(state.slots.rate()?, queue_pairs * channels.max(1));
+        state.limits.begin(channel, queue_pairs, rate);
         state.bursts[1] = state.bursts[1].max(burst);
+        state.set_burst();
+        Some(rate)
+    }
+
+    /// The limit that each queue pair of a channel should have now, in bytes per second; `None` if it pauses.
+    pub(super) fn limit(&self, channel: u64, now: Duration) -> Option<u64> {
+        let mut state = self.state();
+        let rate = state.slots.rate()?;
+        let limit = state.limits.part(channel, rate, now);
+        state.set_burst();
+        limit
+    }
+
+    /// The adapter of a channel limits each queue pair to this rate from now on.
+    pub(super) fn set_limit(&self, channel: u64, rate: u64) {
+        let mut state = self.state();
+        state.limits.set(channel, rate);
         state.set_burst();
     }
 
-    /// It does so no longer, or the channel is closed.
-    pub(super) fn end_limit(&self) {
+    /// It limits them no longer, or the channel is closed.
+    pub(super) fn end_limit(&self, channel: u64) {
         let mut state = self.state();
-        state.limited = state.limited.saturating_sub(1);
+        state.limits.end(channel);
         state.set_burst();
+    }
+
+    /// A channel with such an adapter sends a message.
+    pub(super) fn sends_within_limit(&self, channel: u64, now: Duration) {
+        let mut state = self.state();
+        if state.limits.sends(channel, now) {
+            state.set_burst();
+        }
     }
 
     /// When this many bytes can pass in a channel's slot, or in the next free one.
@@ -279,9 +312,11 @@ impl Path {
 }
 
 impl State {
-    /// The adapters of all channels limit the rate.
+    /// The adapters of all channels limit the rate, to no more than that of the path together.
     fn is_limited(&self) -> bool {
-        self.limited > 0 && self.limited >= self.present
+        let channels = self.limits.channels();
+        let rate = self.slots.rate().unwrap_or(u64::MAX);
+        channels > 0 && channels >= self.present && self.limits.keep(rate)
     }
 
     /// The bytes in flight, if they matter: adapters that limit the rate do not send several messages at once.
@@ -369,17 +404,40 @@ mod tests {
             let passed = path.pass(&mut None, bytes, now).is_none();
             passed && path.pass(&mut None, bytes, now).is_none()
         };
-        path.join();
+        let first = path.join();
         assert!(!passes(1, 10));
-        path.begin_limit(100);
+        assert_eq!(path.begin_limit(first, [2, 1], 100), Some(500));
         assert!(passes(2, 10), "it was idle");
         // Another channel has an adapter without a limiter.
         let other = path.join();
         assert!(!passes(3, 10));
         path.leave(other);
         assert!(passes(4, 10));
-        path.end_limit();
+        path.end_limit(first);
         assert!(!passes(5, 10));
+    }
+
+    #[test]
+    fn limits_that_are_higher_than_the_rate_together_do_not_space_packets() {
+        let path = Path::new(Rate::Fixed(1000), 10);
+        let now = Duration::from_secs(1);
+        let is_limited = || path.state().is_limited();
+        let channels = [path.join(), path.join()];
+        for channel in channels {
+            assert_eq!(path.begin_limit(channel, [1, 1], 100), Some(1000));
+        }
+        path.sends_within_limit(channels[0], now);
+        assert!(is_limited(), "one of them sends");
+        path.sends_within_limit(channels[1], now);
+        assert!(!is_limited(), "each has all of it");
+        for channel in channels {
+            assert_eq!(path.limit(channel, now), Some(500));
+            path.set_limit(channel, 500);
+        }
+        assert!(is_limited());
+        let later = Duration::from_secs(9);
+        path.sends_within_limit(channels[1], later);
+        assert_eq!(path.limit(channels[1], later), Some(1000), "it is alone");
     }
 
     #[test]

@@ -32,7 +32,9 @@ use gridhaul_stack::{ChannelError, Detail, Operation};
 pub use self::address::{AdapterPort, FabricRecord, Gids, PortRecord, QueuePairRecord};
 pub use self::completion::Completion;
 pub use self::rails::MAX_RAILS;
-pub(crate) use self::rails::{RemoteRing, adapter_of, all_repeats, rail_of};
+pub(crate) use self::rails::{
+    RemoteRing, adapter_of, all_repeats, part_of_rate, queue_pairs_on, rail_of,
+};
 pub use self::registrar::{Registered, Registrar};
 pub use self::request::{Request, Work};
 pub use crate::memory::Memory;
@@ -74,8 +76,11 @@ pub struct Wanted {
     pub round_trip: Duration,
     /// The longest IP packet that gets to the peer's host, if TCP knows it.
     pub path_mtu: Option<u32>,
-    /// The rate in bytes of payload per second that a device should limit each queue pair to, if it can.
+    /// The rate in bytes of payload per second of the path of each rail, if it is known. A device that can limit the rate of queue
+    /// pairs should do so: those of all channels of the path share it.
     pub rate: Option<u64>,
+    /// The channels that share the path, as far as is known.
+    pub channels: usize,
 }
 
 /// An endpoint whose queue pairs are connected by records that the two ends exchange.
@@ -231,8 +236,14 @@ pub trait Endpoint: Send + fmt::Debug {
         None
     }
 
-    /// Whether the device limits every queue pair to [`Wanted::rate`].
+    /// Whether the device limits every queue pair to its part of [`Wanted::rate`], or as [`Endpoint::limit_rate`] told it last.
     fn limits_rate(&self) -> bool {
+        false
+    }
+
+    /// Limits each queue pair of a rail to another rate in bytes of payload per second. Returns whether the device does so; if not, it
+    /// limits them to no less.
+    fn limit_rate(&mut self, _rail: usize, _rate: u64) -> bool {
         false
     }
 

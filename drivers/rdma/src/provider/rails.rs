@@ -13,6 +13,18 @@ pub(crate) fn rail_of(queue_pair: usize, rails: usize) -> usize {
     queue_pair % rails.max(1)
 }
 
+/// How many of so many queue pairs are on a rail.
+pub(crate) fn queue_pairs_on(rail: usize, queue_pairs: usize, rails: usize) -> usize {
+    (0..queue_pairs)
+        .filter(|number| rail_of(*number, rails) == rail)
+        .count()
+}
+
+/// The part of a rate that each of so many queue pairs has. All parts together are no less.
+pub(crate) fn part_of_rate(rate: u64, queue_pairs: usize) -> u64 {
+    rate.div_ceil(queue_pairs.max(1) as u64)
+}
+
 /// The adapter of an end with so many adapters that a rail uses: where the ends have different numbers, the adapters of the
 /// end with fewer take turns.
 pub(crate) fn adapter_of(rail: usize, adapters: usize) -> usize {

@@ -191,6 +191,15 @@ impl Addresses {
             end.regions.add(None, length, access, random)
         })
     }
+
+    /// Whether a region was not deregistered.
+    pub(crate) fn has(&self, region: usize) -> bool {
+        self.fabric.act(|fabric| {
+            fabric.hosts[self.host].ends[self.channel]
+                .regions
+                .has(region)
+        })
+    }
 }
 
 impl SimEndpoint {
@@ -207,6 +216,13 @@ impl SimEndpoint {
             host: self.host,
             channel: self.channel,
         }
+    }
+
+    /// The length of all memory that is registered, in bytes.
+    #[cfg(test)]
+    pub(crate) fn registered_bytes(&self) -> u64 {
+        self.fabric
+            .act(|fabric| fabric.hosts[self.host].ends[self.channel].regions.bytes())
     }
 
     /// The device gives up a queue pair.

@@ -49,6 +49,18 @@ impl Regions {
         }
     }
 
+    /// Whether it was not removed.
+    #[cfg(test)]
+    pub(crate) fn has(&self, region: usize) -> bool {
+        self.0.get(region).is_some_and(|known| known.length > 0)
+    }
+
+    /// The length of all regions in bytes.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.iter().map(|known| known.length).sum()
+    }
+
     /// The key of a region at the adapter of a rail.
     pub(crate) fn key(&self, region: usize, rail: usize) -> u32 {
         let first = self.0.get(region).map_or(0, |known| known.region.key);

@@ -1,7 +1,6 @@
 //! Further rings for simulated channels: real reservations in a pool, and memory that may have addresses
 //! only.
 
-use std::collections::VecDeque;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 
@@ -32,8 +31,8 @@ pub(crate) struct RingSupply {
     has_content: bool,
     /// What was asked for, by direction, and how often the answer was not there yet.
     asked: [Option<(Option<Part>, usize)>; 2],
-    /// The parts of the two latest rings of each direction.
-    parts: [VecDeque<Part>; 2],
+    /// The parts of the rings of each direction, with their regions.
+    parts: [Vec<(usize, Part)>; 2],
 }
 
 impl RingSupply {
@@ -43,18 +42,15 @@ impl RingSupply {
             addresses: endpoint.addresses(),
             has_content,
             asked: [None, None],
-            parts: [VecDeque::new(), VecDeque::new()],
+            parts: [Vec::new(), Vec::new()],
         }
     }
 }
 
 impl Supply for RingSupply {
     fn ask(&mut self, _: &mut dyn Endpoint, way: Way, wanted: Wanted) {
-        let parts = &mut self.parts[way as usize];
-        // The stream has left the one before the present ring.
-        while parts.len() > 1 {
-            parts.pop_front();
-        }
+        let addresses = &self.addresses;
+        self.parts[way as usize].retain(|(region, _)| addresses.has(*region));
         let most = wanted.bytes.min(self.supplies.most);
         let is_long_enough = most >= wanted.least;
         let share = Some(&self.supplies.share.0).filter(|_| is_long_enough);
@@ -74,7 +70,6 @@ impl Supply for RingSupply {
             return Some(None);
         };
         let bytes = NonZeroU64::new(part.bytes()).expect("a part has bytes");
-        self.parts[way as usize].push_back(part);
         let [outgoing, incoming] = Mode::Put.access();
         let access = match way {
             Way::Outgoing => outgoing,
@@ -88,6 +83,7 @@ impl Supply for RingSupply {
             Some(memory) => endpoint.register(memory, access).expect("registered"),
             None => self.addresses.register(bytes.get(), access),
         };
+        self.parts[way as usize].push((region.id, part));
         Some(Some(Supplied {
             bytes,
             region,

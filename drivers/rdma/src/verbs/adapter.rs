@@ -121,6 +121,7 @@ impl Adapter {
             round_trip: wanted.round_trip,
             is_software: place.port.is_software,
             rate: wanted.rate,
+            limit: None,
             rate_range: wanted.rate.and_then(|_| device.rate_range()),
         };
         let adapter = Self {

@@ -58,8 +58,10 @@ pub(super) struct Path {
     pub(super) round_trip: Duration,
     /// The device is implemented in software, in the kernel.
     pub(super) is_software: bool,
-    /// The rate in bytes of payload per second to limit each queue pair to.
+    /// The rate of the path in bytes of payload per second, which the queue pairs of all channels share.
     pub(super) rate: Option<u64>,
+    /// The rate in bytes of payload per second to limit each queue pair to.
+    pub(super) limit: Option<u64>,
     /// The rates that the device can limit queue pairs to.
     pub(super) rate_range: Option<RateRange>,
 }
@@ -136,31 +138,7 @@ impl Path {
         peer: QueuePairRecord,
     ) -> io::Result<bool> {
         let mtu = self.port.mtu.min(port.mtu);
-        let mut attributes = QueuePairAttributes {
-            state: STATE_READY_TO_RECEIVE,
-            mtu: c_int::from(mtu),
-            peer: peer.number,
-            first_received: peer.first_packet,
-            reads_answered: self.port.reads,
-            not_ready_timer: NOT_READY_TIMER,
-            address: self.address(port),
-            ..QueuePairAttributes::default()
-        };
-        let mask = SET_STATE
-            | SET_ADDRESS
-            | SET_MTU
-            | SET_PEER
-            | SET_FIRST_RECEIVED
-            | SET_READS_ANSWERED
-            | SET_NOT_READY_TIMER;
-        let ready = connecting.queue_pair.modify(attributes, mask);
-        if ready.is_err() && attributes.address.static_rate > 0 {
-            // The device may have no static rates.
-            attributes.address.static_rate = 0;
-            connecting.queue_pair.modify(attributes, mask)?;
-        } else {
-            ready?;
-        }
+        self.expect_packets(&connecting.queue_pair, port, peer)?;
         let attributes = QueuePairAttributes {
             state: STATE_READY_TO_SEND,
             first_sent: connecting.first_packet,
@@ -177,10 +155,67 @@ impl Path {
             | SET_FIRST_SENT
             | SET_READS;
         connecting.queue_pair.modify(attributes, mask)?;
-        let limit = self.rate.zip(self.rate_range);
-        let limit = limit.and_then(|(rate, range)| limiter::kilobits(rate, mtu, range));
+        let limit = self.kilobits(mtu);
         // A device that refuses leaves pacing to the software.
         Ok(limit.is_some_and(|limit| connecting.queue_pair.limit_rate(limit).is_ok()))
+    }
+
+    /// The limit of each queue pair with packets of this MTU, if the device has such a limit.
+    fn kilobits(&self, mtu: u8) -> Option<u32> {
+        let (limit, range) = self.limit.zip(self.rate_range)?;
+        limiter::kilobits(limit, mtu, range)
+    }
+
+    /// Limits a connected queue pair to another rate. Returns whether the device does so; if not, it gets the highest limit, and
+    /// the software paces.
+    pub(super) fn change_limit(&self, queue_pair: &QueuePair, mtu: u8) -> bool {
+        let limit = self.kilobits(mtu);
+        let is_limited = limit.is_some_and(|limit| queue_pair.limit_rate(limit).is_ok());
+        if !is_limited && let Some(range) = self.rate_range {
+            // If that is refused as well, nothing else can be done.
+            let _ = queue_pair.limit_rate(range.most);
+        }
+        is_limited
+    }
+
+    /// Makes a queue pair ready to receive from one of the peer. It has a static rate only if the device has that one: mlx5 takes one
+    /// that it lacks, and uses that of the next lower number of `enum ibv_rate`, which may be a quarter (`ib_rate_to_mlx5`).
+    fn expect_packets(
+        &self,
+        queue_pair: &QueuePair,
+        port: &PortRecord,
+        peer: QueuePairRecord,
+    ) -> io::Result<()> {
+        let mut attributes = QueuePairAttributes {
+            state: STATE_READY_TO_RECEIVE,
+            mtu: c_int::from(self.port.mtu.min(port.mtu)),
+            peer: peer.number,
+            first_received: peer.first_packet,
+            reads_answered: self.port.reads,
+            not_ready_timer: NOT_READY_TIMER,
+            address: self.address(port),
+            ..QueuePairAttributes::default()
+        };
+        let mask = SET_STATE
+            | SET_ADDRESS
+            | SET_MTU
+            | SET_PEER
+            | SET_FIRST_RECEIVED
+            | SET_READS_ANSWERED
+            | SET_NOT_READY_TIMER;
+        let ready = queue_pair.modify(attributes, mask);
+        let wanted = std::mem::take(&mut attributes.address.static_rate);
+        match ready {
+            ready if wanted == 0 => ready,
+            Ok(()) if queue_pair.static_rate().is_ok_and(|rate| rate == wanted) => Ok(()),
+            Ok(()) => {
+                queue_pair.reset()?;
+                self.initialise(queue_pair)?;
+                queue_pair.modify(attributes, mask)
+            }
+            // The device may have no static rates.
+            Err(_) => queue_pair.modify(attributes, mask),
+        }
     }
 
     /// The time after which an unacknowledged packet is retransmitted; a device may take up to four times as long.
@@ -241,7 +276,11 @@ impl Path {
             lid: if shares_subnet { peer.lid } else { route.lid },
             service_level: self.service_level.unwrap_or(route.service_level),
             static_rate: match self.protocol {
-                Protocol::InfiniBand => self.rate.map_or(0, limiter::static_rate),
+                // It cannot be changed any more, and the queue pair may have the path for itself later.
+                Protocol::InfiniBand => {
+                    let mtu = self.port.mtu.min(peer.mtu);
+                    self.rate.map_or(0, |rate| limiter::static_rate(rate, mtu))
+                }
                 Protocol::Roce | Protocol::Iwarp => 0,
             },
             is_global: u8::from(is_global),
@@ -297,6 +336,7 @@ mod tests {
             round_trip: Duration::ZERO,
             is_software: false,
             rate: None,
+            limit: None,
             rate_range: None,
         }
     }
@@ -322,7 +362,8 @@ mod tests {
         let (mut here, there) = (path(5, 1), path(9, 1));
         assert_eq!(here.address(&there.port).static_rate, 0);
         here.rate = Some(625_000_000);
-        assert_eq!(here.address(&there.port).static_rate, 5, "IBV_RATE_5_GBPS");
+        let static_rate = here.address(&there.port).static_rate;
+        assert_eq!(static_rate, 11, "IBV_RATE_14_GBPS");
         here.protocol = Protocol::Roce;
         assert_eq!(here.address(&there.port).static_rate, 0);
     }

@@ -231,6 +231,22 @@ impl Endpoint for VerbsEndpoint {
         self.is_limited
     }
 
+    fn limit_rate(&mut self, rail: usize, rate: u64) -> bool {
+        let rails = self.rails.len();
+        let Some(known) = self.rails.get_mut(rail) else {
+            return false;
+        };
+        // Replacements get it when they are connected.
+        known.path.limit = Some(rate);
+        let (path, mtu) = (known.path, known.mtu());
+        let slots = self.slots.iter().enumerate();
+        let on_rail = slots.filter(|(number, _)| rail_of(*number, rails) == rail);
+        for queue_pair in on_rail.filter_map(|(_, slot)| slot.connected()) {
+            self.is_limited &= path.change_limit(queue_pair, mtu);
+        }
+        self.is_limited
+    }
+
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
         let access = match access {
             // RFC 5040 5.2: the peer writes what we READ, by the key that the request names.

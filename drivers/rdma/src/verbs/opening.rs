@@ -20,7 +20,9 @@ use super::queue_pair::QueuePair;
 use super::retries::Retries;
 use super::slot::{Connecting, Proof, Slot};
 use super::{CONNECTION, LATER, OF_ADAPTERS, RETRIES, VerbsEndpoint};
-use crate::provider::{Fabric, FabricRecord, Limits, Wanted, Work, adapter_of, rail_of};
+use crate::provider::{
+    Fabric, FabricRecord, Limits, Wanted, Work, adapter_of, part_of_rate, queue_pairs_on, rail_of,
+};
 
 /// The object that was not created, in an error.
 const QUEUE_PAIR: &str = "a queue pair";
@@ -70,9 +72,12 @@ impl VerbsEndpoint {
         let rails: Vec<_> = (0..rails)
             .map(|rail| {
                 let adapter = adapter_of(rail, count);
+                let mut path = paths[adapter];
+                let sharing = queue_pairs_on(rail, queue_pairs, rails) * wanted.channels.max(1);
+                path.limit = path.rate.map(|rate| part_of_rate(rate, sharing));
                 Rail {
                     adapter,
-                    path: paths[adapter],
+                    path,
                     peer_port: None,
                 }
             })

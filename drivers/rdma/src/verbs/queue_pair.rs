@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::bindings::{
     OPERATION_READ, OPERATION_SEND, OPERATION_WRITE, OPERATION_WRITE_WITH_IMMEDIATE,
-    QueuePairAttributes, SEND_SIGNALED, SendRequest,
+    QueuePairAttributes, SEND_SIGNALED, SET_STATE, STATE_RESET, SendRequest,
 };
 use super::connection_manager::Connection;
 use super::objects::{Batch, CompletionQueue, Depths, Domain, OwnQueuePair, Registration};
@@ -139,6 +139,20 @@ impl QueuePair {
 
     pub(super) fn modify(&self, attributes: QueuePairAttributes, mask: i32) -> io::Result<()> {
         self.own.modify(attributes, mask)
+    }
+
+    /// Undoes what [`QueuePair::modify`] has set, and discards the receive buffers. Nothing was sent yet.
+    pub(super) fn reset(&self) -> io::Result<()> {
+        let attributes = QueuePairAttributes {
+            state: STATE_RESET,
+            ..QueuePairAttributes::default()
+        };
+        self.own.modify(attributes, SET_STATE)
+    }
+
+    /// See [`OwnQueuePair::static_rate`].
+    pub(super) fn static_rate(&self) -> io::Result<u8> {
+        self.own.static_rate()
     }
 
     /// See [`OwnQueuePair::limit_rate`].

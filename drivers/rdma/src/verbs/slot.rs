@@ -114,6 +114,14 @@ impl Slot {
         }
     }
 
+    /// The queue pair that this end has connected.
+    pub(super) fn connected(&self) -> Option<&QueuePair> {
+        let connecting = self.connecting.as_ref();
+        let connecting = connecting.filter(|connecting| connecting.is_connected);
+        let connecting = connecting.map(|connecting| &connecting.queue_pair);
+        self.current.as_ref().or(connecting)
+    }
+
     /// The queue pair of this generation. Data may arrive over it before the peer confirms the
     /// connection.
     pub(super) fn of_generation(&mut self, generation: u16) -> Option<&mut QueuePair> {

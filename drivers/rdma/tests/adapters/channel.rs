@@ -22,7 +22,7 @@ pub(crate) fn stack(text: &str) -> Stack {
 
 /// Sends so many bytes from the connecting end to the other one. The first outcome is that of the connecting end.
 pub(crate) fn transfer(connecting: &str, accepting: &str, bytes: usize) -> [Outcome; 2] {
-    transfer_after(connecting, accepting, bytes, || {})
+    transfer_as(1, connecting, accepting, bytes, || {})
 }
 
 /// The same, where the accepting end begins its part after `prepare`.
@@ -32,11 +32,34 @@ pub(crate) fn transfer_after(
     bytes: usize,
     prepare: impl FnOnce(),
 ) -> [Outcome; 2] {
+    transfer_as(1, connecting, accepting, bytes, prepare)
+}
+
+/// The same over the only channel that is opened, although so many were announced.
+pub(crate) fn transfer_on_one_of(
+    channels: usize,
+    connecting: &str,
+    accepting: &str,
+    bytes: usize,
+) -> [Outcome; 2] {
+    transfer_as(channels, connecting, accepting, bytes, || {})
+}
+
+fn transfer_as(
+    channels: usize,
+    connecting: &str,
+    accepting: &str,
+    bytes: usize,
+    prepare: impl FnOnce(),
+) -> [Outcome; 2] {
     let (connecting, accepting) = (stack(connecting), stack(accepting));
     let content: Vec<u8> = (0..bytes)
         .map(|index| (index * 31 % 251).to_le_bytes()[0])
         .collect();
-    let sockets = SocketOptions::default();
+    let sockets = SocketOptions {
+        channels,
+        ..SocketOptions::default()
+    };
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let mut listener = accepting.listen(local, &sockets).expect("listening");
     let address = listener.address();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gridhaul_rdma::Rdma;
 use gridhaul_stack::Driver as _;
 
-use crate::channel::{detail, transfer};
+use crate::channel::{detail, transfer, transfer_on_one_of};
 use crate::fabric::{Adapter, recorded, with_adapters};
 
 const BYTES: usize = 5 << 20;
@@ -63,6 +63,50 @@ fn the_adapters_of_all_rails_limit_their_rate() {
         for device in ["mlx5_0", "mlx5_1"] {
             assert_eq!(recorded(device, "limits"), [2_043_946; 2]);
         }
+    });
+}
+
+/// The first rail has two of three queue pairs.
+#[test]
+fn the_queue_pairs_of_each_rail_share_its_rate() {
+    let adapters = [
+        with_limiter(),
+        Adapter::roce("mlx5_1", 2).with("limit_max", 400_000_000),
+    ];
+    with_adapters(&adapters, || {
+        let stack = "rdma:device=mlx5_0+mlx5_1;provider=verbs;rate=2g;qps=3";
+        let [sender, _] = transfer(stack, stack, BYTES);
+        assert_eq!(detail(&sender, "limiter"), "adapter");
+        assert_eq!(recorded("mlx5_0", "limits"), [1_021_973; 4]);
+        assert_eq!(recorded("mlx5_1", "limits"), [2_043_946; 2]);
+    });
+}
+
+/// Each of two channels would have a half, and one of them is never opened.
+#[test]
+fn a_channel_gets_the_part_of_others_that_do_not_send() {
+    with_adapters(&[with_limiter()], || {
+        let stack = "rdma:provider=verbs;rate=100m;qps=1;slab=256K;message=32K";
+        let start = Instant::now();
+        // 168 Mbit.
+        let [sender, _] = transfer_on_one_of(2, stack, stack, 4 * BYTES);
+        let elapsed = start.elapsed();
+        assert_eq!(detail(&sender, "limiter"), "adapter");
+        let mut limits = recorded("mlx5_0", "limits");
+        limits.sort_unstable();
+        assert_eq!(limits, [51_099, 51_099, 102_198], "in kilobits per second");
+        assert!(elapsed > Duration::from_millis(1500), "{elapsed:?}");
+    });
+}
+
+/// A search changes its rate too often.
+#[test]
+fn a_rate_that_is_searched_for_is_no_limit() {
+    with_adapters(&[with_limiter()], || {
+        let stack = "rdma:provider=verbs;rate=auto";
+        let [sender, _] = transfer(stack, stack, BYTES);
+        assert_eq!(detail(&sender, "limiter"), "");
+        assert!(recorded("mlx5_0", "limits").is_empty());
     });
 }
 
@@ -135,9 +179,28 @@ fn infiniband_has_static_rates() {
     ];
     with_adapters(&adapters, || {
         paced_over_infiniband();
-        // IBV_RATE_5_GBPS is the lowest that is no less.
-        assert_eq!(recorded("mlx5_0", "static_rates"), [5]);
-        assert_eq!(recorded("mlx5_1", "static_rates"), [5]);
+        // IBV_RATE_14_GBPS is the lowest that carries twice as much, with headers.
+        for device in ["mlx5_0", "mlx5_1"] {
+            assert_eq!(recorded(device, "static_rates"), [11]);
+            assert_eq!(recorded(device, "rates_in_use"), [11]);
+        }
+    });
+}
+
+/// It would send at 2.5 Gb/s.
+#[test]
+fn an_adapter_with_another_static_rate_than_asked_for_has_none() {
+    let has_another = |adapter: Adapter| adapter.with("own_static_rate", 2);
+    let adapters = [
+        Adapter::infiniband("mlx5_0", 5),
+        Adapter::infiniband("mlx5_1", 9),
+    ];
+    with_adapters(&adapters.map(has_another), || {
+        paced_over_infiniband();
+        for device in ["mlx5_0", "mlx5_1"] {
+            assert_eq!(recorded(device, "static_rates"), [11]);
+            assert_eq!(recorded(device, "rates_in_use"), [0]);
+        }
     });
 }
 

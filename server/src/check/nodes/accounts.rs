@@ -2,18 +2,19 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use gridhaul_shares::Source;
 use gridhaul_transfer::{Admission, DataNode as _, NodeAccount, NodeSession};
 
-use super::patience::Patience;
+use super::patience::{HANGS_AFTER, Patience};
 use super::reach::Node;
 use super::{ABOUT, of};
 use crate::check::identities::account_names;
 use crate::check::report::{Report, Verdict, counted};
 use crate::config::Config;
+use crate::locks::lock;
 
 /// Each one that is tried may be a process on each node.
 const MOST_ACCOUNTS: usize = 20;
@@ -126,18 +127,22 @@ pub(super) fn check(
     patience: &Patience,
 ) -> Vec<Attached> {
     let tried = Arc::clone(people);
-    let answers = patience.each(LIMIT, nodes.to_vec(), move |node| try_all(&tried, &node));
+    let progress: Vec<Arc<Progress>> = nodes.iter().map(|_| Arc::default()).collect();
+    let items = nodes.iter().cloned().zip(progress.iter().cloned());
+    let answers = patience.each(LIMIT, items.collect(), move |(node, progress)| {
+        try_all(&tried, &node, &progress)
+    });
     let Ok(answers) = answers else {
         return Vec::new();
     };
+    let now = Instant::now();
     let mut all_have = true;
     let mut attached = Vec::new();
-    for (node, answers) in nodes.iter().zip(answers) {
+    for ((node, answers), progress) in nodes.iter().zip(answers).zip(progress) {
         let Some(answers) = answers else {
             all_have = false;
-            let text =
-                "it has not opened the files of all accounts in time: does its file system hang?";
-            report.error(ABOUT, of(&node.name, text));
+            let (verdict, text) = progress.explain(people.accounts.len(), now);
+            report.add(verdict, ABOUT, of(&node.name, &text));
             continue;
         };
         if let Some(reason) = answers.own.filter(|_| people.others) {
@@ -166,13 +171,60 @@ pub(super) fn check(
     attached
 }
 
-fn try_all(people: &People, node: &Node) -> Answers {
+/// How far a node has come.
+#[derive(Debug, Default)]
+struct Progress(Mutex<Option<Trial>>);
+
+/// The account that is tried; `None` is the account that the node runs as.
+#[derive(Debug)]
+struct Trial {
+    account: Option<String>,
+    began: Instant,
+    /// Accounts of users that were tried before.
+    before: usize,
+}
+
+impl Progress {
+    fn begins(&self, account: Option<&str>, before: usize) {
+        *lock(&self.0) = Some(Trial {
+            account: account.map(str::to_owned),
+            began: Instant::now(),
+            before,
+        });
+    }
+
+    /// Why the node was not tried completely with so many accounts of users.
+    fn explain(&self, accounts: usize, now: Instant) -> (Verdict, String) {
+        let trial = lock(&self.0);
+        let before = match &*trial {
+            Some(trial) if now.duration_since(trial.began) >= HANGS_AFTER => {
+                let text = format!(
+                    "it has not opened the files of {} within {} s: does its file system hang?",
+                    trial.account.as_deref().unwrap_or("its own account"),
+                    HANGS_AFTER.as_secs()
+                );
+                return (Verdict::Error, text);
+            }
+            Some(trial) => trial.before,
+            None => 0,
+        };
+        let text = format!(
+            "the time was over after {before} of {}, which says nothing about the others. It was not tried further: check again when \
+             it is less busy",
+            counted(accounts, "account")
+        );
+        (Verdict::Warning, text)
+    }
+}
+
+fn try_all(people: &People, node: &Node, progress: &Progress) -> Answers {
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let mut answers = Answers {
         sessions: Vec::new(),
         refused: Vec::new(),
         own: None,
     };
+    progress.begins(None, 0);
     match people.attach(node, None, here) {
         Ok(session) => answers.sessions.push(Session {
             account: None,
@@ -180,7 +232,8 @@ fn try_all(people: &People, node: &Node) -> Answers {
         }),
         Err(reason) => answers.own = Some(reason),
     }
-    for account in &people.accounts {
+    for (before, account) in people.accounts.iter().enumerate() {
+        progress.begins(Some(account), before);
         match people.attach(node, Some(account), here) {
             Ok(session) if answers.sessions.len() < MOST_KEPT => answers.sessions.push(Session {
                 account: Some(account.clone()),
@@ -211,4 +264,24 @@ fn tell_refused(report: &mut Report, people: &People, node: &str, refused: &[Str
         if first.ends_with('.') { "" } else { "." }
     );
     report.add(verdict, ABOUT, of(node, &text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_blamed_only_if_it_had_time() {
+        let progress = Progress::default();
+        let untried = progress.explain(3, Instant::now());
+        assert_eq!(untried.0, Verdict::Warning);
+        assert!(untried.1.contains("after 0 of 3 accounts"), "{untried:?}");
+        progress.begins(Some("alice"), 2);
+        let soon = progress.explain(3, Instant::now());
+        assert_eq!(soon.0, Verdict::Warning);
+        assert!(soon.1.contains("after 2 of 3 accounts"), "{soon:?}");
+        let (verdict, text) = progress.explain(3, Instant::now() + HANGS_AFTER);
+        assert_eq!(verdict, Verdict::Error);
+        assert!(text.contains("the files of alice within 5 s"), "{text}");
+    }
 }

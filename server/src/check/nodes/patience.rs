@@ -14,7 +14,10 @@ use crate::check::report::Report;
 use crate::locks::lock;
 
 /// For all nodes together, without the removal of what was made there.
-const TOTAL: Duration = Duration::from_secs(60);
+pub(super) const TOTAL: Duration = Duration::from_secs(60);
+
+/// A node that has not answered about an account or a root for this time seems to hang.
+pub(super) const HANGS_AFTER: Duration = Duration::from_secs(5);
 
 /// How often a thread that waits looks whether there was a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

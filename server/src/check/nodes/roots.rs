@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::accounts::People;
-use super::patience::Patience;
+use super::patience::{HANGS_AFTER, Patience, TOTAL};
 use super::reach::Node;
 use super::{ABOUT, of};
 use crate::check::identities::mapped_accounts;
@@ -89,12 +89,15 @@ pub(super) fn check(
     }
     let roots = Arc::new(roots);
     let queues = nodes.iter().map(|node| attempts(people, node, &roots));
-    let (queues, places): (Vec<_>, Vec<_>) = queues.unzip();
+    let (queues, trials): (Vec<_>, Vec<_>) = queues.unzip();
     let answers = patience.queues(LIMIT, (queues, WIDTH), |attempt: Attempt| attempt.make());
     let Ok(answers) = answers else { return };
+    let now = Instant::now();
     let mut all_have = true;
-    for ((node, answers), places) in nodes.iter().zip(answers).zip(places) {
-        let found = judge(roots.len(), places.into_iter().zip(answers));
+    for ((node, answers), trials) in nodes.iter().zip(answers).zip(trials) {
+        let outcomes = trials.into_iter().zip(answers);
+        let outcomes = outcomes.map(|(trial, answer)| (trial.place, trial.outcome(answer, now)));
+        let found = judge(roots.len(), outcomes);
         all_have &= found.iter().all(|found| *found == Judged::Usable);
         tell_all(report, &node.name, &roots, &found);
     }
@@ -116,10 +119,39 @@ struct Attempt {
     people: Arc<People>,
     node: Arc<Node>,
     roots: Arc<Vec<RuleRoot>>,
-    /// The position of the root.
-    place: usize,
+    trial: Trial,
     account: String,
     known: Arc<Known>,
+}
+
+/// What is known of an attempt that has not ended.
+#[derive(Debug, Clone)]
+struct Trial {
+    /// The position of the root.
+    place: usize,
+    /// When it began.
+    began: Arc<OnceLock<Instant>>,
+}
+
+/// How an attempt has ended when the time is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Tried {
+    Answered(Answer),
+    /// The node has had time enough.
+    Hangs,
+    /// It has not begun, or only now.
+    Untried,
+}
+
+impl Trial {
+    fn outcome(&self, answer: Option<Answer>, now: Instant) -> Tried {
+        let hangs = |began: &Instant| now.duration_since(*began) >= HANGS_AFTER;
+        match answer {
+            Some(answer) => Tried::Answered(answer),
+            None if self.began.get().is_some_and(hangs) => Tried::Hangs,
+            None => Tried::Untried,
+        }
+    }
 }
 
 /// What earlier attempts on a node have found out.
@@ -142,12 +174,12 @@ enum Answer {
 }
 
 /// The attempts on a node: the first account of each root, then the second ones, so that a root that hangs does not keep the
-/// others from being tried. With the positions of their roots.
+/// others from being tried.
 fn attempts(
     people: &Arc<People>,
     node: &Arc<Node>,
     roots: &Arc<Vec<RuleRoot>>,
-) -> (Vec<Attempt>, Vec<usize>) {
+) -> (Vec<Attempt>, Vec<Trial>) {
     let accounts = roots.iter().flat_map(|root| root.accounts.iter());
     let known = Arc::new(Known {
         usable: roots.iter().map(|_| AtomicBool::new(false)).collect(),
@@ -161,15 +193,19 @@ fn attempts(
         roots.filter_map(move |(place, root)| Some((place, root.accounts.get(turn)?)))
     });
     let attempts = pairs.map(|(place, account)| {
+        let trial = Trial {
+            place,
+            began: Arc::default(),
+        };
         let attempt = Attempt {
             people: Arc::clone(people),
             node: Arc::clone(node),
             roots: Arc::clone(roots),
-            place,
+            trial: trial.clone(),
             account: account.clone(),
             known: Arc::clone(&known),
         };
-        (attempt, place)
+        (attempt, trial)
     });
     attempts.unzip()
 }
@@ -178,11 +214,12 @@ impl Attempt {
     fn make(&self) -> Answer {
         let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let (people, node, account) = (&self.people, &self.node, Some(self.account.as_str()));
-        let usable = &self.known.usable[self.place];
+        self.trial.began.get_or_init(Instant::now);
+        let usable = &self.known.usable[self.trial.place];
         if usable.load(Ordering::Acquire) {
             return Answer::Usable;
         }
-        let root = &self.roots[self.place].root;
+        let root = &self.roots[self.trial.place].root;
         let Err(reason) = people.attach_at(node, account, here, root) else {
             usable.store(true, Ordering::Release);
             return Answer::Usable;
@@ -204,64 +241,82 @@ impl Attempt {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Judged {
     Usable,
-    /// Some accounts may still be asked for.
-    Late,
+    /// The node does not answer for an account.
+    Hangs,
+    /// Not all accounts were tried in time, and it cannot be used by those that were.
+    Untried,
     /// Why it cannot be used by the first account for which the reason is the root.
     Refused(String),
     /// Why the first account cannot be used. Nor can the others, so the root was not tried.
     NoAccount(String),
 }
 
-/// For each of `count` roots. `answers` come with the position of their root; `None` did not come in time.
-fn judge(count: usize, answers: impl Iterator<Item = (usize, Option<Answer>)>) -> Vec<Judged> {
+/// For each of `count` roots. The outcomes come with the position of their root.
+fn judge(count: usize, outcomes: impl Iterator<Item = (usize, Tried)>) -> Vec<Judged> {
     let mut of_roots = vec![Vec::new(); count];
-    for (place, answer) in answers {
-        of_roots[place].push(answer);
+    for (place, outcome) in outcomes {
+        of_roots[place].push(outcome);
     }
     let of_roots = of_roots.iter();
-    of_roots.map(|answers| judge_one(answers)).collect()
+    of_roots.map(|outcomes| judge_one(outcomes)).collect()
 }
 
-fn judge_one(answers: &[Option<Answer>]) -> Judged {
-    if answers.contains(&Some(Answer::Usable)) {
+fn judge_one(outcomes: &[Tried]) -> Judged {
+    if outcomes.contains(&Tried::Answered(Answer::Usable)) {
         return Judged::Usable;
     }
-    if answers.contains(&None) {
-        return Judged::Late;
+    if outcomes.contains(&Tried::Hangs) {
+        return Judged::Hangs;
     }
-    let reasons = answers.iter().flatten();
-    let refused = reasons.clone().find_map(|answer| match answer {
-        Answer::Refused(reason) => Some(Judged::Refused(reason.clone())),
+    if outcomes.contains(&Tried::Untried) {
+        return Judged::Untried;
+    }
+    let refused = outcomes.iter().find_map(|outcome| match outcome {
+        Tried::Answered(Answer::Refused(reason)) => Some(Judged::Refused(reason.clone())),
         _ => None,
     });
-    let no_account = reasons.clone().find_map(|answer| match answer {
-        Answer::NoAccount(reason) => Some(Judged::NoAccount(reason.clone())),
+    let no_account = outcomes.iter().find_map(|outcome| match outcome {
+        Tried::Answered(Answer::NoAccount(reason)) => Some(Judged::NoAccount(reason.clone())),
         _ => None,
     });
     // Each root has an account, so there is an answer.
-    refused.or(no_account).unwrap_or(Judged::Late)
+    refused.or(no_account).unwrap_or(Judged::Untried)
 }
 
 fn tell_all(report: &mut Report, node: &str, roots: &[RuleRoot], found: &[Judged]) {
-    let mut late = Vec::new();
+    let (mut hanging, mut untried) = (Vec::new(), Vec::new());
     for (root, found) in roots.iter().zip(found) {
         match found {
             Judged::Usable => {}
-            Judged::Late => late.push(root),
+            Judged::Hangs => hanging.push(root),
+            Judged::Untried => untried.push(root),
             Judged::Refused(reason) => tell_refused(report, node, root, reason),
-            Judged::NoAccount(reason) => tell_untried(report, node, root, reason),
+            Judged::NoAccount(reason) => tell_no_account(report, node, root, reason),
         }
     }
-    if let [first, others @ ..] = late.as_slice() {
+    if let [first, others @ ..] = hanging.as_slice() {
         let others = match others.len() {
             0 => String::new(),
             count => format!(" and {}", counted(count, "other root")),
         };
         let text = format!(
-            "it has not opened {}{others} in time: does its file system hang?",
-            first.name()
+            "it has not opened {}{others} within {} s: does its file system hang?",
+            first.name(),
+            HANGS_AFTER.as_secs()
         );
         report.error(ABOUT, of(node, &text));
+    }
+    if let Some(first) = untried.first() {
+        let text = format!(
+            "the time was over before all accounts were tried for {} of [[authorize]], which says nothing about their file \
+             systems. The first is {}. A node has {} s for its roots, and all nodes have {} s for everything: check again when they \
+             are less busy, or log in as a user of each rule and list a directory",
+            counted(untried.len(), "root"),
+            first.name(),
+            LIMIT.as_secs(),
+            TOTAL.as_secs()
+        );
+        report.warning(ABOUT, of(node, &text));
     }
 }
 
@@ -299,7 +354,7 @@ fn tell_refused(report: &mut Report, node: &str, root: &RuleRoot, reason: &str) 
 }
 
 /// That accounts cannot be used has a line of its own, which may be about others: only some are tried.
-fn tell_untried(report: &mut Report, node: &str, root: &RuleRoot, reason: &str) {
+fn tell_no_account(report: &mut Report, node: &str, root: &RuleRoot, reason: &str) {
     let text = format!(
         "{} was not tried, because {} cannot be used there: {}",
         root.name(),
@@ -320,27 +375,33 @@ fn sentence(reason: &str) -> String {
 mod tests {
     use super::*;
 
-    fn refused(text: &str) -> Option<Answer> {
-        Some(Answer::Refused(text.to_owned()))
+    fn refused(text: &str) -> Tried {
+        Tried::Answered(Answer::Refused(text.to_owned()))
     }
 
-    fn no_account(text: &str) -> Option<Answer> {
-        Some(Answer::NoAccount(text.to_owned()))
+    fn no_account(text: &str) -> Tried {
+        Tried::Answered(Answer::NoAccount(text.to_owned()))
     }
 
     #[test]
     fn a_root_is_usable_if_one_account_can_use_it_and_untried_if_none_can_be_used() {
-        let usable = Some(Answer::Usable);
-        let late = None;
+        let usable = Tried::Answered(Answer::Usable);
         let because = |text: &str| text.to_owned();
-        for (answers, expected) in [
+        for (outcomes, expected) in [
             (vec![usable.clone()], Judged::Usable),
             (vec![refused("a"), usable.clone()], Judged::Usable),
             (
-                vec![late.clone(), usable.clone(), late.clone()],
+                vec![Tried::Untried, usable.clone(), Tried::Hangs],
                 Judged::Usable,
             ),
-            (vec![refused("a"), late.clone(), refused("b")], Judged::Late),
+            (
+                vec![refused("a"), Tried::Untried, refused("b")],
+                Judged::Untried,
+            ),
+            (
+                vec![Tried::Untried, Tried::Hangs, refused("b")],
+                Judged::Hangs,
+            ),
             (
                 vec![no_account("a"), refused("b"), refused("c")],
                 Judged::Refused(because("b")),
@@ -355,47 +416,85 @@ mod tests {
             ),
         ] {
             // The same for another root before and after it.
-            let own = answers.iter().cloned().map(|answer| (1, answer));
-            let others = [(0, refused("x")), (2, Some(Answer::Usable))];
+            let own = outcomes.iter().cloned().map(|outcome| (1, outcome));
+            let others = [(0, refused("x")), (2, usable.clone())];
             let found = judge(3, own.chain(others));
-            assert_eq!(found[1], expected, "{answers:?}");
+            assert_eq!(found[1], expected, "{outcomes:?}");
             assert_eq!(found[0], Judged::Refused(because("x")));
             assert_eq!(found[2], Judged::Usable);
         }
     }
 
+    /// Only a node that has had time enough is said to hang.
     #[test]
-    fn roots_that_hang_are_one_line_of_their_node() {
-        let root = |table| RuleRoot {
-            table,
-            root: format!("/srv/{table}").into(),
-            accounts: vec!["alice".to_owned()],
-            has_others: false,
+    fn an_attempt_that_has_just_begun_does_not_hang() {
+        let trial = Trial {
+            place: 0,
+            began: Arc::default(),
         };
-        let roots = [root(1), root(2), root(3), root(4)];
-        let found = [
-            Judged::Late,
-            Judged::NoAccount("there is no account alice".to_owned()),
-            Judged::Late,
-            Judged::Refused("no such directory.".to_owned()),
-        ];
+        let began = Instant::now();
+        let late = began + LIMIT;
+        assert_eq!(trial.outcome(None, late), Tried::Untried);
+        trial.began.set(began).expect("once");
+        let soon = began + HANGS_AFTER / 2;
+        assert_eq!(trial.outcome(None, soon), Tried::Untried);
+        assert_eq!(trial.outcome(None, late), Tried::Hangs);
+        let answer = Some(Answer::Usable);
+        let expected = Tried::Answered(Answer::Usable);
+        assert_eq!(trial.outcome(answer, late), expected);
+    }
+
+    /// The lines about roots of a node of which this was found.
+    fn lines(found: &[Judged]) -> Vec<String> {
+        let roots: Vec<_> = (1..=found.len())
+            .map(|table| RuleRoot {
+                table,
+                root: format!("/srv/{table}").into(),
+                accounts: vec!["alice".to_owned()],
+                has_others: false,
+            })
+            .collect();
         let mut report = Report::default();
-        tell_all(&mut report, "dtn1:7512", &roots, &found);
+        tell_all(&mut report, "dtn1:7512", &roots, found);
         let mut text = Vec::new();
         report.write(&mut text).expect("written");
         let text = String::from_utf8(text).expect("UTF-8");
-        let lines: Vec<_> = text.lines().collect();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn roots_that_hang_are_one_line_of_their_node() {
+        let found = [
+            Judged::Hangs,
+            Judged::NoAccount("there is no account alice".to_owned()),
+            Judged::Hangs,
+            Judged::Refused("no such directory.".to_owned()),
+        ];
         assert_eq!(
-            lines,
+            lines(&found),
             [
                 "warning  nodes: dtn1:7512: the root /srv/2 of [[authorize]] table 2 was not tried, because alice cannot be used \
                  there: there is no account alice.",
                 "error    nodes: dtn1:7512: it refuses the root /srv/4 of [[authorize]] table 4 to alice: no such directory. Nodes \
                  need the same directories, beneath their own root",
-                "error    nodes: dtn1:7512: it has not opened the root /srv/1 of [[authorize]] table 1 and 1 other root in time: \
-                 does its file system hang?",
+                "error    nodes: dtn1:7512: it has not opened the root /srv/1 of [[authorize]] table 1 and 1 other root within \
+                 5 s: does its file system hang?",
                 "2 errors, 1 warning",
             ]
         );
+    }
+
+    #[test]
+    fn a_node_is_not_blamed_for_roots_without_time() {
+        let found = [Judged::Usable, Judged::Untried, Judged::Untried];
+        let lines = lines(&found);
+        assert_eq!(
+            lines[0],
+            "warning  nodes: dtn1:7512: the time was over before all accounts were tried for 2 roots of [[authorize]], which says \
+             nothing about their file systems. The first is the root /srv/2 of [[authorize]] table 2. A node has 20 s for its roots, \
+             and all nodes have 60 s for everything: check again when they are less busy, or log in as a user of each rule and list \
+             a directory"
+        );
+        assert_eq!(lines[1], "0 errors, 1 warning");
     }
 }

@@ -4,14 +4,14 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use aws_lc_rs::constant_time::verify_slices_are_equal;
-use gridhaul_stack::{Cancel, Channel, Operation, Received, StackListener};
+use gridhaul_stack::{Cancel, Operation};
 
 use super::ANSWER;
 use super::admission::{Came, admit};
 use super::lines::Lines;
 use super::messages::{Direction, Measured, Trial};
 use super::stacks::{ROOM, Stacks};
+use super::taking::with_channel;
 use super::trial;
 use super::word::{Word, nonce};
 use crate::check::report::counted;
@@ -207,53 +207,17 @@ fn serve_trial(
         deadline: Some(Instant::now() + trial.time + ROOM),
         cancel: &cancel,
     };
-    let mut channel = take(&mut listener, peer, &token, &operation)?;
-    let done = match is_sending {
-        true => trial::send(&mut *channel, trial.time, &operation),
-        false => trial::receive(&mut *channel, trial.time, &operation),
-    };
-    done.map_err(|error| words(&error))
-}
-
-/// The channel of the peer: from its address, and with the token. Other hosts may connect until the time is over.
-fn take(
-    listener: &mut StackListener,
-    peer: IpAddr,
-    token: &str,
-    operation: &Operation<'_>,
-) -> Result<Box<dyn Channel>, String> {
-    const MOST_OF_PEER: usize = 16;
-
-    let mut of_peer = 0;
-    while of_peer < MOST_OF_PEER {
-        let incoming = listener
-            .accept(operation)
-            .map_err(|error| error.to_string())?;
-        if incoming.peer().ip().to_canonical() != peer.to_canonical() {
-            continue;
-        }
-        of_peer += 1;
-        // If it fails, both ends have the error, and no other connection comes.
-        let channel = incoming.establish(operation);
-        let mut channel = channel.map_err(|error| error.to_string())?;
-        if has_token(&mut *channel, token, operation) {
-            return Ok(channel);
-        }
-    }
-    Err("no data connection had the token".to_owned())
-}
-
-/// Whether the first bytes are the token.
-fn has_token(channel: &mut dyn Channel, token: &str, operation: &Operation<'_>) -> bool {
-    let mut received = vec![0; token.len()];
-    let mut count = 0;
-    while count < received.len() {
-        match channel.receive(&mut received[count..], operation) {
-            Ok(Received::Bytes(more)) => count += more.get(),
-            Ok(Received::EndOfStream) | Err(_) => return false,
-        }
-    }
-    verify_slices_are_equal(&received, token.as_bytes()).is_ok()
+    let done = with_channel(
+        &mut listener,
+        peer,
+        &token,
+        &operation,
+        |channel| match is_sending {
+            true => trial::send(channel, trial.time, &operation),
+            false => trial::receive(channel, trial.time, &operation),
+        },
+    );
+    done?.map_err(|error| words(&error))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //!     lines        over the connection between them
 //!     messages     what they tell each other
 //!     stacks       the driver with the options of a trial
+//!     taking       the channel of a trial, among other connections
 //!     trial        moves bytes over a channel
 //!   judgement      what limited the trials, and the options to use
 //! ```
@@ -19,6 +20,7 @@ mod lines;
 mod listening;
 mod messages;
 mod stacks;
+mod taking;
 mod trial;
 mod word;
 

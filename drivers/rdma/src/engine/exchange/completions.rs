@@ -48,7 +48,9 @@ impl Exchange {
                     self.lose(endpoint, queue_pair, Loss::Closed);
                 }
             }
-            Completion::Received { message, .. } => return self.handle_message(endpoint, &message),
+            Completion::Received { message, .. } => {
+                return self.handle_message(endpoint, &message, now);
+            }
             Completion::Written {
                 immediate, length, ..
             } => self.receiver.written(immediate, u64::from(length))?,
@@ -92,7 +94,12 @@ impl Exchange {
     }
 
     /// Validates and applies a message of the peer.
-    fn handle_message(&mut self, endpoint: &mut dyn Endpoint, bytes: &[u8]) -> Result<(), Fault> {
+    fn handle_message(
+        &mut self,
+        endpoint: &mut dyn Endpoint,
+        bytes: &[u8],
+        now: Duration,
+    ) -> Result<(), Fault> {
         match Message::decode(bytes)? {
             Message::Arrived { start, length } => {
                 let length = u64::from(length);
@@ -148,6 +155,8 @@ impl Exchange {
             }
             Message::Switch { number, at, window } => self.switched(number, at, window)?,
             Message::Left { number } => self.peer_left(endpoint, number)?,
+            Message::TakeBack { number } => self.ring_taken_back(endpoint, number)?,
+            Message::Declined { number } => self.ring_declined(endpoint, number, now)?,
         }
         Ok(())
     }

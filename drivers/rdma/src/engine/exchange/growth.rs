@@ -4,16 +4,20 @@
 //! thread prepares, and offers the ring to the peer. The sender asks for a ring of its own as well, and
 //! moves the stream to both (`sender::moving`). When the sender reports that it has left the earlier
 //! ring, that is deregistered and released. Each step happens once for each ring, and one ring is
-//! offered at a time, so a peer cannot make this end hold more than two in each direction.
+//! offered at a time, so a peer cannot make this end hold more than two in each direction. A ring that
+//! is not used is taken back ([`offered`]).
+
+mod offered;
+mod outgoing;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::offered::{Decline, Offered, USE_TIME};
 use super::{Exchange, Fault};
 use crate::engine::demand::{Demand, State, Wish};
 use crate::engine::message::Message;
-use crate::engine::sender::Destination;
 use crate::engine::supply::{Supplied, Supply, Wanted, Way};
 use crate::memory::Memory;
 use crate::provider::{Endpoint, RemoteRing, Request, Work};
@@ -26,13 +30,21 @@ pub(super) struct Growth {
     /// What the demand led to while the stream was in two rings.
     wish: Option<Wish>,
     receiving: Receiving,
-    /// The number of the ring that is received into.
+    /// The number of the ring that is received into, and of the last one that was offered.
     received: u32,
+    offers: u32,
+    /// How long an offered ring waits for the stream.
+    use_time: Duration,
     sending: Sending,
-    /// The number of the last ring that the peer has offered.
+    /// The number of the last ring that the peer has offered, and of the last one to which the stream has moved.
     offered: u32,
+    moved: u32,
+    /// The answer to a peer that takes that ring back.
+    decline: Option<Decline>,
     /// What the peer had taken when the ring that is sent from last changed.
     taken_before: u64,
+    /// The ring that is sent from changes only after the peer has taken so much.
+    changes_after: u64,
     /// The first ring of this end was exchanged for a longer one.
     is_longer: bool,
 }
@@ -43,14 +55,9 @@ enum Receiving {
     Steady,
     /// Memory is being prepared.
     Asked,
-    /// A ring was offered to the peer, or is to be.
-    Offered {
-        ring: Supplied,
-        /// The offer was sent at least once.
-        is_told: bool,
-        /// It is to be sent, perhaps again.
-        is_due: bool,
-    },
+    Offered(Offered),
+    /// The peer has neither used nor declined a ring that was taken back, and gets no other.
+    Unanswered,
     /// The stream is in two rings.
     Moving {
         has_moved: bool,
@@ -65,6 +72,8 @@ enum Sending {
     Asked(Offer),
     /// The stream moves as soon as it can; the memory is `None` where our ring stays.
     Ready(Offer, Option<Supplied>),
+    /// The peer has taken it back while memory is being prepared.
+    Declining,
     /// It is in two rings.
     Moving,
 }
@@ -90,11 +99,11 @@ pub(crate) enum GrowthError {
     Switch(u32),
     #[error("the peer has left the ring before ring {0}, to which the stream was not moved")]
     Left(u32),
+    #[error("the peer takes back ring {0}, which was not due")]
+    TakeBack(u32),
+    #[error("the peer declined ring {0}, which was not taken back")]
+    Declined(u32),
 }
-
-/// Our ring has at most so many times the bytes that the peer has taken since our ring last changed. A peer
-/// whose ring is the limit has taken most of one in the round trip that it observed, and offers four.
-const MOST_STEP: u64 = 8;
 
 /// How often memory that another thread prepares is asked for.
 const ASK_INTERVAL: Duration = Duration::from_millis(5);
@@ -103,21 +112,35 @@ const ASK_INTERVAL: Duration = Duration::from_millis(5);
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Growth {
-    /// A queue pair was lost, perhaps with the offer of a ring. The peer ignores a repeated one.
+    /// A queue pair was lost, perhaps with a message about a ring. The peer ignores a repeated one.
     pub(super) fn lost(&mut self) {
-        if let Receiving::Offered { is_due, .. } = &mut self.receiving {
-            *is_due = true;
+        if let Receiving::Offered(offered) = &mut self.receiving {
+            offered.lost();
         }
+        if let Some(decline) = &mut self.decline {
+            decline.is_due = true;
+        }
+    }
+
+    /// Whether this is the next ring that the peer may offer.
+    fn is_due(&self, number: u32) -> bool {
+        let is_next = self.offered.checked_add(1) == Some(number);
+        is_next && matches!(self.sending, Sending::Steady)
     }
 
     /// When to look again if no event comes before.
     pub(super) fn next_at(&self, now: Duration) -> Option<Duration> {
-        let is_asked =
-            matches!(self.receiving, Receiving::Asked) || matches!(self.sending, Sending::Asked(_));
+        let is_asked = matches!(self.receiving, Receiving::Asked)
+            || matches!(self.sending, Sending::Asked(_) | Sending::Declining);
         if is_asked {
             return Some(now + ASK_INTERVAL);
         }
-        self.is_longer.then_some(now + LOOK_INTERVAL)
+        let offered = match &self.receiving {
+            Receiving::Offered(offered) => offered.next_at(self.use_time),
+            _ => None,
+        };
+        let look = self.is_longer.then_some(now + LOOK_INTERVAL);
+        [offered, look].into_iter().flatten().min()
     }
 }
 
@@ -130,9 +153,14 @@ impl Exchange {
             wish: None,
             receiving: Receiving::Steady,
             received: 0,
+            offers: 0,
+            use_time: USE_TIME,
             sending: Sending::Steady,
             offered: 0,
+            moved: 0,
+            decline: None,
             taken_before: 0,
+            changes_after: 0,
             is_longer: false,
         });
     }
@@ -142,6 +170,13 @@ impl Exchange {
     pub(crate) fn expect_round_trip(&mut self, round_trip: Duration) {
         let growth = self.growth.as_mut().expect("the rings may change");
         growth.demand = Demand::new(round_trip, self.receiver.ring_bytes());
+    }
+
+    /// Offered rings wait so long for the stream.
+    #[cfg(test)]
+    pub(crate) fn take_rings_back_after(&mut self, time: Duration) {
+        let growth = self.growth.as_mut().expect("the rings may change");
+        growth.use_time = time;
     }
 
     /// The ring to send from from now on, if it has changed.
@@ -159,7 +194,9 @@ impl Exchange {
             return Ok(());
         };
         self.change_outgoing(&mut growth, endpoint);
-        let changed = self.change_incoming(&mut growth, endpoint, now);
+        let declined = self.decline(&mut growth, endpoint, now);
+        let changed = declined
+            .and_then(|declined| Ok(self.change_incoming(&mut growth, endpoint, now)? || declined));
         self.growth = Some(growth);
         match changed? {
             true => self.work(endpoint, now),
@@ -189,11 +226,8 @@ impl Exchange {
             }
             Receiving::Asked => match growth.supply.answer(endpoint, Way::Incoming) {
                 Some(Some(ring)) => {
-                    growth.receiving = Receiving::Offered {
-                        ring,
-                        is_told: false,
-                        is_due: true,
-                    };
+                    growth.offers = growth.offers.saturating_add(1);
+                    growth.receiving = Receiving::Offered(Offered::new(ring));
                 }
                 Some(None) => {
                     growth.demand.refused(now);
@@ -201,29 +235,37 @@ impl Exchange {
                 }
                 None => {}
             },
-            Receiving::Offered {
-                ring,
-                is_told,
-                is_due,
-            } if *is_due => {
-                let Some(queue_pair) = self.sender.reserve(now) else {
-                    return Ok(false);
-                };
-                (*is_told, *is_due) = (true, false);
-                let message = Message::Ring {
-                    number: growth.received + 1,
-                    bytes: ring.bytes.get(),
-                    address: ring.region.address,
-                    key: ring.region.key,
-                };
-                let work = Work::Send(message.encode());
-                Self::post(endpoint, queue_pair, Request { id: 0, work })?;
-                endpoint.ring_doorbell();
-                return Ok(true);
+            Receiving::Offered(offered) => {
+                offered.take_back_unused(growth.use_time, now);
+                if offered.is_unanswered(now) {
+                    endpoint.deregister(offered.ring.region.id);
+                    growth.receiving = Receiving::Unanswered;
+                } else if let Some(message) = offered.message(growth.offers)
+                    && self.tell(endpoint, message, now)?
+                {
+                    offered.told(now);
+                    return Ok(true);
+                }
             }
-            Receiving::Offered { .. } | Receiving::Moving { .. } => {}
+            Receiving::Unanswered | Receiving::Moving { .. } => {}
         }
         Ok(false)
+    }
+
+    /// Posts a message to the peer. Returns `false` if there is no room for one.
+    fn tell(
+        &mut self,
+        endpoint: &mut dyn Endpoint,
+        message: Message,
+        now: Duration,
+    ) -> Result<bool, Fault> {
+        let Some(queue_pair) = self.sender.reserve(now) else {
+            return Ok(false);
+        };
+        let work = Work::Send(message.encode());
+        Self::post(endpoint, queue_pair, Request { id: 0, work })?;
+        endpoint.ring_doorbell();
+        Ok(true)
     }
 
     /// Observes the stream, from the moment on when everything that is taken out comes from its present
@@ -251,105 +293,12 @@ impl Exchange {
         }
     }
 
-    fn change_outgoing(&mut self, growth: &mut Growth, endpoint: &mut dyn Endpoint) {
-        if let Sending::Asked(offer) = growth.sending
-            && let Some(own) = growth.supply.answer(endpoint, Way::Outgoing)
-        {
-            growth.sending = Sending::Ready(offer, own);
-        }
-        if let Sending::Ready(offer, own) = &mut growth.sending
-            && self.sender.can_move(offer.bytes)
-        {
-            let (offer, own) = (*offer, own.take());
-            self.move_outgoing(growth, offer, own);
-        }
-        if matches!(growth.sending, Sending::Moving)
-            && let Some(left) = self.sender.leave()
-        {
-            if let Some(region) = left {
-                endpoint.deregister(region);
-            }
-            growth.sending = Sending::Steady;
-        }
-    }
-
-    fn move_outgoing(&mut self, growth: &mut Growth, offer: Offer, own: Option<Supplied>) {
-        let own_bytes = own.as_ref().map(|own| own.bytes);
-        let window = own_bytes
-            .unwrap_or_else(|| self.sender.ring_length())
-            .min(offer.bytes);
-        let shape = growth.supply.shape(window, offer.bytes);
-        let to = Destination {
-            number: offer.number,
-            theirs: (offer.remote, offer.bytes),
-            own: own.as_ref().map(|own| (own.region.id, own.bytes)),
-        };
-        self.sender.move_to(to, shape);
-        if let Some(own) = own {
-            growth.taken_before = self.sender.taken();
-            self.outgoing = own.memory;
-        }
-        self.meter.moves.add_one();
-        growth.sending = Sending::Moving;
-    }
-
     /// The changes of rings, if they were negotiated and are still possible.
     fn growth(&mut self) -> Result<Option<&mut Growth>, GrowthError> {
         if self.growth.is_none() && !self.has_given_back {
             return Err(GrowthError::NotNegotiated);
         }
         Ok(self.growth.as_mut())
-    }
-
-    /// The peer offers a ring. A stream that ends stays where it is.
-    pub(super) fn ring_offered(
-        &mut self,
-        endpoint: &mut dyn Endpoint,
-        number: u32,
-        bytes: u64,
-        remote: RemoteRing,
-    ) -> Result<(), GrowthError> {
-        let own = self.sender.ring_length().get();
-        let taken = self.sender.taken();
-        let Some(growth) = self.growth()? else {
-            return Ok(());
-        };
-        if number <= growth.offered {
-            return Ok(());
-        }
-        let is_due = growth.offered.checked_add(1) == Some(number);
-        if !is_due || !matches!(growth.sending, Sending::Steady) {
-            return Err(GrowthError::Offer(number));
-        }
-        let least = growth.supply.least_bytes();
-        let length = NonZeroU64::new(bytes).filter(|bytes| bytes.get() >= least);
-        let Some(length) = length else {
-            return Err(GrowthError::Length { bytes, least });
-        };
-        growth.offered = number;
-        let offer = Offer {
-            number,
-            bytes: length,
-            remote,
-        };
-        // Our ring follows what the peer takes, not what it claims that it could.
-        let most = MOST_STEP.saturating_mul(taken.saturating_sub(growth.taken_before));
-        let wanted = bytes.min(most.max(own));
-        let least = bytes.min(own.saturating_add(own / 4));
-        // Otherwise a peer could make this end map and clear a ring of nearly the same length with each message.
-        let is_worth_it = wanted >= own.saturating_add(own / 4) || wanted <= own / 2;
-        growth.sending = if is_worth_it {
-            let wanted = Wanted {
-                bytes: wanted,
-                least,
-                present: own,
-            };
-            growth.supply.ask(endpoint, Way::Outgoing, wanted);
-            Sending::Asked(offer)
-        } else {
-            Sending::Ready(offer, None)
-        };
-        Ok(())
     }
 
     /// The peer moves the stream to the ring that it was offered.
@@ -362,17 +311,13 @@ impl Exchange {
             return Ok(());
         }
         let offered = std::mem::replace(&mut growth.receiving, Receiving::Steady);
-        let Receiving::Offered {
-            ring,
-            is_told: true,
-            ..
-        } = offered
-        else {
+        let Receiving::Offered(offered) = offered else {
             return Err(GrowthError::Switch(number).into());
         };
-        if growth.received.checked_add(1) != Some(number) {
+        if !offered.is_told() || number != growth.offers {
             return Err(GrowthError::Switch(number).into());
         }
+        let ring = offered.ring;
         growth.received = number;
         growth.is_longer = true;
         growth.receiving = Receiving::Moving { has_moved: false };

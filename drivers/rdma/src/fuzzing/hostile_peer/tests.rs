@@ -96,7 +96,9 @@ fn rings_change_only_as_they_were_offered() {
         window: 1,
     };
     let left = Message::Left { number: 1 };
-    for message in [OFFER, switch, left] {
+    let take_back = |number| Message::TakeBack { number };
+    let declined = Message::Declined { number: 1 };
+    for message in [OFFER, switch, left, take_back(1), declined] {
         let refused = run(Mode::Put, &[Step::Message(message)]).unwrap_err();
         assert!(refused.contains("not negotiated"), "{refused}");
     }
@@ -114,6 +116,11 @@ fn rings_change_only_as_they_were_offered() {
         (offer(1, u64::MAX), ""),
         (switch, "ring 1, which it was not offered"),
         (left, "the ring before ring 1"),
+        // The offer may have been lost with a queue pair.
+        (take_back(1), ""),
+        (take_back(0), ""),
+        (take_back(2), "takes back ring 2, which was not due"),
+        (declined, "declined ring 1, which was not taken back"),
     ] {
         let session = Session::open(Mode::Put, true, None).unwrap();
         let outcome = run_in(session, &[Step::Message(message)]);
@@ -125,6 +132,10 @@ fn rings_change_only_as_they_were_offered() {
     // A flood of one offer is one offer, and a flood of several is refused.
     let session = Session::open(Mode::Put, true, None).unwrap();
     assert_eq!(run_in(session, &[Step::Message(OFFER); 500]), Ok(()));
+    // So is one that is taken back again and again.
+    let session = Session::open(Mode::Put, true, None).unwrap();
+    let flood = [OFFER, take_back(1)].map(Step::Message).repeat(250);
+    assert_eq!(run_in(session, &flood), Ok(()));
 }
 
 /// Opens our end of a channel with a peer that only takes part in the handshake.

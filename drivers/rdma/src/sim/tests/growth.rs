@@ -53,6 +53,17 @@ struct Grown {
 impl Grown {
     /// A pool for each host, with bounds in bytes.
     fn new(gigabits: u64, round_trip: Duration, channels: usize, pools: [u64; 2]) -> Self {
+        Self::prepared_at(gigabits, round_trip, channels, pools, [3, 3])
+    }
+
+    /// The rings of each end are prepared when it has asked for them so many times.
+    fn prepared_at(
+        gigabits: u64,
+        round_trip: Duration,
+        channels: usize,
+        pools: [u64; 2],
+        calls: [usize; 2],
+    ) -> Self {
         const MESSAGE_BYTES: u64 = 256 << 10;
         let rate = gigabits * GIGABIT;
         let mut run = Run::new(FabricSettings::new(Link::new(rate, round_trip / 2)));
@@ -68,9 +79,8 @@ impl Grown {
             let paths = [(); 2].map(|()| Path::new(Rate::Any, 4 * MIB));
             run.open(settings, paths, [None, None]).unwrap();
             let sides = [Side::Connector, Side::Acceptor];
-            let supplies = [0, 1].map(|host| share(&pools[host], sides[host]));
-            let supplies = supplies.map(|share| Supplies {
-                share,
+            let supplies = [0, 1].map(|host| Supplies {
+                share: share(&pools[host], sides[host]),
                 shaping: Shaping {
                     message: MESSAGE_BYTES,
                     fits_message: true,
@@ -81,7 +91,7 @@ impl Grown {
                     immediate: true,
                 },
                 most: 32 << 30,
-                calls: 3,
+                calls: calls[host],
             });
             run.let_rings_change(channel, supplies);
             run.channels[channel][0].send(u64::MAX, None);
@@ -218,6 +228,62 @@ fn a_ring_in_which_bytes_wait_stays_as_long_as_it_is() {
     assert!(grown.ring(0) >= long, "{} of {long}", grown.ring(0));
 }
 
+/// A channel whose sender has memory for another ring only when it has asked for it so many times, after it has sent enough for the
+/// receiver to offer one, and the bytes that each end had registered before.
+fn offered(calls: usize) -> (Grown, [u64; 2]) {
+    let round_trip = Duration::from_millis(100);
+    let mut grown = Grown::prepared_at(10, round_trip, 1, [64 << 30; 2], [calls, 3]);
+    let before = grown.registered();
+    grown.have(128 * MIB);
+    grown.run.run_until(Duration::from_secs(30)).unwrap();
+    assert_eq!(grown.received(), [128 * MIB]);
+    let [sends, receives] = grown.registered();
+    assert!(sends == before[0] && receives > before[1], "it is offered");
+    (grown, before)
+}
+
+impl Grown {
+    fn registered(&self) -> [u64; 2] {
+        [0, 1].map(|end| self.run.channels[0][end].endpoint.registered_bytes())
+    }
+
+    /// The sender has so many bytes in all.
+    fn have(&mut self, bytes: u64) {
+        let now = self.run.now;
+        self.run.channels[0][0].have(bytes, now);
+    }
+}
+
+/// The peer answers when its memory is there, 100 seconds later.
+#[test]
+fn an_offered_ring_that_the_stream_does_not_use_is_taken_back() {
+    let (mut grown, before) = offered(40_000);
+    grown.run.run_until(Duration::from_secs(150)).unwrap();
+    assert_eq!(grown.registered(), before);
+    let [sender, receiver] = &grown.run.channels[0];
+    let moves = [sender, receiver].map(|end| end.exchange.meter().moves());
+    assert_eq!(moves, [0, 0]);
+    // The stream goes on, and another ring is offered.
+    grown.have(256 * MIB);
+    grown.run.run_until(Duration::from_secs(170)).unwrap();
+    assert_eq!(grown.received(), [256 * MIB]);
+    assert!(grown.registered()[1] > before[1]);
+}
+
+/// It may be idle, or hostile. It gets no other ring before it answers.
+#[test]
+fn an_offered_ring_is_deregistered_if_the_peer_does_not_answer() {
+    let (mut grown, before) = offered(usize::MAX);
+    grown.run.run_until(Duration::from_secs(300)).unwrap();
+    assert!(grown.registered()[1] > before[1], "it may have moved");
+    grown.run.run_until(Duration::from_secs(400)).unwrap();
+    assert_eq!(grown.registered(), before);
+    grown.have(256 * MIB);
+    grown.run.run_until(Duration::from_secs(500)).unwrap();
+    assert_eq!(grown.received(), [256 * MIB]);
+    assert_eq!(grown.registered(), before);
+}
+
 /// Every byte arrives once and in order while rings change at any time, over paths that lose packets and
 /// queue pairs.
 #[test]
@@ -271,6 +337,10 @@ fn streams_survive_changes_of_rings() {
         });
         run.let_rings_change(0, supplies);
         for end in &mut run.channels[0] {
+            if random.below(2) == 0 {
+                let soon = Duration::from_millis(random.below(40));
+                end.exchange.take_rings_back_after(soon);
+            }
             let amounts = (random.below(2) == 0).then(|| Random::new(random.next()));
             end.send(random.below(3_000_000), amounts);
         }

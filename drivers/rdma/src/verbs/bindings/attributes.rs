@@ -247,6 +247,7 @@ const _: () = {
 };
 
 // enum ibv_qp_state
+pub(in crate::verbs) const STATE_RESET: c_int = 0;
 pub(in crate::verbs) const STATE_INIT: c_int = 1;
 pub(in crate::verbs) const STATE_READY_TO_RECEIVE: c_int = 2;
 pub(in crate::verbs) const STATE_READY_TO_SEND: c_int = 3;

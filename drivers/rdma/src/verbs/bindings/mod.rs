@@ -49,6 +49,7 @@ library! {
     fn ibv_ack_cq_events(*mut c_void, c_uint);
     fn ibv_create_qp(*mut c_void, *mut QueuePairInit) -> *mut QueuePair;
     fn ibv_modify_qp(*mut QueuePair, *mut QueuePairAttributes, c_int) -> c_int;
+    fn ibv_query_qp(*mut QueuePair, *mut QueuePairAttributes, c_int, *mut QueuePairInit) -> c_int;
     fn ibv_destroy_qp(*mut QueuePair) -> c_int;
     fn ibv_wc_status_str(c_int) -> *const c_char;
     // Since rdma-core 28.

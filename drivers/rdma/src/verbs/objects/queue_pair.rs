@@ -12,7 +12,7 @@ use super::registration::{Domain, Registration};
 use crate::memory::Span;
 use crate::verbs::bindings::{
     Capacity, QueuePair, QueuePairAttributes, QueuePairInit, RELIABLE_CONNECTION, ReceiveRequest,
-    Segment, SendRequest,
+    SET_ADDRESS, Segment, SendRequest,
 };
 
 /// The capacity of a queue pair.
@@ -120,6 +120,34 @@ impl OwnQueuePair {
                 mask,
             )
         })
+    }
+
+    /// The static rate in the address of its peer, as the device has it: a number of `enum ibv_rate`.
+    ///
+    /// # Errors
+    ///
+    /// When the device does not tell.
+    pub(in crate::verbs) fn static_rate(&self) -> io::Result<u8> {
+        let mut attributes = QueuePairAttributes::default();
+        let mut init = QueuePairInit {
+            owner: ptr::null_mut(),
+            send_queue: ptr::null_mut(),
+            receive_queue: ptr::null_mut(),
+            shared_receives: ptr::null_mut(),
+            capacity: Capacity::default(),
+            kind: 0,
+            signals_all: 0,
+        };
+        // SAFETY: the queue pair lives as long as this value; both structures have the size of the C ones.
+        check(unsafe {
+            (self.domain.device.verbs.ibv_query_qp)(
+                self.queue_pair.as_ptr(),
+                &raw mut attributes,
+                SET_ADDRESS,
+                &raw mut init,
+            )
+        })?;
+        Ok(attributes.address.static_rate)
     }
 
     /// Limits the rate of its packets, in kilobits per second. It must be ready to send.

@@ -84,6 +84,7 @@ static void read_settings(struct device *device)
 		{"event_after", &set->event_after}, {"event", &set->event},
 		{"limit_max", &set->limit_max}, {"limit_errno", &set->limit_errno},
 		{"limit_ignored", &set->limit_ignored}, {"no_static_rates", &set->no_static_rates},
+		{"own_static_rate", &set->own_static_rate},
 		{"new_lid", &set->new_lid}, {"new_prefix", &set->new_prefix}, {"absent_ms", &set->absent_ms},
 		{"overrun_after", &set->overrun_after}, {"rtr_errno", &set->rtr_errno},
 		{"rtr_after", &set->rtr_after}, {"rtr_ms", &set->rtr_ms},

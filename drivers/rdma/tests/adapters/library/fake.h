@@ -67,8 +67,8 @@ struct settings {
 	/* The error of RTR, as where the kernel gets no answer of the neighbour; after so many requests of the device, and so many
 	   milliseconds. */
 	long rtr_errno, rtr_after, rtr_ms;
-	/* It refuses static rates. */
-	long no_static_rates;
+	/* It refuses static rates, or uses this one instead of each. */
+	long no_static_rates, own_static_rate;
 	/* The error with which it refuses memory with optional access flags; 0 if it takes it. */
 	long optional_errno;
 };

@@ -98,6 +98,7 @@ static const struct transition transitions[] = {
 	 IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
 	 IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE |
 		 IBV_QP_RATE_LIMIT},
+	{IBV_QPS_INIT, IBV_QPS_RESET, 0, 0}, {IBV_QPS_RTR, IBV_QPS_RESET, 0, 0},
 	{IBV_QPS_INIT, IBV_QPS_ERR, 0, 0}, {IBV_QPS_RTR, IBV_QPS_ERR, 0, 0}, {IBV_QPS_RTS, IBV_QPS_ERR, 0, 0},
 };
 
@@ -170,6 +171,40 @@ static void set_attributes(struct pair *pair, const struct ibv_qp_attr *new, int
 #undef SET
 }
 
+/* What was posted is gone, without completions (InfiniBand architecture, volume 1, 10.3.1). */
+static void reset_pair(struct pair *pair)
+{
+	while (pair->sends.first)
+		take_first(&pair->sends);
+	while (pair->receives.first)
+		take_first(&pair->receives);
+	memset(&pair->attributes, 0, sizeof(pair->attributes));
+}
+
+/* The rate that the device uses, as mlx5 does for one that it lacks. */
+static void set_static_rate(struct pair *pair)
+{
+	struct device *device = device_of(pair);
+	uint8_t *rate = &pair->attributes.ah_attr.static_rate;
+	if (!*rate)
+		return;
+	record(device, "static_rates", *rate);
+	if (device->set.own_static_rate)
+		*rate = device->set.own_static_rate;
+}
+
+int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int mask, struct ibv_qp_init_attr *init)
+{
+	struct pair *pair = (struct pair *)ibv;
+	(void)mask;
+	pthread_mutex_lock(&lock);
+	*attributes = pair->attributes;
+	*init = (struct ibv_qp_init_attr){.cap = pair->capacity, .qp_type = ibv->qp_type};
+	attributes->qp_state = ibv->state;
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
 int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *new, int mask)
 {
 	struct pair *pair = (struct pair *)ibv;
@@ -190,10 +225,14 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *new, int mask)
 	}
 	if (!code) {
 		set_attributes(pair, new, mask);
-		if (mask & IBV_QP_AV && new->ah_attr.static_rate)
-			record(device_of(pair), "static_rates", new->ah_attr.static_rate);
+		if (mask & IBV_QP_AV)
+			set_static_rate(pair);
+		if (to == IBV_QPS_RTS)
+			record(device_of(pair), "rates_in_use", pair->attributes.ah_attr.static_rate);
 		if (to == IBV_QPS_ERR)
 			fail_pair(pair);
+		if (to == IBV_QPS_RESET)
+			reset_pair(pair);
 		ibv->state = to;
 	}
 	pthread_mutex_unlock(&lock);

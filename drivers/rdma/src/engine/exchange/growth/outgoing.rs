@@ -1,0 +1,109 @@
+//! The rings that this end sends to and from.
+
+use std::num::NonZeroU64;
+
+use super::{Growth, GrowthError, Offer, Sending};
+use crate::engine::exchange::Exchange;
+use crate::engine::sender::Destination;
+use crate::engine::supply::{Supplied, Wanted, Way};
+use crate::provider::{Endpoint, RemoteRing};
+
+/// Our ring has at most so many times the bytes that the peer has taken since our ring last changed. A peer
+/// whose ring is the limit has taken most of one in the round trip that it observed, and offers four.
+const MOST_STEP: u64 = 8;
+
+impl Exchange {
+    /// Takes the next step of the ring that this end sends from.
+    pub(super) fn change_outgoing(&mut self, growth: &mut Growth, endpoint: &mut dyn Endpoint) {
+        if let Sending::Asked(offer) = growth.sending
+            && let Some(own) = growth.supply.answer(endpoint, Way::Outgoing)
+        {
+            growth.sending = Sending::Ready(offer, own);
+        }
+        if let Sending::Ready(offer, own) = &mut growth.sending
+            && self.sender.can_move(offer.bytes)
+        {
+            let (offer, own) = (*offer, own.take());
+            self.move_outgoing(growth, offer, own);
+        }
+        if matches!(growth.sending, Sending::Moving)
+            && let Some(left) = self.sender.leave()
+        {
+            if let Some(region) = left {
+                endpoint.deregister(region);
+            }
+            growth.sending = Sending::Steady;
+        }
+    }
+
+    fn move_outgoing(&mut self, growth: &mut Growth, offer: Offer, own: Option<Supplied>) {
+        let own_bytes = own.as_ref().map(|own| own.bytes);
+        let window = own_bytes
+            .unwrap_or_else(|| self.sender.ring_length())
+            .min(offer.bytes);
+        let shape = growth.supply.shape(window, offer.bytes);
+        let to = Destination {
+            number: offer.number,
+            theirs: (offer.remote, offer.bytes),
+            own: own.as_ref().map(|own| (own.region.id, own.bytes)),
+        };
+        self.sender.move_to(to, shape);
+        if let Some(own) = own {
+            growth.taken_before = self.sender.taken();
+            self.outgoing = own.memory;
+        }
+        self.meter.moves.add_one();
+        growth.moved = offer.number;
+        growth.sending = Sending::Moving;
+    }
+
+    /// The peer offers a ring. A stream that ends stays where it is.
+    pub(in crate::engine::exchange) fn ring_offered(
+        &mut self,
+        endpoint: &mut dyn Endpoint,
+        number: u32,
+        bytes: u64,
+        remote: RemoteRing,
+    ) -> Result<(), GrowthError> {
+        let own = self.sender.ring_length().get();
+        let taken = self.sender.taken();
+        let Some(growth) = self.growth()? else {
+            return Ok(());
+        };
+        if number <= growth.offered {
+            return Ok(());
+        }
+        if !growth.is_due(number) {
+            return Err(GrowthError::Offer(number));
+        }
+        let least = growth.supply.least_bytes();
+        let length = NonZeroU64::new(bytes).filter(|bytes| bytes.get() >= least);
+        let Some(length) = length else {
+            return Err(GrowthError::Length { bytes, least });
+        };
+        (growth.offered, growth.decline) = (number, None);
+        let offer = Offer {
+            number,
+            bytes: length,
+            remote,
+        };
+        // Our ring follows what the peer takes, not what it claims that it could.
+        let most = MOST_STEP.saturating_mul(taken.saturating_sub(growth.taken_before));
+        let wanted = bytes.min(most.max(own));
+        let least = bytes.min(own.saturating_add(own / 4));
+        // Otherwise a peer could make this end map and clear a ring of nearly the same length with each message.
+        let is_worth_it = wanted >= own.saturating_add(own / 4) || wanted <= own / 2;
+        growth.sending = if is_worth_it && taken >= growth.changes_after {
+            let wanted = Wanted {
+                bytes: wanted,
+                least,
+                present: own,
+            };
+            growth.supply.ask(endpoint, Way::Outgoing, wanted);
+            Sending::Asked(offer)
+        } else {
+            Sending::Ready(offer, None)
+        };
+        Ok(())
+    }
+}
