@@ -14,6 +14,24 @@
 //! ```
 //!
 //! Names in replies of a server are not trusted: local files are opened beneath a root that no name leads out of.
+//!
+//! The example `fetch` logs in with a certificate, and fetches files and listings. The size of a file of an anonymous server:
+//!
+//! ```no_run
+//! use gridhaul_client::location::Location;
+//! use gridhaul_client::login::{Account, Login};
+//! use gridhaul_client::session::{Session, SessionConfig};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! if let Location::Remote(url) = Location::parse("ftp://dtn.example.org/data/run42.h5")? {
+//!     let login = Login::Clear(Account::Anonymous);
+//!     let mut session = Session::open(&url.server, login, SessionConfig::default()).await?;
+//!     println!("{:?} bytes", session.size(&url.argument()?).await?);
+//!     session.close().await;
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod control;
 pub mod listing;

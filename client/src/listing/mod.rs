@@ -15,9 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gridhaul_protocol::path::PathArgument;
-use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
-use gridhaul_transfer::{Admission, AttachError, Handling, NodeSession};
+use gridhaul_transfer::{Admission, AttachError, NodeSession};
 use tempfile::TempDir;
 
 pub use entry::{Entry, EntryError};
@@ -27,7 +26,9 @@ pub use walk::{Step, TreeWalk, WalkError, WalkReason};
 use crate::control::ControlError;
 use crate::local::LocalMachine;
 use crate::session::{Session, TransferSettings};
-use crate::transfer::{Direction, FileCopy, Observer, TransferFailure, Transferred, two_party};
+use crate::transfer::{
+    Direction, FileCopy, STALL, TransferFailure, Transferred, Unobserved, two_party,
+};
 
 /// Directories beneath each other. Each has an open listing.
 const DEPTH: usize = 256;
@@ -87,6 +88,17 @@ pub struct ListingSettings {
     pub stack: StackSpec,
     /// Without a byte for so long, a listing fails.
     pub stall: Duration,
+}
+
+impl ListingSettings {
+    /// Protected as the server expects it after its login; at most a minute passes without a byte.
+    pub fn of(session: &Session) -> Self {
+        Self {
+            settings: TransferSettings::of(&[session]),
+            stack: StackSpec::only("auto"),
+            stall: STALL,
+        }
+    }
 }
 
 impl Lister {
@@ -154,19 +166,14 @@ impl Lister {
             settled.map_err(|error| ListingError::Server(Box::new(error)))?;
         }
         let copy = FileCopy {
-            direction: Direction::List,
-            local: PathBuf::from(NAME),
-            stream: None,
-            remote: path.clone(),
-            part: None,
-            size: None,
-            present: RangeSet::new(),
-            settings: how.settings.clone(),
             stack: how.stack.clone(),
-            handling: Handling::default(),
-            verify: None,
-            first_connection: None,
             stall: how.stall,
+            ..FileCopy::new(
+                Direction::List,
+                PathBuf::from(NAME),
+                path.clone(),
+                how.settings.clone(),
+            )
         };
         let listed = two_party(session, &self.files, &copy, &mut Unobserved).await;
         listed.map_err(|failure| match failure {
@@ -174,17 +181,6 @@ impl Lister {
             failure => ListingError::Transfer(Box::new(failure)),
         })
     }
-}
-
-/// For transfers whose progress interests only the stall limit.
-pub(crate) struct Unobserved;
-
-impl Observer for Unobserved {
-    fn moved(&mut self, _bytes: u64) {}
-
-    fn receives(&mut self) {}
-
-    fn stored(&mut self, _ranges: &RangeSet) {}
 }
 
 /// The entries of a directory, in the order of the server, without those for itself and its parent.

@@ -10,6 +10,7 @@
 //!   trees          chmod, du, tree
 //!   ping           how a server answers
 //!   bench          how fast bytes move
+//!   interrupt      signals that end the program
 //!   plan           the list of a dry run
 //!   proxy          proxies of the user
 //!   servers        sessions by server, and how to log in
@@ -24,6 +25,7 @@ mod config;
 mod copy;
 mod files;
 mod guc;
+mod interrupt;
 mod output;
 mod ping;
 mod place;
@@ -54,21 +56,27 @@ enum Ending {
     Failed,
     /// The arguments make no sense together.
     Usage,
-    /// Interrupted with SIGINT.
+    /// By a signal of [`interrupt`]. The number is that of programs that SIGINT ends.
     Interrupted,
     /// The reader of standard output has gone. The number is that of programs that SIGPIPE ends.
     Closed,
 }
 
+impl Ending {
+    fn status(self) -> u8 {
+        match self {
+            Self::Complete => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Interrupted => 130,
+            Self::Closed => 141,
+        }
+    }
+}
+
 impl From<Ending> for ExitCode {
     fn from(ending: Ending) -> Self {
-        match ending {
-            Ending::Complete => Self::SUCCESS,
-            Ending::Failed => Self::from(1),
-            Ending::Usage => Self::from(2),
-            Ending::Interrupted => Self::from(130),
-            Ending::Closed => Self::from(141),
-        }
+        Self::from(ending.status())
     }
 }
 
@@ -110,16 +118,31 @@ pub fn main() -> ExitCode {
         }
     };
     let ending = runtime.block_on(async {
+        if let Err(error) = interrupt::watch() {
+            output::warn(format_args!("signals: {error}"));
+        }
         tokio::select! {
             ending = run(&command) => ending,
-            // A benchmark removes its files first.
-            _ = tokio::signal::ctrl_c(), if !matches!(command, Command::Bench(_)) => Ending::Interrupted,
+            () = interrupt::arrived(), if !stops_itself(&command) => Ending::Interrupted,
         }
     });
     secret::stop_asking();
     // Threads that wait for a peer do not hold the end up.
     runtime.shutdown_background();
     ending.into()
+}
+
+/// Whether a command says what is left, or removes it, when it is interrupted.
+fn stops_itself(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Copy(_)
+            | Command::Rput(_)
+            | Command::Rget(_)
+            | Command::Cat(_)
+            | Command::Guc { .. }
+            | Command::Bench(_)
+    )
 }
 
 async fn run(command: &Command) -> Ending {

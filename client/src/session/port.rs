@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use gridhaul_protocol::address::{Family, PassiveAddress, StripeAddresses};
 use gridhaul_protocol::command::{Command, EpsvRequest, RdmaCommand};
 use gridhaul_protocol::feature::SimpleFeature;
-use gridhaul_transfer::{AddressBlock, Admission};
+use gridhaul_transfer::{AddressBlock, Admission, Reach};
 
 use super::{DataCommands, DataProtection, Session};
 use crate::control::ControlError;
@@ -27,7 +27,7 @@ impl Session {
     /// scan or attack hosts that it cannot reach itself, or to fetch bytes from them. So only the host of the control channel
     /// is connected to then, as curl, lftp and browsers do; that also serves servers behind address translation, which name
     /// their private addresses. With authenticated data channels other hosts are those of data nodes, and prove that they act
-    /// for the user.
+    /// for the user. But the services of this machine and of its links are none: see [`may_be_node`].
     ///
     /// # Errors
     ///
@@ -38,7 +38,10 @@ impl Session {
     ) -> Result<Vec<SocketAddr>, ControlError> {
         let peer = self.control.peer().ip().to_canonical();
         let found = self.passive_for_others(addresses).await?;
-        if self.has_data_nodes() && self.settings.protects_data() || all_at(&found, peer) {
+        let has_nodes = self.has_data_nodes() && self.settings.protects_data();
+        let local = self.control.local().ip();
+        let mut hosts = found.iter().map(SocketAddr::ip);
+        if has_nodes && hosts.all(|host| may_be_node(host, peer, local)) || all_at(&found, peer) {
             return Ok(found);
         }
         let found = match addresses {
@@ -126,6 +129,18 @@ impl Session {
     }
 }
 
+/// Whether a data node may have this address, and not only a service of this machine or of its links that the server cannot reach itself:
+/// the attack of RFC 2577 3 from the other side. `local` is the address of this machine on the control connection.
+fn may_be_node(host: IpAddr, server: IpAddr, local: IpAddr) -> bool {
+    let reach = Reach {
+        client: server,
+        machine: &[local],
+        advertised: &[],
+        named: &[],
+    };
+    reach.check(host).is_ok()
+}
+
 fn all_at(addresses: &[SocketAddr], host: IpAddr) -> bool {
     let mut hosts = addresses.iter().map(|address| address.ip().to_canonical());
     hosts.all(|one| one == host)
@@ -159,5 +174,31 @@ mod tests {
         assert_eq!(usable(unspecified, host), SocketAddr::new(host, 5));
         let node = SocketAddr::from(([192, 0, 2, 2], 5));
         assert_eq!(usable(node, host), node);
+    }
+
+    #[test]
+    fn servers_of_other_machines_lead_to_no_service_of_this_one() {
+        let [server, local] = ["192.0.2.1", "192.0.2.9"];
+        for (host, may) in [
+            ("192.0.2.1", true),
+            ("192.0.2.2", true),
+            ("198.51.100.7", true),
+            ("10.0.0.5", true),
+            ("2001:db8::5", true),
+            ("127.0.0.1", false),
+            ("::1", false),
+            ("::ffff:127.0.0.1", false),
+            ("169.254.169.254", false),
+            ("fe80::1", false),
+            ("224.0.0.1", false),
+            ("192.0.2.9", false),
+        ] {
+            let [host, server, local] = [host, server, local].map(|text| text.parse().unwrap());
+            assert_eq!(may_be_node(host, server, local), may, "{host}");
+        }
+        // A server of this machine reaches it itself.
+        let [loopback, own] = ["127.0.0.1", "192.0.2.9"].map(|text| text.parse().unwrap());
+        assert!(may_be_node(own, loopback, loopback));
+        assert!(may_be_node(loopback, loopback, loopback));
     }
 }

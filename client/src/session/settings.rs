@@ -100,6 +100,19 @@ impl Told {
     }
 }
 
+impl TransferSettings {
+    /// Stream mode, protected as these servers expect it after their logins, with the drivers of their choice.
+    pub fn of(servers: &[&Session]) -> Self {
+        Self {
+            mode: TransferMode::Stream,
+            parallelism: 1,
+            protection: DataProtection::default_of(servers),
+            stack: None,
+            commands: DataCommands::Usual,
+        }
+    }
+}
+
 impl Session {
     /// Tells the server what differs from before.
     ///

@@ -35,6 +35,9 @@ pub use third_party::{ThirdPartyCopy, pipeline_between, third_party};
 pub use two_party::{Direction, FileCopy, pipeline, two_party};
 pub use verify::{checksum_of_file, checksum_of_server};
 
+/// How long nothing may happen, unless a caller wants something else.
+pub(crate) const STALL: Duration = Duration::from_secs(60);
+
 /// What a complete transfer has moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transferred {
@@ -74,4 +77,16 @@ pub trait Observer: Send {
 
     /// Ranges that the destination has stored, for a restart.
     fn stored(&mut self, ranges: &RangeSet);
+}
+
+/// An observer that looks at nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn moved(&mut self, _bytes: u64) {}
+
+    fn receives(&mut self) {}
+
+    fn stored(&mut self, _ranges: &RangeSet) {}
 }

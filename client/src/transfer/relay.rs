@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::NodeSession;
 
 use super::stream::ByteStream;
 use super::third_party::compare;
-use super::{FileCopy, Observer, TransferFailure, Transferred, two_party};
+use super::{FileCopy, Observer, TransferFailure, Transferred, Unobserved, two_party};
 use crate::session::Session;
 
 /// The copy of a file from a server through this machine to another server. Both transfers are in stream mode.
@@ -20,17 +19,6 @@ pub struct RelayedCopy {
     pub put: FileCopy,
     /// The checksum that both servers must agree about.
     pub verify: Option<ChecksumAlgorithm>,
-}
-
-/// The progress of one of two transfers is enough.
-struct Unobserved;
-
-impl Observer for Unobserved {
-    fn moved(&mut self, _bytes: u64) {}
-
-    fn receives(&mut self) {}
-
-    fn stored(&mut self, _ranges: &RangeSet) {}
 }
 
 /// Copies a file. `files` are the data channels of both transfers.

@@ -16,6 +16,7 @@ use self::result::{Results, Trial};
 use self::way::{Way, WayError};
 use super::Ending;
 use super::arguments::BenchArguments;
+use super::interrupt;
 use super::output::{print, warn};
 
 /// The bytes of the first transfer of a trial.
@@ -25,7 +26,11 @@ const FIRST_BYTES: u64 = 4 << 20;
 const MOST_BYTES: u64 = 1 << 42;
 
 pub(super) async fn run(arguments: &BenchArguments) -> Ending {
-    let mut way = match Way::open(arguments).await {
+    let way = tokio::select! {
+        way = Way::open(arguments) => way,
+        () = interrupt::arrived() => return Ending::Interrupted,
+    };
+    let mut way = match way {
         Ok(way) => way,
         Err(WayError::Usage(words)) => {
             warn(words);
@@ -36,17 +41,12 @@ pub(super) async fn run(arguments: &BenchArguments) -> Ending {
             return Ending::Failed;
         }
     };
-    let interrupt = tokio::signal::ctrl_c();
-    tokio::pin!(interrupt);
     let measured = tokio::select! {
         results = measure(arguments, &mut way) => Some(results),
-        _ = &mut interrupt => None,
+        () = interrupt::arrived() => None,
     };
-    // What is left at a server is removed also after an interruption, unless the user insists.
-    let cleared = tokio::select! {
-        cleared = way.close() => cleared,
-        _ = tokio::signal::ctrl_c() => Err("interrupted again: a file may be left".to_owned()),
-    };
+    // What is left at a server is removed also after an interruption.
+    let cleared = way.close().await;
     if let Err(words) = &cleared {
         warn(words);
     }

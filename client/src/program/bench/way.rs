@@ -8,17 +8,16 @@ use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
-use gridhaul_transfer::{Admission, Handling, NodeSession};
+use gridhaul_transfer::{Admission, NodeSession};
 use tempfile::TempDir;
 
 use super::super::arguments::{BenchArguments, ChannelArguments};
 use super::super::servers::Servers;
-use crate::listing::Unobserved;
 use crate::local::{LocalConfig, LocalMachine};
 use crate::location::{Server, Url};
 use crate::session::{DataCommands, DataProtection, Session, TransferSettings};
 use crate::transfer::{
-    Direction, FileCopy, FilePart, ThirdPartyCopy, Transferred, third_party, two_party,
+    Direction, FileCopy, FilePart, ThirdPartyCopy, Transferred, Unobserved, third_party, two_party,
 };
 
 /// Why a benchmark does not begin.
@@ -146,19 +145,11 @@ impl Way {
         let remote = url.argument().map_err(words)?;
         let files = self.files(protection)?;
         let copy = FileCopy {
-            direction,
-            local,
-            stream: None,
-            remote,
             part,
             size,
-            present: RangeSet::new(),
-            settings,
             stack: here.stack_here(),
-            handling: Handling::default(),
-            verify: None,
-            first_connection: None,
             stall: self.channels.stall_timeout,
+            ..FileCopy::new(direction, local, remote, settings)
         };
         let session = self.sessions[0].as_mut().ok_or("a session is missing")?;
         let done = two_party(session, &files, &copy, &mut Unobserved).await;

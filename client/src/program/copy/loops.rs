@@ -5,7 +5,7 @@
 //! source with the name of the destination is probed: a directory that is made in one of them is in the other as well. One such directory
 //! serves for all directories of a walk.
 //!
-//! A copy that is killed leaves its directory. A later one that lists the same destination removes it.
+//! A copy that is interrupted removes its directory. One that is killed leaves it, and a later one that lists the same destination removes it.
 
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -93,14 +93,18 @@ impl<'a> Probe<'a> {
     async fn begin(&self) -> State {
         let name = new_name();
         let place = self.destination.join(name.as_bytes());
-        match make(self.shared, &place).await {
-            Made::Yes => State::Made(place, name),
+        // An interruption may come before the reply.
+        self.shared.made().push(place.clone());
+        let state = match make(self.shared, &place).await {
+            Made::Yes => return State::Made(place, name),
             Made::No => State::Refused,
             Made::Unclear => {
                 remove(self.shared, &place).await;
                 State::Unused
             }
-        }
+        };
+        self.shared.made().retain(|made| *made != place);
+        state
     }
 
     /// Removes what earlier copies of this user have left in the destination, once.
@@ -118,8 +122,17 @@ impl<'a> Probe<'a> {
     pub(super) async fn end(&mut self) {
         if let State::Made(place, _) = &self.state {
             remove(self.shared, place).await;
+            self.shared.made().retain(|made| made != place);
             self.state = State::Unused;
         }
+    }
+}
+
+/// Removes what walks have made that were interrupted.
+pub(super) async fn remove_made(shared: &Shared) {
+    let made = std::mem::take(&mut *shared.made());
+    for place in made {
+        remove(shared, &place).await;
     }
 }
 

@@ -43,6 +43,7 @@ use self::stream::StreamCopy;
 use self::worker::Worker;
 use super::Ending;
 use super::arguments::{CatArguments, CopyArguments, ProgressArgument, RdmaArguments, RdmaWay};
+use super::interrupt;
 use super::report::{Errors, Form, Report};
 use crate::local::{LocalConfig, LocalMachine};
 use crate::location::{Location, LocationError, Url};
@@ -203,14 +204,21 @@ pub(super) async fn errands(
     };
     let shared = Shared::new(arguments.clone(), machine, report, journal);
     let shared = Arc::new(shared);
-    copy(&shared, errands).await;
+    let is_interrupted = tokio::select! {
+        () = copy(&shared, errands) => false,
+        () = interrupt::arrived() => true,
+    };
+    if is_interrupted {
+        stop(&shared).await;
+    }
     shared.close().await;
-    let ending = match shared.report.done() {
-        true => {
+    let ending = match (is_interrupted, shared.report.done()) {
+        (true, _) => Ending::Interrupted,
+        (false, true) => {
             shared.journal.remove();
             Ending::Complete
         }
-        false => Ending::Failed,
+        (false, false) => Ending::Failed,
     };
     let left = shared.report.failures().into_iter();
     let left = left.map(|(source, destination)| (as_url(&source), as_url(&destination)));
@@ -246,6 +254,17 @@ fn journal(arguments: &CopyArguments) -> Result<Journal, JournalError> {
         (false, true) => Ok(Journal::none()),
         (false, false) => Ok(place.map_or_else(|_| Journal::none(), Journal::new)),
     }
+}
+
+/// Ends a copy that was interrupted. The transfers have ended with their sessions, and both ends keep what has arrived.
+async fn stop(shared: &Shared) {
+    let arguments = &shared.arguments;
+    let can_resume = !arguments.dry_run && arguments.part().is_none();
+    shared.report.interrupted(match can_resume {
+        true => "interrupted; the same command with --resume copies what is left",
+        false => "interrupted",
+    });
+    loops::remove_made(shared).await;
 }
 
 async fn copy(shared: &Arc<Shared>, errands: Vec<Errand>) {

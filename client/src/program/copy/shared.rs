@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gridhaul_protocol::command::TransferMode;
@@ -49,6 +49,8 @@ pub(super) struct Shared {
     idle: Mutex<Vec<Session>>,
     /// Files in a row that failed because of their servers.
     failures: AtomicUsize,
+    /// The directories that exist only while a walk looks for its destination.
+    made: Mutex<Vec<Place>>,
     /// Of the bytes of all files.
     rate: Option<Arc<BandwidthLimit>>,
 }
@@ -74,6 +76,7 @@ impl Shared {
             without_rdma: Mutex::default(),
             idle: Mutex::default(),
             failures: AtomicUsize::new(0),
+            made: Mutex::default(),
             rate,
         }
     }
@@ -173,6 +176,11 @@ impl Shared {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The directories that walks have made, and remove.
+    pub(super) fn made(&self) -> MutexGuard<'_, Vec<Place>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives a session back. One that cannot be used again is closed.

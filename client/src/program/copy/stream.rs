@@ -8,6 +8,7 @@ use tokio::time::sleep;
 
 use super::super::Ending;
 use super::super::arguments::{CopyArguments, ModeArgument, Parallel};
+use super::super::interrupt;
 use super::super::report::{Errors, Form, Report};
 use super::destination::Destination;
 use super::error::CopyError;
@@ -104,30 +105,42 @@ pub(super) async fn run(arguments: &CopyArguments, errors: Errors, copy: StreamC
     let report = Report::start(form, errors, wants_bars(arguments, errors), 1)
         .with_parts(wants_parts(arguments));
     let shared = Shared::new(arguments.clone(), machine, report, Journal::none());
-    let mut is_closed = false;
+    let is_closed = tokio::select! {
+        is_closed = all(&shared, copy) => Some(is_closed),
+        () = interrupt::arrived() => None,
+    };
+    if is_closed.is_none() {
+        shared.report.interrupted("interrupted");
+    }
+    shared.close().await;
+    match (is_closed, shared.report.done()) {
+        (None, _) => Ending::Interrupted,
+        (Some(true), _) => Ending::Closed,
+        (Some(false), true) => Ending::Complete,
+        (Some(false), false) => Ending::Failed,
+    }
+}
+
+/// Copies all files; whether the reader of standard output has gone.
+async fn all(shared: &Shared, copy: StreamCopy) -> bool {
+    let checksum = shared.arguments.checksum;
     match copy {
         StreamCopy::Put(url) => {
             shared.report.finds(None);
             shared.report.found_all();
-            let stream = || ByteStream::input(arguments.checksum);
-            one(&shared, &url, stream, ("-", &url.to_string())).await;
+            let stream = || ByteStream::input(checksum);
+            one(shared, &url, stream, ("-", &url.to_string())).await;
         }
         StreamCopy::Get(urls) => {
             for url in urls {
-                let stream = || ByteStream::output(arguments.checksum);
-                is_closed = one(&shared, &url, stream, (&url.to_string(), "-")).await;
-                if is_closed {
-                    break;
+                let stream = || ByteStream::output(checksum);
+                if one(shared, &url, stream, (&url.to_string(), "-")).await {
+                    return true;
                 }
             }
         }
     }
-    shared.close().await;
-    match (is_closed, shared.report.done()) {
-        (true, _) => Ending::Closed,
-        (false, true) => Ending::Complete,
-        (false, false) => Ending::Failed,
-    }
+    false
 }
 
 /// Copies one file, and reports it; whether the reader of standard output has gone.

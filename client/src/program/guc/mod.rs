@@ -30,6 +30,7 @@ use self::values::{Values, next_text};
 use super::Ending;
 use super::arguments::{Arguments, Command, CopyArguments};
 use super::copy::{self, Errand};
+use super::interrupt;
 use super::plan::Plan;
 use super::report::Errors;
 use crate::location::{Location, Server};
@@ -101,7 +102,10 @@ fn prepare(mut request: Request) -> Result<(Request, Vec<Errand>, CopyArguments)
 
 async fn copied(request: &Request, errands: Vec<Errand>, arguments: &CopyArguments) -> Ending {
     if let Some(listed) = &request.listed {
-        return list::run(listed, arguments).await;
+        return tokio::select! {
+            ending = list::run(listed, arguments) => ending,
+            () = interrupt::arrived() => Ending::Interrupted,
+        };
     }
     let locations = match errands.as_slice() {
         // Those of a list are files.

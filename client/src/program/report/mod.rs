@@ -283,6 +283,19 @@ impl Report {
         }
     }
 
+    /// The copy ends early, because the user wants it. No file has failed.
+    pub(in crate::program) fn interrupted(&self, message: &str) {
+        if let Some(bars) = &self.bars {
+            bars.end();
+        }
+        self.json(&Event::Error {
+            source: None,
+            destination: None,
+            message,
+        });
+        self.error(message);
+    }
+
     fn error(&self, words: &str) {
         match self.errors {
             Errors::Own => warn(words),

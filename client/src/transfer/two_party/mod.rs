@@ -18,7 +18,7 @@ use self::follow::{Complete, Following};
 pub use self::pipeline::pipeline;
 use super::local_end::{Channels, LocalTransfer};
 use super::part::{self, FilePart};
-use super::{ByteStream, Observer, TransferFailure, Transferred, verify};
+use super::{ByteStream, Observer, STALL, TransferFailure, Transferred, verify};
 use crate::control::ControlError;
 use crate::session::{Addresses, Kept, OtherEnd, Session, TransferSettings};
 
@@ -155,6 +155,30 @@ async fn compare(
 }
 
 impl FileCopy {
+    /// A whole file of unknown size; at most a minute passes without a byte.
+    pub fn new(
+        direction: Direction,
+        local: PathBuf,
+        remote: PathArgument,
+        settings: TransferSettings,
+    ) -> Self {
+        Self {
+            direction,
+            local,
+            stream: None,
+            remote,
+            part: None,
+            size: None,
+            present: RangeSet::new(),
+            settings,
+            stack: StackSpec::only("auto"),
+            handling: Handling::default(),
+            verify: None,
+            first_connection: None,
+            stall: STALL,
+        }
+    }
+
     fn of_server(&self, error: ControlError) -> TransferFailure {
         match self.direction {
             Direction::Get | Direction::List => TransferFailure::Source(error),

@@ -2,6 +2,7 @@
 
 use tokio::task::block_in_place;
 
+use super::super::super::interrupt;
 use super::super::error::CopyError;
 use super::super::job::Place;
 use super::{Destination, Remote};
@@ -27,6 +28,10 @@ impl Destination<'_> {
         let mut extra: Vec<_> = extra.collect();
         extra.sort_by(|one, other| one.0.cmp(&other.0));
         for (name, had) in extra {
+            // Local removals give the runtime no chance to end the walk.
+            if interrupt::has_arrived() {
+                return;
+            }
             let place = level.place.join(&name);
             let words = place.words();
             let removed = match self.shared.arguments.dry_run {
@@ -62,7 +67,7 @@ impl Destination<'_> {
             Place::Local { root, beneath, .. } => {
                 let storage = self.storage(root)?;
                 Ok(block_in_place(|| match is_directory {
-                    true => storage.remove_tree(beneath, &|| false),
+                    true => storage.remove_tree(beneath, &interrupt::has_arrived),
                     false => storage.remove_file(beneath),
                 })?)
             }

@@ -1,0 +1,167 @@
+//! SIGINT, SIGTERM and SIGHUP.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gridhaul_interop::Kind;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::site::Site;
+
+/// More files than wait for a worker, so that the walk is still in the tree.
+const FILES: usize = 1500;
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn start(mut command: Command) -> Child {
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Sends a signal after the first file was copied. Returns the lines of both outputs; the exit status is that of an interruption.
+fn interrupted(site: &Site, arguments: &[&str], signal: Signal) -> (Vec<String>, String) {
+    let mut child = start(site.command(arguments));
+    let mut stderr = child.stderr.take().unwrap();
+    let errors = thread::spawn(move || {
+        let mut text = String::new();
+        stderr.read_to_string(&mut text).unwrap();
+        text
+    });
+    let mut lines = Vec::new();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if line.contains(r#""event":"file""#) && lines.len() == 1 {
+            send(&child, signal);
+        }
+        lines.push(line);
+    }
+    let errors = errors.join().unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130), "{arguments:?}: {errors}");
+    (lines, errors)
+}
+
+fn copied(lines: &[String]) -> usize {
+    let files = lines
+        .iter()
+        .filter(|line| line.contains(r#""event":"file""#));
+    files.count()
+}
+
+/// The value of a number in an event.
+fn number(event: &str, key: &str) -> usize {
+    let (_, rest) = event.split_once(&format!("\"{key}\":")).unwrap();
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap();
+    rest[..end].parse().unwrap()
+}
+
+#[test]
+fn an_interrupted_copy_says_what_to_do_and_leaves_what_is_resumed() {
+    for (kind, signal) in [
+        (Kind::Gridhaul, Signal::INT),
+        (Kind::Globus, Signal::TERM),
+        (Kind::Gridhaul, Signal::HUP),
+    ] {
+        let site = Site::anonymous(kind, &[]);
+        // A directory with the name of a destination makes the walk look whether it is the destination.
+        for name in ["many/back", "many/many"] {
+            fs::create_dir_all(site.local(name)).unwrap();
+        }
+        for index in 0..FILES {
+            fs::write(site.local(&format!("many/{index}")), index.to_string()).unwrap();
+        }
+        let url = site.server.url("many");
+        for (from, to, copy) in [
+            ("many", url.as_str(), site.served("many")),
+            (&url, "back", site.local("back")),
+        ] {
+            let all = ["copy", "-r", "--json", from, to];
+            let (lines, errors) = interrupted(&site, &all, signal);
+            assert!(errors.contains("--resume"), "{errors}");
+            let done = lines.last().unwrap();
+            assert!(done.contains(r#""event":"done""#), "{done}");
+            assert_eq!(number(done, "failed"), 0, "{done}");
+            let first = copied(&lines);
+            assert!(first < FILES, "it was complete before the signal");
+            let entries = fs::read_dir(&copy).unwrap();
+            let mut names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let probe = names.find(|name| name.starts_with(".gridhaul-"));
+            assert_eq!(probe, None, "{kind:?} {to}");
+
+            let lines = site.must(&["copy", "-r", "--json", "--resume", from, to]);
+            let lines: Vec<String> = lines.lines().map(str::to_owned).collect();
+            let unchanged = number(lines.last().unwrap(), "unchanged");
+            assert!(
+                unchanged >= first,
+                "{unchanged} of {first} are not copied again"
+            );
+            assert_eq!(copied(&lines) + unchanged, FILES);
+            for index in 0..FILES {
+                let found = fs::read_to_string(copy.join(index.to_string()));
+                assert_eq!(found.unwrap(), index.to_string());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_signal_ends_a_program_that_waits_for_a_server() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let url = site.server.url("new");
+    let words = ["bench", "--put", "-p", "1", "--duration", "3600", &url];
+    let mut child = start(site.command(&words));
+    while !site.served("new").exists() {
+        thread::yield_now();
+    }
+    // The program asks the server to remove the file, which does not answer.
+    let server = Pid::from_raw(i32::try_from(site.server.pid()).unwrap()).unwrap();
+    kill_process(server, Signal::STOP).unwrap();
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        send(&child, Signal::INT);
+        thread::yield_now();
+    };
+    let took = began.elapsed();
+    kill_process(server, Signal::CONT).unwrap();
+    assert_eq!(status.code(), Some(130));
+    assert!(took < Duration::from_secs(8), "{took:?}");
+}
+
+#[test]
+fn a_program_that_ignores_the_end_of_its_terminal_goes_on() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let program = site.command(&[]).get_program().to_owned();
+    let url = site.server.url("new");
+    let mut command = site.command(&[]);
+    let mut shell = Command::new("sh");
+    shell.args([
+        "-c",
+        "trap '' HUP; exec \"$0\" copy --json --rate 2M \"$1\" \"$2\"",
+    ]);
+    shell.arg(program).args(["source", &url]);
+    for (key, value) in command.get_envs() {
+        if let Some(value) = value {
+            shell.env(key, value);
+        }
+    }
+    shell.current_dir(command.current_dir(site.place()).get_current_dir().unwrap());
+    let mut child = start(shell);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let progress = lines.find(|line| line.as_ref().unwrap().contains("progress"));
+    assert!(progress.is_some());
+    send(&child, Signal::HUP);
+    let last = lines.last().unwrap().unwrap();
+    assert!(
+        last.contains(r#""event":"done""#) && number(&last, "files") == 1,
+        "{last}"
+    );
+    assert!(child.wait().unwrap().success());
+}
