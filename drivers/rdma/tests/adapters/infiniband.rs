@@ -187,7 +187,7 @@ fn ibacm_that_does_not_answer_is_not_waited_for() {
     let adapter = Adapter::infiniband("mlx5_0", 5)
         .behind_loopback(0xffff)
         .path("3 4 0 5")
-        .ibacm("0 600000");
+        .ibacm("0 90000");
     with_adapters(&[adapter], || {
         let start = Instant::now();
         let outcomes = transfer("rdma:provider=verbs", "rdma:provider=verbs", BYTES);

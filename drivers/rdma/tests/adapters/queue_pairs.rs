@@ -170,7 +170,7 @@ fn the_path_of_one_of_two_adapters_is_asked_for_again() {
 #[test]
 fn a_search_for_a_path_does_not_hold_up_other_adapters() {
     let adapters = [
-        with_a_new_prefix("3 4 0 5").ibacm("2 600000"),
+        with_a_new_prefix("3 4 0 5").ibacm("2 90000"),
         Adapter::infiniband("mlx5_1", 9),
     ];
     with_adapters(&adapters, || {
