@@ -22,7 +22,7 @@ use super::shared::Shared;
 use super::version::Version;
 use crate::listing::Lister;
 use crate::location::Url;
-use crate::session::Session;
+use crate::session::{Facts, Session};
 
 /// The entries of all open directories that are remembered. Those of larger ones are looked up one by one.
 const REMEMBERED: usize = 100_000;
@@ -199,8 +199,8 @@ impl<'a> Destination<'a> {
         let Some((sync, level)) = self.sync().zip(self.levels.last_mut()) else {
             return false;
         };
-        let there = level.keep(name);
-        there.is_some_and(|there| is_enough(sync, there.version, known))
+        let there = level.keep(name).and_then(Had::file);
+        there.is_some_and(|there| is_enough(sync, there, known))
     }
 
     /// How versions are compared here. The worker computes checksums.
@@ -209,17 +209,17 @@ impl<'a> Destination<'a> {
         sync.filter(|sync| *sync != SyncArgument::Checksum)
     }
 
-    /// What the destination has of a file.
+    /// The regular file that the destination has: nothing else is enough.
     async fn version(&mut self, place: &Place) -> Result<Option<Version>, CopyError> {
         if let Some(Level { had: Some(had), .. }) = self.levels.last() {
-            let had = had.get(place.name());
-            return Ok(had.map(|had| had.version));
+            return Ok(had.get(place.name()).and_then(Had::file));
         }
         match place {
             Place::Local { root, beneath, .. } => {
                 let storage = self.storage(root)?;
-                let found = block_in_place(|| storage.stat(beneath));
-                Ok(found.ok().map(|found| Version {
+                let found = block_in_place(|| storage.stat(beneath)).ok();
+                let found = found.filter(|found| found.kind == FileKind::File);
+                Ok(found.map(|found| Version {
                     size: Some(found.size),
                     modified: Some(found.modified),
                     mode: None,
@@ -230,6 +230,7 @@ impl<'a> Destination<'a> {
                 let session = &mut self.remote(url).await?.session;
                 let facts = session.facts(&path).await;
                 let facts = facts.map_err(CopyError::Destination)?;
+                let facts = facts.filter(Facts::may_be_file);
                 Ok(facts.map(Version::from))
             }
         }
