@@ -25,3 +25,31 @@ fn a_directory_is_not_taken_for_the_file() {
         site.fails(&["copy", "-T", "--sync=exists", &from, &to]);
     }
 }
+
+#[test]
+fn a_file_does_not_become_a_directory_in_a_recursive_copy() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    fs::write(site.served("file"), "content").unwrap();
+    let url = site.server.url("file");
+    let content = |name: &str| fs::read(site.local(name)).unwrap();
+    site.must(&["copy", "-r", &url, "new"]);
+    assert_eq!(content("new"), b"content");
+    fs::write(site.local("old"), "old").unwrap();
+    site.must(&["copy", "-r", &url, "old"]);
+    assert_eq!(content("old"), b"content");
+    fs::create_dir(site.local("directory")).unwrap();
+    site.must(&["copy", "-r", &url, "directory"]);
+    assert_eq!(content("directory/file"), b"content");
+    fs::write(site.local("list"), format!("{url} listed\n")).unwrap();
+    site.must(&["copy", "-r", "--from-file", "list"]);
+    assert_eq!(content("listed"), b"content");
+    let to = format!("file://{}", site.local("globus").display());
+    site.must(&["guc", "-r", &url, &to]);
+    assert_eq!(content("globus"), b"content");
+    site.fails(&["copy", "-r", &site.server.url("missing"), "nothing"]);
+    assert!(!site.local("nothing").exists());
+    // Several ones need a directory.
+    fs::write(site.served("other"), "other").unwrap();
+    site.must(&["copy", "-r", &url, &site.server.url("other"), "several"]);
+    assert_eq!(content("several/other"), b"other");
+}
