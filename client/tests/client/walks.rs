@@ -53,3 +53,35 @@ fn a_file_does_not_become_a_directory_in_a_recursive_copy() {
     site.must(&["copy", "-r", &url, &site.server.url("other"), "several"]);
     assert_eq!(content("several/other"), b"other");
 }
+
+#[test]
+fn unfinished_copies_in_a_source_are_skipped() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let (url, tree) = (site.server.url("new"), site.server.url("tree"));
+    for root in [site.local("tree"), site.served("tree")] {
+        fs::create_dir(&root).unwrap();
+        for name in ["file", ".a.gridhaul-part", ".b.gridhaul-blocks"] {
+            fs::write(root.join(name), "content").unwrap();
+        }
+    }
+    let copies = [
+        ("tree", url.as_str(), site.served("new")),
+        (&tree, "new", site.local("new")),
+    ];
+    for (from, to, copy) in copies {
+        let output = site.gridhaul(&["copy", "-r", from, to]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        for name in [".a.gridhaul-part", ".b.gridhaul-blocks"] {
+            assert!(
+                stderr.contains(&format!("{from}/{name}: skipped")),
+                "{stderr}"
+            );
+        }
+        let names: Vec<_> = fs::read_dir(&copy)
+            .unwrap()
+            .map(|one| one.unwrap().file_name())
+            .collect();
+        assert_eq!(names, ["file"]);
+    }
+}
