@@ -41,6 +41,11 @@ impl Facts {
         self.kind == Some(Kind::Directory) && !self.is_link
     }
 
+    /// Whether it is a regular file, or the server does not say what it is.
+    pub(crate) fn may_be_file(&self) -> bool {
+        matches!(self.kind, Some(Kind::File) | None)
+    }
+
     /// Those that the client uses.
     pub(crate) fn of(facts: &FileFacts<'_>) -> Self {
         let kind = facts.file_type.map(|kind| match kind {

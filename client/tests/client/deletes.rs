@@ -1,5 +1,6 @@
 //! `gridhaul copy --delete`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -116,4 +117,55 @@ fn what_this_machine_does_not_remove_costs_nothing_that_the_source_has() {
         trees.each_ref().map(PathBuf::as_path),
         "stuck",
     );
+}
+
+#[test]
+fn unfinished_copies_stay_as_long_as_the_source_has_the_file() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let (url, tree) = (site.server.url("copy"), site.server.url("tree"));
+    for (from, to, source, copy) in [
+        (
+            "tree",
+            url.as_str(),
+            site.local("tree"),
+            site.served("copy"),
+        ),
+        (&tree, "copy", site.served("tree"), site.local("copy")),
+    ] {
+        for name in ["old", "new", "sub/new"] {
+            make(&source, name);
+        }
+        for name in [
+            "old",
+            ".old.gridhaul-part",
+            ".new.gridhaul-blocks",
+            ".gone.gridhaul-part",
+            "sub/.new.gridhaul-part",
+            "sub/.old.gridhaul-blocks",
+        ] {
+            make(&copy, name);
+        }
+        let options = ["-r", "--sync=size", "--delete"];
+        let said = site.must(&[&["copy", "-n"], &options[..], &[from, to]].concat());
+        let removed: BTreeSet<_> = said
+            .lines()
+            .filter(|line| line.ends_with(": removed"))
+            .collect();
+        let expected = [".gone.gridhaul-part", "sub/.old.gridhaul-blocks"];
+        let expected = expected.map(|name| format!("{to}/{name}: removed"));
+        assert_eq!(
+            removed,
+            expected.iter().map(String::as_str).collect(),
+            "{to}"
+        );
+        site.must(&[&["copy"], &options[..], &[from, to]].concat());
+        for name in ["old", "new", "sub/new"] {
+            assert_eq!(
+                fs::read(copy.join(name)).unwrap(),
+                b"content",
+                "{to} {name}"
+            );
+        }
+        assert!(!copy.join(".gone.gridhaul-part").exists(), "{to}");
+    }
 }

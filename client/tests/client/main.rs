@@ -40,3 +40,4 @@ mod terminal;
 mod tree;
 mod trees;
 mod vanished;
+mod walks;

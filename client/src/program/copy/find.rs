@@ -1,6 +1,7 @@
 //! Finds the files that a command names.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::destination::Destination;
@@ -74,14 +75,12 @@ impl Errand {
         self.sources.len()
     }
 
-    /// Where trees of servers go is a root of its own.
-    fn destination(&self, makes_root: bool) -> Result<Place, CopyError> {
+    /// The directory of this machine that trees of servers go to.
+    fn root(&self) -> Option<&Path> {
         let is_remote = |location: &Location| matches!(location, Location::Remote(_));
         match &self.destination {
-            Location::Local(path) if makes_root && self.sources.iter().any(is_remote) => {
-                Place::as_root(path)
-            }
-            destination => Place::of(destination),
+            Location::Local(path) if self.sources.iter().any(is_remote) => Some(path),
+            _ => None,
         }
     }
 }
@@ -98,7 +97,7 @@ pub(super) async fn find(shared: &Arc<Shared>, errands: Vec<Errand>, jobs: Jobs)
             let names = source.map(|_| (from.as_str(), to.as_str()));
             shared.report.failed(names, &error.to_string());
         };
-        let destination = match errand.destination(makes_root) {
+        let destination = match Place::of(&errand.destination) {
             Ok(destination) => destination,
             Err(error) => {
                 failed(error, None);
@@ -108,7 +107,8 @@ pub(super) async fn find(shared: &Arc<Shared>, errands: Vec<Errand>, jobs: Jobs)
         let mut finder = Finder {
             shared,
             jobs: &jobs,
-            destination: &destination,
+            destination,
+            root: errand.root().filter(|_| makes_root),
             are_many: errand.sources.len() > 1,
             is_only,
             targets: &mut targets,
@@ -128,7 +128,9 @@ pub(super) async fn find(shared: &Arc<Shared>, errands: Vec<Errand>, jobs: Jobs)
 struct Finder<'a> {
     shared: &'a Arc<Shared>,
     jobs: &'a Jobs,
-    destination: &'a Place,
+    destination: Place,
+    /// The destination as a directory that becomes a root of its own, once a source needs that.
+    root: Option<&'a Path>,
     are_many: bool,
     /// There are no other sources.
     is_only: bool,
@@ -160,12 +162,18 @@ impl Finder<'_> {
 
     async fn source(&mut self, source: &Place) -> Result<(), CopyError> {
         let arguments = &self.shared.arguments;
-        let is_recursive = arguments.recursive;
         let (kind, known) = self.look_at(source).await?;
-        if kind == Some(Kind::Directory) {
-            if !is_recursive {
-                return Err(CopyError::Directory(source.words()));
-            }
+        let is_directory = kind == Some(Kind::Directory);
+        if is_directory && !arguments.recursive {
+            return Err(CopyError::Directory(source.words()));
+        }
+        if (is_directory || self.are_many)
+            && let Some(root) = self.root
+        {
+            self.destination = Place::as_root(root)?;
+            self.root = None;
+        }
+        if is_directory {
             // The content of one directory becomes the content of the destination; several ones keep their names.
             let target = match self.are_many {
                 true => self.destination.join(source.name()),
@@ -174,7 +182,7 @@ impl Finder<'_> {
             self.claim(&target)?;
             if self.are_many {
                 Walker::new(self.shared, self.jobs)
-                    .directory(self.destination)
+                    .directory(&self.destination)
                     .await?;
             }
             return Walker::new(self.shared, self.jobs)
@@ -243,7 +251,7 @@ impl Finder<'_> {
 
     /// Where a file goes: into the destination if that is a directory, else to its name.
     async fn target(&self, source: &Place) -> Result<Place, CopyError> {
-        let destination = self.destination;
+        let destination = &self.destination;
         let is_directory = self.are_many
             || destination.ends_with_slash()
             || match destination {

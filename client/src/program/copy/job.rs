@@ -105,7 +105,7 @@ impl Place {
     pub(super) fn may_have(&self, version: Version) -> bool {
         match self {
             Self::Local { path, .. } => {
-                let found = fs::metadata(path).ok();
+                let found = fs::metadata(path).ok().filter(fs::Metadata::is_file);
                 found.map(|found| found.len()) == version.size
             }
             Self::Remote(_) => true,

@@ -37,9 +37,18 @@ impl Looked {
 pub(super) struct Had {
     /// A directory itself, and no link to one.
     pub(super) is_directory: bool,
+    /// A regular file, or a link to one.
+    pub(super) is_file: bool,
     pub(super) version: Version,
     /// The source has it, too.
     pub(super) stays: bool,
+}
+
+impl Had {
+    /// The version of a regular file.
+    pub(super) fn file(&self) -> Option<Version> {
+        self.is_file.then_some(self.version)
+    }
 }
 
 fn is_refused(error: &ListingError) -> bool {
@@ -76,6 +85,7 @@ pub(super) fn look_local(
             };
             let entry = Had {
                 is_directory,
+                is_file: found.kind == FileKind::File,
                 version,
                 stays: false,
             };
@@ -111,6 +121,7 @@ pub(super) async fn look_remote(
         }
         let found = Had {
             is_directory: entry.facts.is_real_directory(),
+            is_file: entry.facts.may_be_file(),
             version: entry.facts.into(),
             stays: false,
         };

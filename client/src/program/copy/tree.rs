@@ -5,6 +5,7 @@ use std::fs::{self, DirEntry, ReadDir};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gridhaul_storage::is_unfinished_upload;
 use tokio::sync::mpsc;
 
 use super::error::CopyError;
@@ -34,6 +35,7 @@ pub(super) enum Found {
 pub(super) const LINK: &str = "a link to a directory is not followed";
 pub(super) const DANGLING: &str = "a link to nothing";
 pub(super) const SPECIAL: &str = "neither a file nor a directory";
+pub(super) const UNFINISHED: &str = "an unfinished copy, which gridhaul has left";
 
 /// Entries of one directory of this machine, in the order of the file system.
 pub(super) struct Run {
@@ -204,6 +206,9 @@ fn of_entry(entry: &DirEntry) -> io::Result<Found> {
             target => target?,
         },
     };
+    if target.is_file() && is_unfinished_upload(Path::new(&entry.file_name())) {
+        return Ok(Found::Skipped(UNFINISHED));
+    }
     Ok(if target.is_file() {
         Found::File(Version {
             size: Some(target.len()),

@@ -2,9 +2,12 @@
 //!
 //! At most one listing for each level of a tree is open, so a tree of a million entries needs little memory.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use gridhaul_storage::is_unfinished_upload;
 
 use super::destination::Destination;
 use super::error::CopyError;
@@ -13,7 +16,7 @@ use super::jobs::Jobs;
 use super::loops::Probe;
 use super::preview::{Preview, Previewer};
 use super::shared::Shared;
-use super::tree::{DANGLING, DEPTH, Found, LINK, SPECIAL, read_tree};
+use super::tree::{DANGLING, DEPTH, Found, LINK, SPECIAL, UNFINISHED, read_tree};
 use crate::listing::{Lister, Listing};
 use crate::session::{Kind, Session};
 
@@ -177,6 +180,7 @@ impl<'a> Walker<'a> {
             let found = match entry.facts.kind {
                 Some(Kind::Directory) if entry.facts.is_link => Found::Skipped(LINK),
                 Some(Kind::Directory) => Found::Directory,
+                Some(Kind::File) | None if is_unfinished(&entry.name) => Found::Skipped(UNFINISHED),
                 Some(Kind::File) | None => Found::File(entry.facts.into()),
                 Some(Kind::Link) => self.link(session, &from).await?,
                 Some(Kind::Other) => Found::Skipped(SPECIAL),
@@ -311,6 +315,11 @@ impl<'a> Walker<'a> {
         let names = Some((from.as_str(), to.as_str()));
         self.shared.report.failed(names, &error.to_string());
     }
+}
+
+/// Whether a server has no complete file under this name: it refuses to send it.
+fn is_unfinished(name: &[u8]) -> bool {
+    is_unfinished_upload(Path::new(OsStr::from_bytes(name)))
 }
 
 /// A directory of a server whose listing is being read.

@@ -3,10 +3,12 @@
 mod leaving;
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use gridhaul_storage::{FileKind, Storage, StorageErrorKind};
+use gridhaul_storage::{FileKind, Storage, StorageErrorKind, UploadForm, is_unfinished_upload};
 use gridhaul_transfer::Admission;
 use tokio::task::block_in_place;
 
@@ -20,7 +22,7 @@ use super::shared::Shared;
 use super::version::Version;
 use crate::listing::Lister;
 use crate::location::Url;
-use crate::session::Session;
+use crate::session::{Facts, Session};
 
 /// The entries of all open directories that are remembered. Those of larger ones are looked up one by one.
 const REMEMBERED: usize = 100_000;
@@ -46,17 +48,42 @@ struct Level {
     place: Place,
     /// What it had before. `None`: too much, or it is not looked at.
     had: Option<HashMap<Vec<u8>, Had>>,
+    /// It had unfinished uploads.
+    has_unfinished: bool,
     /// All entries of the source are known, so that the others can be removed.
     is_complete: bool,
 }
 
 impl Level {
-    /// The source has an entry of this name.
-    fn keep(&mut self, name: &[u8]) {
-        if let Some(had) = self.had.as_mut().and_then(|had| had.get_mut(name)) {
-            had.stays = true;
+    fn new(place: &Place, had: Option<HashMap<Vec<u8>, Had>>) -> Self {
+        let mut names = had.iter().flat_map(HashMap::keys);
+        let is_unfinished = |name: &Vec<u8>| is_unfinished_upload(path_of(name));
+        Self {
+            place: place.clone(),
+            has_unfinished: names.any(is_unfinished),
+            had,
+            is_complete: true,
         }
     }
+
+    /// The source has an entry of this name: what the directory has of it stays, also an unfinished upload, which its copy may continue.
+    /// Returns the entry.
+    fn keep(&mut self, name: &[u8]) -> Option<&Had> {
+        let had = self.had.as_mut()?;
+        let forms = UploadForm::ALL.iter().filter(|_| self.has_unfinished);
+        for path in forms.filter_map(|form| form.unfinished(path_of(name))) {
+            if let Some(had) = had.get_mut(path.as_os_str().as_bytes()) {
+                had.stays = true;
+            }
+        }
+        let had = had.get_mut(name)?;
+        had.stays = true;
+        Some(had)
+    }
+}
+
+fn path_of(name: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(name))
 }
 
 impl<'a> Destination<'a> {
@@ -87,11 +114,7 @@ impl<'a> Destination<'a> {
             true => self.entries(place, was_there, preview).await?,
             false => None,
         };
-        self.levels.push(Level {
-            place: place.clone(),
-            had,
-            is_complete: true,
-        });
+        self.levels.push(Level::new(place, had));
         Ok(())
     }
 
@@ -173,13 +196,11 @@ impl<'a> Destination<'a> {
     /// As [`Self::has`], for an entry of the directory that is walked, whose source has a file of this name. `false` if what the
     /// directory has is not remembered.
     pub(super) fn has_entry(&mut self, name: &[u8], known: Version) -> bool {
-        let sync = self.sync();
-        let had = self.levels.last_mut().and_then(|level| level.had.as_mut());
-        let Some((sync, had)) = sync.zip(had.and_then(|had| had.get_mut(name))) else {
+        let Some((sync, level)) = self.sync().zip(self.levels.last_mut()) else {
             return false;
         };
-        had.stays = true;
-        is_enough(sync, had.version, known)
+        let there = level.keep(name).and_then(Had::file);
+        there.is_some_and(|there| is_enough(sync, there, known))
     }
 
     /// How versions are compared here. The worker computes checksums.
@@ -188,17 +209,17 @@ impl<'a> Destination<'a> {
         sync.filter(|sync| *sync != SyncArgument::Checksum)
     }
 
-    /// What the destination has of a file.
+    /// The regular file that the destination has: nothing else is enough.
     async fn version(&mut self, place: &Place) -> Result<Option<Version>, CopyError> {
         if let Some(Level { had: Some(had), .. }) = self.levels.last() {
-            let had = had.get(place.name());
-            return Ok(had.map(|had| had.version));
+            return Ok(had.get(place.name()).and_then(Had::file));
         }
         match place {
             Place::Local { root, beneath, .. } => {
                 let storage = self.storage(root)?;
-                let found = block_in_place(|| storage.stat(beneath));
-                Ok(found.ok().map(|found| Version {
+                let found = block_in_place(|| storage.stat(beneath)).ok();
+                let found = found.filter(|found| found.kind == FileKind::File);
+                Ok(found.map(|found| Version {
                     size: Some(found.size),
                     modified: Some(found.modified),
                     mode: None,
@@ -209,6 +230,7 @@ impl<'a> Destination<'a> {
                 let session = &mut self.remote(url).await?.session;
                 let facts = session.facts(&path).await;
                 let facts = facts.map_err(CopyError::Destination)?;
+                let facts = facts.filter(Facts::may_be_file);
                 Ok(facts.map(Version::from))
             }
         }
