@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
 use std::time::Duration;
 
 use gridhaul_interop::raw::{Control, GsiControl, Identity, TIMEOUT, connect_from, put_stream};
@@ -161,9 +162,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         target: |world| world.grid.metrics,
         once: |world| {
             let user = [(); 4].map(|()| user_of(world, UserKind::Second));
-            brokers(world.grid.server.pid())
-                .into_iter()
-                .for_each(|broker| signal(broker, Signal::STOP));
+            brokers(world.grid.server.pid()).into_iter().for_each(stop);
             for mut session in user {
                 session.send_line("SIZE /file").expect("sent");
                 world.held.push(Box::new(session));
@@ -325,6 +324,16 @@ fn is_beneath(pid: i32, top: u32) -> bool {
 fn signal(process: Pid, signal: Signal) {
     // It may have ended.
     let _ = kill_process(process, signal);
+}
+
+/// Stops a process, and waits until it has stopped: on a busy machine its threads still answer for a while.
+fn stop(process: Pid) {
+    signal(process, Signal::STOP);
+    let stat = format!("/proc/{}/stat", process.as_raw_nonzero());
+    // One that has ended has no state.
+    while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") T ")) {
+        thread::yield_now();
+    }
 }
 
 /// A session of a user with a certificate.
