@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
 use std::time::Duration;
 
 use gridhaul_interop::raw::{Control, GsiControl, Identity, TIMEOUT, connect_from, put_stream};
@@ -30,52 +31,10 @@ pub(crate) struct Fault {
 const NOTHING: fn(&mut World) = |_| {};
 
 /// Nothing is repeated.
-const LASTS: fn(&mut World, &Prometheus) = |_, _| {};
+pub(crate) const LASTS: fn(&mut World, &Prometheus) = |_, _| {};
 
 /// In the order in which they are made: a killed server has no other fault afterwards.
-pub(crate) const FAULTS: [Fault; 26] = [
-    Fault {
-        alert: "GridhaulHostCertificateExpiresSoon",
-        words: "the host certificate is replaced by one that ends in 7 days",
-        target: |world| world.certified.host.metrics,
-        once: |world| world.certified.replace_certificate(7),
-        again: LASTS,
-    },
-    Fault {
-        alert: "GridhaulHostCertificateExpires",
-        words: "the host certificate is replaced by one that ends in a day",
-        target: |world| world.certified.host.metrics,
-        once: |world| world.certified.replace_certificate(1),
-        again: LASTS,
-    },
-    Fault {
-        alert: "GridhaulAuthorityExpiresSoon",
-        words: "the trust directory gets an authority that ends in 5 days",
-        target: |world| world.certified.host.metrics,
-        once: |world| world.certified.trust("Ending", 5, 4),
-        again: LASTS,
-    },
-    Fault {
-        alert: "GridhaulAuthorityExpired",
-        words: "the trust directory gets an authority that has ended",
-        target: |world| world.certified.host.metrics,
-        once: |world| world.certified.trust("Ended", -1, 100),
-        again: LASTS,
-    },
-    Fault {
-        alert: "GridhaulRevocationListExpiresSoon",
-        words: "the trust directory gets a revocation list that ends in a day",
-        target: |world| world.certified.host.metrics,
-        once: |world| world.certified.trust("Forgotten", 300, 1),
-        again: LASTS,
-    },
-    Fault {
-        alert: "GridhaulRevocationListExpired",
-        words: "the trust directory gets revocation lists that have ended",
-        target: |world| world.site.metrics,
-        once: |world| world.site.let_lists_expire(),
-        again: LASTS,
-    },
+pub(crate) const FAULTS: &[Fault] = &[
     Fault {
         alert: "GridhaulDiskFull",
         words: "files are stored on a full file system",
@@ -203,9 +162,7 @@ pub(crate) const FAULTS: [Fault; 26] = [
         target: |world| world.grid.metrics,
         once: |world| {
             let user = [(); 4].map(|()| user_of(world, UserKind::Second));
-            brokers(world.grid.server.pid())
-                .into_iter()
-                .for_each(|broker| signal(broker, Signal::STOP));
+            brokers(world.grid.server.pid()).into_iter().for_each(stop);
             for mut session in user {
                 session.send_line("SIZE /file").expect("sent");
                 world.held.push(Box::new(session));
@@ -367,6 +324,16 @@ fn is_beneath(pid: i32, top: u32) -> bool {
 fn signal(process: Pid, signal: Signal) {
     // It may have ended.
     let _ = kill_process(process, signal);
+}
+
+/// Stops a process, and waits until it has stopped: on a busy machine its threads still answer for a while.
+fn stop(process: Pid) {
+    signal(process, Signal::STOP);
+    let stat = format!("/proc/{}/stat", process.as_raw_nonzero());
+    // One that has ended has no state.
+    while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") T ")) {
+        thread::yield_now();
+    }
 }
 
 /// A session of a user with a certificate.

@@ -2,6 +2,7 @@
 
 mod alerts;
 mod certificates;
+mod expiries;
 mod faults;
 mod files;
 mod hosts;
