@@ -179,6 +179,13 @@ impl Bounds {
         });
     }
 
+    /// Fewer devices, `pins` of them and one at least, pin this many bytes of a holder.
+    pub(super) fn unpin(&mut self, holder: Holder, pins: u64, bytes: u64) {
+        let bytes = bytes.saturating_mul(holder.pins.saturating_sub(pins));
+        self.pinned.change(holder, |budget| budget.shrink(bytes));
+        self.pinned.subtract(holder, bytes);
+    }
+
     /// A holder leaves, with this many bytes.
     pub(super) fn give_back(&mut self, holder: Holder, bytes: u64) {
         self.applying_mut(holder).for_each(|(bound, times)| {

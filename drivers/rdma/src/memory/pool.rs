@@ -10,6 +10,7 @@ mod share;
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -210,6 +211,7 @@ impl Pool {
         Share {
             pool: Arc::clone(self),
             holder,
+            pins: AtomicU64::new(holder.pins),
             rings,
             extra_bytes: 0,
             mapped_bytes: None,

@@ -37,6 +37,14 @@ pub(super) struct Rings {
     pub(super) share: Arc<Share>,
 }
 
+impl Rings {
+    /// Memory that fewer adapters pin than the ends had agreed on, because rails were left out, counts less.
+    pub(super) fn count_adapters(&mut self) {
+        let further = self.new_endpoint.endpoint().further_keys(self.source);
+        self.share.unpin(1 + further.len() as u64);
+    }
+}
+
 /// An endpoint whose queue pairs are not connected yet.
 pub(super) enum NewEndpoint {
     Soft(Box<SoftEndpoint>),

@@ -94,6 +94,7 @@ impl Opening<'_> {
             choice,
             most_grown,
         } = parts;
+        rings.count_adapters();
         let limits = rings.new_endpoint.endpoint().limits();
         let ring = Ring::new(rings.lengths.outgoing);
         let pieces = usize::from(chosen.pieces);

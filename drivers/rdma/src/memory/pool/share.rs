@@ -17,6 +17,8 @@ use crate::memory::region::Memory;
 pub(crate) struct Share {
     pub(super) pool: Arc<Pool>,
     pub(super) holder: Holder,
+    /// The devices that still pin it, changed under the pool's lock.
+    pub(super) pins: AtomicU64,
     pub(super) rings: Lengths,
     /// Further memory of the channel, in bytes.
     pub(super) extra_bytes: u64,
@@ -31,6 +33,28 @@ impl Share {
         self.rings
     }
 
+    fn holder(&self) -> Holder {
+        Holder {
+            pins: self.pins.load(Ordering::Relaxed),
+            ..self.holder
+        }
+    }
+
+    /// At most so many devices pin the memory from now on, one at least if any did.
+    pub(crate) fn unpin(&self, devices: u64) {
+        let mut state = self.pool.lock();
+        let holder = self.holder();
+        let pins = devices.max(1).min(holder.pins);
+        let mapped = self.mapped_bytes.as_ref();
+        let rings = mapped.map_or_else(
+            || self.rings.bytes(page_bytes()),
+            |mapped| mapped.load(Ordering::Relaxed),
+        );
+        state.bounds.unpin(holder, pins, rings + self.extra_bytes);
+        self.pins.store(pins, Ordering::Relaxed);
+        state.serve();
+    }
+
     /// Shortens the rings to these lengths.
     pub(crate) fn shrink(&mut self, rings: Lengths) {
         let before = self.rings.bytes(page_bytes());
@@ -38,7 +62,7 @@ impl Share {
         let spare = before - self.rings.bytes(page_bytes());
         if spare > 0 {
             let mut state = self.pool.lock();
-            state.bounds.shrink(self.holder, spare);
+            state.bounds.shrink(self.holder(), spare);
             state.serve();
         }
     }
@@ -48,12 +72,12 @@ impl Share {
     pub(crate) fn set_extra(&mut self, bytes: u64) -> bool {
         let mut state = self.pool.lock();
         if bytes > self.extra_bytes {
-            if !state.bounds.grow(self.holder, bytes - self.extra_bytes) {
+            if !state.bounds.grow(self.holder(), bytes - self.extra_bytes) {
                 return false;
             }
             state.evict();
         } else if bytes < self.extra_bytes {
-            state.bounds.shrink(self.holder, self.extra_bytes - bytes);
+            state.bounds.shrink(self.holder(), self.extra_bytes - bytes);
             state.serve();
         }
         self.extra_bytes = bytes;
@@ -73,7 +97,7 @@ impl Share {
         let spare = self.rings.bytes(page) - rings.bytes(page);
         // In one step, so that no waiting channel takes what the rings give up.
         let mut state = self.pool.lock();
-        let fits = state.bounds.exchange(self.holder, spare, more);
+        let fits = state.bounds.exchange(self.holder(), spare, more);
         if fits {
             self.rings = rings;
             self.extra_bytes = bytes;
@@ -119,14 +143,14 @@ impl Share {
         let [least, most] = [least, most].map(whole_pages);
         let mut state = self.pool.lock();
         let bytes = if is_shorter {
-            let fits = state.bounds.exchange(self.holder, 0, most);
+            let fits = state.bounds.exchange(self.holder(), 0, most);
             fits.then_some(most)
         } else if state.waiting.is_empty() {
             let bytes = held.load(Ordering::Relaxed) + self.extra_bytes;
             let lengths = [least, most];
             state
                 .bounds
-                .extend(self.holder, bytes, lengths, page_bytes())
+                .extend(self.holder(), bytes, lengths, page_bytes())
         } else {
             None
         }?;
@@ -148,7 +172,7 @@ impl Share {
         };
         let mut state = self.pool.lock();
         held.fetch_sub(bytes, Ordering::Relaxed);
-        state.bounds.shrink(self.holder, bytes);
+        state.bounds.shrink(self.holder(), bytes);
         // The bound may have been lowered since.
         state.evict();
         state.serve();
@@ -177,7 +201,7 @@ impl Drop for Share {
             None => self.rings.bytes(page_bytes()),
         };
         let bytes = rings + self.extra_bytes;
-        state.bounds.give_back(self.holder, bytes);
+        state.bounds.give_back(self.holder(), bytes);
         // The bound may have been lowered since.
         state.evict();
         state.serve();

@@ -1,7 +1,9 @@
 //! Rings that a channel gets while it runs.
 
+use gridhaul_stack::Party;
+
 use super::{ACCEPTOR, MIB, take};
-use crate::memory::Pool;
+use crate::memory::{Holder, Pool};
 
 /// Neither the bound nor what is left of it is a multiple of a page.
 #[test]
@@ -19,4 +21,31 @@ fn a_further_ring_is_no_longer_than_what_is_counted() {
     assert_eq!(ring.length() as u64, counted);
     drop((ring, rings, share));
     assert_eq!(pool.load().used_bytes, 0);
+}
+
+#[test]
+fn memory_counts_for_the_devices_that_still_pin_it() {
+    let pool = Pool::new(64 * MIB, 64 * MIB);
+    let holder = Holder {
+        pins: 3,
+        party: Some(Party(1)),
+        ..ACCEPTOR
+    };
+    let mut share = take(&pool, holder, MIB).unwrap();
+    assert!(share.set_extra(MIB));
+    let (share, rings) = share.map(0, &|| true).unwrap();
+    let pinned = || pool.load().pinned_bytes;
+    assert_eq!(pinned(), 9 * MIB);
+    for (devices, expected) in [(2, 6), (3, 6), (0, 3), (1, 3)] {
+        share.unpin(devices);
+        assert_eq!(pinned(), expected * MIB, "{devices}");
+    }
+    drop(rings);
+    assert_eq!(pinned(), MIB);
+    drop(share);
+    assert_eq!((pinned(), pool.load().channels), (0, 0));
+    let unpinned = take(&pool, ACCEPTOR, MIB).unwrap();
+    unpinned.unpin(2);
+    let load = pool.load();
+    assert_eq!((load.pinned_bytes, load.used_bytes), (0, 2 * MIB));
 }
