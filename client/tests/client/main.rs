@@ -33,6 +33,7 @@ mod refusals;
 mod relay;
 mod resume;
 mod scripted;
+mod short;
 mod site;
 mod sshftp;
 mod streams;

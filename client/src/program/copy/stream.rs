@@ -235,13 +235,6 @@ async fn transfer(
     };
     let mut watch = shared.report.watch(names.0, names.1, size);
     let mut done = two_party(session, &files, &copy, &mut watch).await?;
-    if is_put {
-        let size = session.size(&path).await.map_err(CopyError::Destination)?;
-        let (expected, copied) = (done.bytes, size.unwrap_or(done.bytes));
-        if expected != copied {
-            return Err(TransferFailure::Length { expected, copied }.into());
-        }
-    }
     if let (Some(algorithm), Some(here)) = (shared.arguments.checksum, stream.take_sum()) {
         let there = checksum_of_server(session, algorithm, &path, copy.part).await;
         let there = there.map_err(|error| match is_put {
