@@ -194,7 +194,7 @@ pub(super) async fn errands(
     let files = errands.iter().map(Errand::len).sum();
     let report = Report::start(form, errors, wants_bars(arguments, errors), files)
         .with_parts(wants_parts(arguments));
-    let journal = match journal(arguments) {
+    let (journal, note) = match journal(arguments) {
         Ok(journal) => journal,
         Err(error) => {
             report.failed(None, &error.to_string());
@@ -202,6 +202,9 @@ pub(super) async fn errands(
             return (Ending::Failed, Vec::new());
         }
     };
+    if let Some(note) = note {
+        report.notes(&note);
+    }
     let shared = Shared::new(arguments.clone(), machine, report, journal);
     let shared = Arc::new(shared);
     let is_interrupted = tokio::select! {
@@ -212,6 +215,7 @@ pub(super) async fn errands(
         stop(&shared).await;
     }
     shared.close().await;
+    shared.tell_of_journal();
     let ending = match (is_interrupted, shared.report.done()) {
         (true, _) => Ending::Interrupted,
         (false, true) => {
@@ -241,19 +245,28 @@ fn wants_parts(arguments: &CopyArguments) -> bool {
     arguments.progress == ProgressArgument::Channels
 }
 
-/// The journal: that of an earlier copy, or a new one. A copy that is not resumed also goes on without one.
-fn journal(arguments: &CopyArguments) -> Result<Journal, JournalError> {
+/// The journal: that of an earlier copy, or a new one, and what to tell about it. A copy that is not resumed also goes on without one.
+fn journal(arguments: &CopyArguments) -> Result<(Journal, Option<String>), JournalError> {
     let place = match &arguments.journal {
         Some(path) => Ok(path.clone()),
         None => Journal::place(&arguments.locations),
     };
     // A file whose part was copied is not complete.
     let keeps_none = arguments.dry_run || arguments.part().is_some();
-    match (arguments.resume, keeps_none) {
-        (true, _) => Journal::resume(place?),
-        (false, true) => Ok(Journal::none()),
-        (false, false) => Ok(place.map_or_else(|_| Journal::none(), Journal::new)),
+    if arguments.resume {
+        let (journal, note) = Journal::resume(place?)?;
+        return Ok(match keeps_none {
+            true => (journal.only_read(), note),
+            false => (journal, note),
+        });
     }
+    let journal = match place {
+        _ if keeps_none => Journal::none(None),
+        Ok(place) if arguments.journal.is_some() => Journal::named(place)?,
+        Ok(place) => Journal::new(place),
+        Err(error) => Journal::none(Some(&error)),
+    };
+    Ok((journal, None))
 }
 
 /// Ends a copy that was interrupted. The transfers have ended with their sessions, and both ends keep what has arrived.

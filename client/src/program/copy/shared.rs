@@ -9,9 +9,10 @@ use std::time::Duration;
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::feature::SimpleFeature;
 use gridhaul_protocol::stack::StackSpec;
+use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{Admission, BandwidthLimit, Handling, NodeSession};
 
-use super::super::arguments::{CopyArguments, ModeArgument, Parallel};
+use super::super::arguments::{CopyArguments, ModeArgument, Parallel, SyncArgument};
 use super::super::report::Report;
 use super::super::servers::{OpenError, Servers};
 use super::error::CopyError;
@@ -87,6 +88,21 @@ impl Shared {
             bandwidth: self.rate.iter().cloned().collect(),
             ..Handling::default()
         }
+    }
+
+    /// Says once why the journal has no further records.
+    pub(super) fn tell_of_journal(&self) {
+        if let Some(why) = self.journal.take_failure() {
+            self.report.notes(&why);
+        }
+    }
+
+    /// The checksum that the content of files is compared by, if the user wants that.
+    pub(super) fn wanted_sum(&self) -> Option<ChecksumAlgorithm> {
+        let compares = self.arguments.sync == Some(SyncArgument::Checksum);
+        // All servers have it.
+        let usual = compares.then_some(ChecksumAlgorithm::Md5);
+        self.arguments.checksum.or(usual)
     }
 
     /// Whether the entries of directories of the copy are looked at.

@@ -104,7 +104,7 @@ pub(super) async fn run(arguments: &CopyArguments, errors: Errors, copy: StreamC
     let machine = LocalMachine::new(LocalConfig::default());
     let report = Report::start(form, errors, wants_bars(arguments, errors), 1)
         .with_parts(wants_parts(arguments));
-    let shared = Shared::new(arguments.clone(), machine, report, Journal::none());
+    let shared = Shared::new(arguments.clone(), machine, report, Journal::none(None));
     let is_closed = tokio::select! {
         is_closed = all(&shared, copy) => Some(is_closed),
         () = interrupt::arrived() => None,
