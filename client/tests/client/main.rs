@@ -35,6 +35,7 @@ mod resume;
 mod scripted;
 mod short;
 mod site;
+mod special;
 mod sshftp;
 mod streams;
 mod terminal;

@@ -19,6 +19,7 @@ mod present;
 mod preview;
 mod reach;
 mod shared;
+mod special;
 mod stream;
 mod streams;
 mod tree;
@@ -39,7 +40,7 @@ use self::journal::{Journal, JournalError};
 pub(super) use self::list::ListError;
 use self::list::Pair;
 use self::shared::Shared;
-use self::stream::StreamCopy;
+use self::stream::{End, StreamCopy};
 use self::worker::Worker;
 use super::Ending;
 use super::arguments::{CatArguments, CopyArguments, ProgressArgument, RdmaArguments, RdmaWay};
@@ -78,7 +79,7 @@ pub(super) async fn run(arguments: &CopyArguments) -> Ending {
     errands(arguments, Errors::Own, all).await.0
 }
 
-/// Copies standard input, or to standard output, if one of the locations is `-`.
+/// Copies standard input, or to standard output, if one of the locations is `-`, or a device or a pipe.
 pub(super) async fn standard_stream(
     arguments: &CopyArguments,
     errors: Errors,
@@ -122,7 +123,7 @@ pub(super) async fn cat(arguments: &CatArguments) -> Ending {
         Ok(urls) => urls,
         Err(error) => return usage(&error.to_string()),
     };
-    let copy = StreamCopy::Get(urls);
+    let copy = StreamCopy::Get(urls, End::Standard);
     let arguments = arguments.as_copy();
     match copy.check(&arguments) {
         Ok(()) => stream::run(&arguments, Errors::Own, copy).await,

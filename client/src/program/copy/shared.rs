@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gridhaul_protocol::command::TransferMode;
@@ -21,7 +21,7 @@ use super::journal::Journal;
 use super::reach::{Reach, Way, is_translated};
 use super::streams::{self, Flight, Streams};
 use super::version::Version;
-use crate::local::LocalMachine;
+use crate::local::{LocalConfig, LocalMachine};
 use crate::location::Server;
 use crate::session::{DataCommands, DataProtection, Session, TransferSettings};
 
@@ -35,6 +35,8 @@ type Opening<'a> = Pin<Box<dyn Future<Output = Result<Session, OpenError>> + Sen
 pub(super) struct Shared {
     pub(super) arguments: CopyArguments,
     pub(super) machine: LocalMachine,
+    /// The same with files like `/dev/null`.
+    discards: OnceLock<LocalMachine>,
     pub(super) servers: Servers,
     pub(super) report: Report,
     pub(super) journal: Journal,
@@ -68,6 +70,7 @@ impl Shared {
         Self {
             arguments,
             machine,
+            discards: OnceLock::new(),
             servers,
             report,
             journal,
@@ -122,6 +125,18 @@ impl Shared {
         hosts: Admission,
     ) -> Result<Arc<dyn NodeSession>, CopyError> {
         Ok(self.machine.files(root, hosts)?)
+    }
+
+    /// As [`Self::files`], but what is received is discarded, and nothing can be read.
+    pub(super) fn discarding(
+        &self,
+        root: &Path,
+        hosts: Admission,
+    ) -> Result<Arc<dyn NodeSession>, CopyError> {
+        let discards = self
+            .discards
+            .get_or_init(|| LocalMachine::discarding(LocalConfig::default()));
+        Ok(discards.files(root, hosts)?)
     }
 
     /// Files that commands are sent ahead for at this server.
