@@ -8,8 +8,8 @@ use crate::control::ControlError;
 use crate::session::{Kind, Session, StoredMarkers};
 
 /// Compares the size of a copy at `session` with the bytes that the file or its part has. `is_told` says that the markers of the transfer
-/// tell a whole file of that size: a server whose markers have agreed with `SIZE` before is not asked again. A server without `SIZE` is
-/// believed.
+/// tell a whole file of that size: a server whose markers have agreed with `SIZE` before is not asked again. The
+/// confirmation of a server without `SIZE` is enough.
 ///
 /// # Errors
 ///

@@ -221,7 +221,7 @@ fn a_size_that_is_wrong_once_costs_a_second_copy() {
 }
 
 #[test]
-fn a_server_without_sizes_and_a_device_are_believed() {
+fn of_a_server_without_sizes_and_of_a_device_the_confirmation_is_enough() {
     let server = start(Words {
         features: "211-Features\r\n PARALLEL\r\n211 End.\r\n",
         size: short_at_the_fifth,
