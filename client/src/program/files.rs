@@ -9,7 +9,7 @@ use super::arguments::{
     ChannelArguments, ListArguments, LoginArguments, MakeArguments, MoveArguments, RemoveArguments,
     StatArguments,
 };
-use super::output::{print, shown, warn};
+use super::output::{print, shown, shown_json, warn};
 use super::servers::Servers;
 use crate::listing::{Lister, Listing, remove_tree};
 use crate::local::{LocalConfig, LocalMachine};
@@ -258,7 +258,7 @@ fn print_one(url: &Url, name: &[u8], facts: &Facts, form: Form) -> Result<(), St
     };
     let line = Line::of(url, facts);
     let line = match form {
-        Form::Json => serde_json::to_string(&line).map_err(words)?,
+        Form::Json => shown_json(&serde_json::to_string(&line).map_err(words)?),
         Form::Long => format!(
             "{:<9} {:>4} {:>15} {:<20} {}{slash}",
             line.kind,

@@ -86,6 +86,16 @@ pub(super) fn shown_lines(lines: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// JSON without characters that control a terminal: it has them in strings only, where escapes mean the same. Serializers escape only
+/// those below U+0020.
+pub(super) fn shown_json(text: &str) -> String {
+    let escaped = text.chars().map(|one| match one.is_control() {
+        true => format!("\\u{:04x}", u32::from(one)),
+        false => one.to_string(),
+    });
+    escaped.collect()
+}
+
 /// A name that a server chose, without characters that control a terminal.
 pub(super) fn shown(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
@@ -96,4 +106,21 @@ pub(super) fn shown(name: &[u8]) -> String {
             false => one.to_string(),
         });
     escaped.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn json_has_the_same_text_and_controls_no_terminal(text in "(\\PC|[\\x00-\\x1f\\x7f-\u{9f}]|\\\\|\")*") {
+            let line = serde_json::to_string(&text).expect("a string");
+            let line = shown_json(&line);
+            prop_assert!(!line.contains(char::is_control), "{line:?}");
+            prop_assert_eq!(serde_json::from_str::<String>(&line).expect("JSON"), text);
+        }
+    }
 }

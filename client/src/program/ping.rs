@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Ending;
 use super::arguments::{ChannelArguments, LoginArguments, PingArguments};
 use super::files;
-use super::output::{print, shown, warn};
+use super::output::{print, shown, shown_json, warn};
 use super::servers::Servers;
 use crate::control::ControlError;
 use crate::location::{Server, Url};
@@ -61,7 +61,7 @@ pub(super) async fn run(arguments: &PingArguments) -> Ending {
     };
     let printed = match ping(&arguments.login, &url.server).await {
         // Strings and numbers always have a form in JSON.
-        Ok(answer) if arguments.json => print(serde_json::json!(answer)),
+        Ok(answer) if arguments.json => print(shown_json(&serde_json::json!(answer).to_string())),
         Ok(answer) => print(answer.text().trim_end()),
         Err(error) => {
             warn(error);

@@ -8,7 +8,7 @@ use super::arguments::{
     ChannelArguments, ChmodArguments, LoginArguments, TreeArguments, UsageArguments,
 };
 use super::files::{self, Line};
-use super::output::{print, shown, warn};
+use super::output::{print, shown, shown_json, warn};
 use super::report::amount;
 use crate::listing::{Lister, TreeWalk};
 use crate::local::{LocalConfig, LocalMachine};
@@ -166,7 +166,7 @@ async fn sum(text: &str, arguments: &UsageArguments) -> Result<bool, String> {
         false => totals.bytes.to_string(),
     };
     let printed = match arguments.json {
-        true => print(serde_json::json!(totals)),
+        true => print(shown_json(&serde_json::json!(totals).to_string())),
         false => print(format!("{size}\t{}", totals.url)),
     };
     printed.map_err(|error| format!("standard output: {error}"))?;
@@ -197,7 +197,7 @@ async fn draw(arguments: &TreeArguments) -> Result<bool, String> {
                 line,
                 depth: step.depth,
             };
-            return print(serde_json::json!(line)).map_err(unwritten);
+            return print(shown_json(&serde_json::json!(line).to_string())).map_err(unwritten);
         }
         above.truncate(step.depth - 1);
         let bars = above.iter().map(|is_last| match is_last {

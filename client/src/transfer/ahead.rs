@@ -16,7 +16,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::stall::StallWatch;
 use super::{TransferFailure, Transferred};
 use crate::control::{Control, ControlError};
-use crate::session::sum_of_reply;
+use crate::session::{StoredMarkers, sum_of_reply};
 
 /// The bytes of files ahead. More would only take them away from other sessions.
 const MOST_BYTES: u64 = 8 << 20;
@@ -223,8 +223,21 @@ impl Ahead {
     }
 
     /// Whether the markers of the server say that it has stored a file of this size, and nothing behind its end.
-    pub(super) fn has_stored(&self, size: u64) -> bool {
+    fn has_stored(&self, size: u64) -> bool {
         self.stored.covered() == size && self.stored.end() == size
+    }
+
+    /// Whether what the markers tell is a size, after a file of which `is_right` says whether the copy has the size of the source.
+    pub(super) fn judged(&self, before: StoredMarkers, is_right: bool) -> StoredMarkers {
+        match (before, self.size) {
+            (_, None) if !is_right => StoredMarkers::Unreliable,
+            (StoredMarkers::Unknown, Some(size))
+                if is_right && size > 0 && self.has_stored(size) =>
+            {
+                StoredMarkers::Sizes
+            }
+            (before, _) => before,
+        }
     }
 
     /// The bytes of the copy, by `SIZE` or else by the markers. `expected` are those that it should have.
@@ -262,6 +275,8 @@ impl Ahead {
         match (step, reply.code()) {
             // A server may refuse what it does not need.
             (Step::Announce, 200 | 202 | 400..) => {}
+            // A directory may be for uploads only: then the markers count.
+            (Step::Size, 400..) => {}
             (_, 400..) => return Err(ControlError::Refused { verb, reply }),
             (Step::Move, 226 | 250) if self.has_begun && may_end => self.is_confirmed = true,
             (Step::Size, 213) => match reply.text().trim().parse() {

@@ -4,7 +4,7 @@
 //!   two_party     a server and this machine ──> local_end (channels and files of this machine)
 //!   third_party   two servers
 //!     both use: said (replies while a server transfers), stall (time limits), verify (checksums of both ends), part (parts of files),
-//!               ahead (commands of several files that are sent ahead)
+//!               stored (sizes of copies at servers), ahead (commands of several files that are sent ahead)
 //!   stream        standard input and output as an end of two_party
 //! ```
 
@@ -15,6 +15,7 @@ mod part;
 mod relay;
 mod said;
 mod stall;
+mod stored;
 mod stream;
 mod third_party;
 mod two_party;

@@ -59,6 +59,14 @@ pub(super) fn end(part: Option<FilePart>, size: Option<u64>) -> u64 {
     size.map_or(u64::MAX, |size| start.saturating_add(size))
 }
 
+/// Whether a copy of `copied` bytes has all `expected` bytes of a file or of its part. Behind a part the copy may have more.
+pub(super) fn is_whole(part: Option<FilePart>, expected: u64, copied: u64) -> bool {
+    match part {
+        None => copied == expected,
+        Some(part) => expected == 0 || copied.saturating_sub(part.offset) >= expected,
+    }
+}
+
 /// Where received bytes go on this machine.
 pub(super) fn placement(part: Option<FilePart>) -> Placement {
     part.map_or(Placement::Replace, |part| Placement::At(part.offset))

@@ -65,14 +65,6 @@ pub async fn relay(
             return Err(error);
         }
     };
-    if put.part.is_none() {
-        let size = destination.size(&put.remote).await;
-        let size = size.map_err(TransferFailure::Destination)?;
-        let (expected, copied) = (done.bytes, size.unwrap_or(done.bytes));
-        if expected != copied {
-            return Err(TransferFailure::Length { expected, copied });
-        }
-    }
     if let Some(algorithm) = verify {
         let paths = [&get.remote, &put.remote];
         let sum = compare(source, destination, paths, get.part, algorithm).await?;

@@ -124,6 +124,11 @@ impl Told {
         self.stored.covered()
     }
 
+    /// Whether the server says to have stored a file of this size, and nothing behind its end.
+    pub(super) fn has_stored(&self, size: u64) -> bool {
+        self.stored.covered() == size && self.stored.end() == size
+    }
+
     /// The bytes of each stripe.
     pub(super) fn stripes(&self) -> &[u64] {
         &self.stripes

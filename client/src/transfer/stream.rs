@@ -1,9 +1,9 @@
-//! Standard input, standard output or a pipe as an end of a transfer.
+//! Standard input, standard output, a device or a pipe as an end of a transfer.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridhaul_storage::{Checksum, ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{ByteSink, LineSource, Task};
@@ -23,7 +23,7 @@ const TICK: Timespec = Timespec {
     tv_nsec: 100_000_000,
 };
 
-/// Standard input, standard output or an end of a pipe, for one transfer.
+/// Standard input, standard output, a device or an end of a pipe, for one transfer.
 #[derive(Debug, Clone)]
 pub struct ByteStream {
     way: Way,
@@ -38,7 +38,7 @@ enum Way {
 
 #[derive(Default)]
 struct State {
-    /// The end of a pipe, in place of standard input or standard output; `None` after [`ByteStream::close`].
+    /// A device or the end of a pipe, in place of standard input or standard output; `None` after [`ByteStream::close`].
     pipe: Option<Mutex<Option<Arc<OwnedFd>>>>,
     /// The transfer has ended.
     is_over: AtomicBool,
@@ -49,6 +49,8 @@ struct State {
     /// The reader of standard output has gone.
     is_closed: AtomicBool,
     sum: Mutex<Option<Checksum>>,
+    /// The bytes that may still be read; `None` is all.
+    left: Mutex<Option<u64>>,
 }
 
 impl std::fmt::Debug for State {
@@ -68,6 +70,18 @@ impl ByteStream {
         Self::new(Way::Output, None, sum)
     }
 
+    /// A device or a pipe that is read, at most so many bytes: some devices have no end.
+    pub fn reading(file: Arc<OwnedFd>, most: Option<u64>, sum: Option<ChecksumAlgorithm>) -> Self {
+        let stream = Self::new(Way::Input, Some(file), sum);
+        *locked(&stream.state.left) = most;
+        stream
+    }
+
+    /// A device or a pipe that is written to.
+    pub fn writing(file: Arc<OwnedFd>, sum: Option<ChecksumAlgorithm>) -> Self {
+        Self::new(Way::Output, Some(file), sum)
+    }
+
     /// A pipe between two transfers: the end that receives bytes, and the one that sends them.
     ///
     /// # Errors
@@ -76,14 +90,14 @@ impl ByteStream {
     pub(super) fn pipe() -> io::Result<[Self; 2]> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
         Ok([
-            Self::new(Way::Output, Some(writer), None),
-            Self::new(Way::Input, Some(reader), None),
+            Self::new(Way::Output, Some(Arc::new(writer)), None),
+            Self::new(Way::Input, Some(Arc::new(reader)), None),
         ])
     }
 
-    fn new(way: Way, pipe: Option<OwnedFd>, sum: Option<ChecksumAlgorithm>) -> Self {
+    fn new(way: Way, pipe: Option<Arc<OwnedFd>>, sum: Option<ChecksumAlgorithm>) -> Self {
         let state = State {
-            pipe: pipe.map(|end| Mutex::new(Some(Arc::new(end)))),
+            pipe: pipe.map(|end| Mutex::new(Some(end))),
             sum: Mutex::new(sum.map(Checksum::new)),
             ..State::default()
         };
@@ -105,12 +119,7 @@ impl ByteStream {
 
     /// The checksum of all bytes, once.
     pub fn take_sum(&self) -> Option<String> {
-        let mut sum = self
-            .state
-            .sum
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        sum.take().map(Checksum::finish)
+        locked(&self.state.sum).take().map(Checksum::finish)
     }
 
     /// What the transfer does on this machine.
@@ -139,7 +148,7 @@ impl ByteStream {
     /// Closes the end of a pipe after its transfer, so that the other one sees the end of the bytes.
     pub(super) fn close(&self) {
         if let Some(pipe) = &self.state.pipe {
-            *pipe.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *locked(pipe) = None;
         }
     }
 
@@ -147,6 +156,11 @@ impl ByteStream {
     pub(super) fn end(&self) {
         self.state.is_over.store(true, Ordering::Relaxed);
     }
+}
+
+/// The values behind these locks are whole at any time.
+fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
@@ -159,7 +173,7 @@ impl State {
         let Some(pipe) = &self.pipe else {
             return act(standard);
         };
-        let end = pipe.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let end = locked(pipe).clone();
         act(end.ok_or(Errno::CANCELED)?.as_fd())
     }
 
@@ -167,7 +181,14 @@ impl State {
     fn read(&self) -> Result<Option<Vec<u8>>, StorageError> {
         let failed = |errno| StorageError::new("read", errno);
         let stdin = io::stdin();
-        let mut piece = vec![0; PIECE_BYTES];
+        let mut left = locked(&self.left);
+        let most = left.map_or(PIECE_BYTES, |left| {
+            usize::try_from(left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES))
+        });
+        if most == 0 {
+            return Ok(None);
+        }
+        let mut piece = vec![0; most];
         loop {
             let read = self.with(stdin.as_fd(), |stream| {
                 self.wait_for(PollFd::new(&stream, PollFlags::IN))?;
@@ -179,6 +200,9 @@ impl State {
                 read => {
                     piece.truncate(read.map_err(failed)?);
                     self.count(&piece);
+                    if let Some(left) = &mut *left {
+                        *left = left.saturating_sub(piece.len() as u64);
+                    }
                     return Ok(Some(piece));
                 }
             }
@@ -235,8 +259,7 @@ impl State {
 
     fn count(&self, bytes: &[u8]) {
         self.is_used.store(true, Ordering::Relaxed);
-        let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sum) = &mut *sum {
+        if let Some(sum) = &mut *locked(&self.sum) {
             sum.update(bytes);
         }
     }

@@ -51,6 +51,26 @@ fn a_checksum_is_that_of_both_ends() {
 }
 
 #[test]
+fn names_with_control_characters_are_json_and_control_no_terminal() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    // DEL, and what the bytes of a name in Latin-1 can be taken for.
+    let name = "a\x7f\u{9b}2Jb";
+    let lines = texts(&site.gridhaul(&["copy", "--json", name, &site.server.url("a")])).0;
+    assert!(
+        !lines.contains(|one: char| one.is_control() && one != '\n'),
+        "{lines:?}"
+    );
+    let events = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let events: Vec<serde_json::Value> = events.collect();
+    assert!(
+        events.iter().any(|event| event["source"] == name),
+        "{events:?}"
+    );
+}
+
+#[test]
 fn a_copy_that_fails_leaves_no_file_and_says_which_end_refused() {
     let site = Site::anonymous(Kind::Gridhaul, &["--allowed-drivers", "tcp"]);
     let missing = site.server.url("missing");

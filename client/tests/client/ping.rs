@@ -44,13 +44,35 @@ fn a_server_with_tls_is_described() {
 #[test]
 fn words_of_a_server_do_not_control_the_terminal() {
     let server = Scripted::start(Box::new(|line, stream| {
-        let reply = b"211-Features\r\n X\x1b[2J\r\n211 End\r\n";
+        let reply = "211-Features\r\n X\x1b[2J\x7f\u{9b}2J\r\n211 End\r\n".as_bytes();
         line == "FEAT" && std::io::Write::write_all(stream, reply).is_ok()
     }));
-    let output = gridhaul(&["ping", &server.url("")]);
-    let (stdout, stderr) = texts(&output);
-    assert!(output.status.success(), "{stdout}{stderr}");
-    assert!(!stdout.contains('\x1b'), "{stdout:?}");
+    for options in [&[][..], &["--json"]] {
+        let output = gridhaul(&[&["ping"], options, &[&server.url("")]].concat());
+        let (stdout, stderr) = texts(&output);
+        assert!(output.status.success(), "{stdout}{stderr}");
+        let controls = |one: char| one.is_control() && one != '\n';
+        assert!(!stdout.contains(controls), "{stdout:?}");
+        if options.contains(&"--json") {
+            let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+            assert!(answer["features"].is_array(), "{answer}");
+        }
+    }
+}
+
+#[test]
+fn words_of_a_refusal_do_not_control_the_terminal_of_a_list() {
+    let server = Scripted::start(Box::new(|line, stream| {
+        let reply = b"530 Not\x1b[2J you.\r\n";
+        line.starts_with("PASS") && std::io::Write::write_all(stream, reply).is_ok()
+    }));
+    for arguments in [["guc", "-list"], ["ls", "--json"]] {
+        let output = gridhaul(&[&arguments[..], &[&server.url("d/")]].concat());
+        let (_, stderr) = texts(&output);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("you."), "{stderr}");
+        assert!(!stderr.contains('\x1b'), "{stderr:?}");
+    }
 }
 
 #[test]

@@ -43,6 +43,8 @@ fn refusing(is_refused: fn(&str) -> bool) -> Scripted {
         let reply = match verb {
             "FEAT" => blocks::FEATURES.to_owned(),
             "MLST" => "250-Facts\r\n Type=dir; /d\r\n250 End.\r\n".to_owned(),
+            // All files have this content.
+            "SIZE" => format!("213 {}\r\n", b"content".len()),
             "DELE" => "250 Gone.\r\n".to_owned(),
             "PASV" => {
                 DATA.set(None);

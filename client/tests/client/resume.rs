@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::process::Stdio;
 
-use gridhaul_interop::{Kind, Relay, content};
+use gridhaul_interop::{Kind, Relay, chown_to_nobody, content};
 
-use crate::site::{Site, assert_same};
+use crate::site::{Site, assert_same, texts};
 
 /// The journals of a site.
 fn journals(site: &Site) -> usize {
@@ -26,15 +28,42 @@ fn has_ranges(site: &Site) -> bool {
     })
 }
 
-/// Starts a copy, and kills it after a line of output at which `is_time`.
-fn killed(site: &Site, arguments: &[&str], is_time: impl Fn(&str) -> bool) {
+/// Starts a copy, and kills it after a line of output at which `is_time`. Returns how many files it has called complete.
+fn killed(site: &Site, arguments: &[&str], mut is_time: impl FnMut(&str) -> bool) -> usize {
     let mut command = site.command(arguments);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let was_time = lines.any(|line| is_time(&line.unwrap()));
-    child.kill().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (mut complete, mut was_time) = (0, false);
+    // What it had written when it was killed counts, too.
+    for line in lines.map_while(Result::ok) {
+        complete += usize::from(line.contains(r#""event":"file""#));
+        if !was_time && is_time(&line) {
+            was_time = true;
+            child.kill().unwrap();
+        }
+    }
     child.wait().unwrap();
     assert!(was_time, "{arguments:?}: it has ended before");
+    complete
+}
+
+/// A number in the last line of a copy, which is JSON.
+fn number(lines: &str, name: &str) -> usize {
+    let done = lines.lines().last().unwrap_or_default();
+    let value = done.split(&format!("\"{name}\":")).nth(1);
+    let digits = value.and_then(|value| value.split([',', '}']).next());
+    let number = digits.and_then(|digits| digits.parse().ok());
+    number.unwrap_or_else(|| panic!("{name}: {lines}"))
+}
+
+/// The files of a directory that have their names.
+fn named(directory: &Path) -> usize {
+    let names = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    names
+        .filter(|name| !name.as_bytes().starts_with(b"."))
+        .count()
 }
 
 #[test]
@@ -51,22 +80,123 @@ fn a_killed_copy_of_many_files_is_completed() {
             ("many", url.as_str(), site.served("many")),
             (&url, "back", site.local("back")),
         ] {
-            let all = ["copy", "-r", "--json", from, to];
-            killed(&site, &all, |line| line.contains("\"file\""));
+            let all = ["copy", "-r", "-c", "2", "--json", from, to];
+            let mut files = 0;
+            let told = killed(&site, &all, |line| {
+                files += usize::from(line.contains("\"file\""));
+                files == 300
+            });
+            let present = named(&copy);
             assert_eq!(journals(&site), 1);
             let lines = site.must(&["copy", "-r", "--json", "--resume", from, to]);
-            let done = lines.lines().last().unwrap();
-            assert!(!done.contains("\"unchanged\":0"), "{done}");
+            // What was called complete is not copied again, and of what is complete at most the files ahead on two sessions: the kill
+            // may have come before their replies.
+            let (unchanged, again) = (number(&lines, "unchanged"), number(&lines, "files"));
+            assert_eq!(unchanged + again, 1000, "{lines}");
+            assert!(unchanged >= told, "{unchanged} of {told} are known");
+            assert!(
+                unchanged + 2 * 32 >= present,
+                "{unchanged} of {present} are known"
+            );
             assert_eq!(journals(&site), 0);
             assert_eq!(fs::read_dir(&copy).unwrap().count(), 1000);
             for index in 0..1000 {
                 let found = fs::read_to_string(copy.join(index.to_string()));
                 assert_eq!(found.unwrap(), format!("content {index}"));
             }
-            let error = site.fails(&["copy", "-r", "--resume", from, to]);
-            assert!(error.contains("was interrupted"), "{error}");
         }
     }
+}
+
+#[test]
+fn a_copy_without_records_is_resumed_from_the_beginning() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let url = site.server.url("a");
+    // One that was killed before its first record, another one while it began its journal, and one of an older program.
+    for found in [None, Some(""), Some("gridhaul copy 0.0.1\nC 1\n")] {
+        if let Some(found) = found {
+            fs::write(site.local("journal"), found).unwrap();
+        }
+        let copy = ["copy", "--json", "--resume", "--journal", "journal"];
+        let lines = site.must(&[&copy[..], &["source", &url]].concat());
+        assert_eq!(number(&lines, "files"), 1, "{lines}");
+        let note = lines
+            .lines()
+            .find(|line| line.contains(r#""event":"note""#));
+        assert!(
+            note.is_some_and(|note| note.contains("all is copied")),
+            "{lines}"
+        );
+        assert_same(&site.local("source"), &site.served("a"), &[]);
+        assert!(!site.local("journal").exists(), "it is complete");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_journal_stays_as_it_is() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let url = site.server.url("a");
+    fs::write(site.local("results"), "results of a year").unwrap();
+    std::os::unix::fs::symlink("results", site.local("link")).unwrap();
+    for name in ["results", "link"] {
+        for options in [&[][..], &["--resume"]] {
+            let copy = [&["copy", "--journal", name], options, &["source", &url]].concat();
+            let error = site.fails(&copy);
+            assert!(error.contains("journal"), "{error}");
+        }
+    }
+    let found = fs::read_to_string(site.local("results")).unwrap();
+    assert_eq!(found, "results of a year");
+    assert!(!site.served("a").exists());
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_is_told() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    fs::write(site.local("state"), "no directory").unwrap();
+    let output = site.gridhaul(&["copy", "source", &site.server.url("a")]);
+    let (_, stderr) = texts(&output);
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains("it is not recorded"), "{stderr}");
+}
+
+#[test]
+fn complete_files_are_verified_when_a_resumed_copy_wants_that() {
+    const LARGE: u64 = 5 << 20;
+
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    fs::create_dir(site.local("tree")).unwrap();
+    for name in ["same", "wrong"] {
+        content::write(&site.local("tree").join(name), LARGE).unwrap();
+    }
+    fs::write(site.local("tree/small"), "small").unwrap();
+    // A file that cannot be copied keeps the journal.
+    fs::write(site.local("tree/refused"), "a directory has this name").unwrap();
+    fs::create_dir_all(site.served("tree/refused")).unwrap();
+    chown_to_nobody(&site.served("tree")).unwrap();
+    let url = site.server.url("tree");
+    let copy = |options: &[&str]| {
+        let all = [&["copy", "-r", "--json"], options, &["tree", &url]].concat();
+        let output = site.gridhaul(&all);
+        assert_eq!(output.status.code(), Some(1));
+        texts(&output).0
+    };
+    copy(&[]);
+    // Of the same size and time.
+    let wrong = site.served("tree/wrong");
+    let mut bytes = fs::read(&wrong).unwrap();
+    bytes[1000] ^= 1;
+    fs::write(&wrong, bytes).unwrap();
+    let lines = copy(&["--resume"]);
+    assert_eq!(number(&lines, "unchanged"), 3, "{lines}");
+    let lines = copy(&["--resume", "--checksum", "SHA256"]);
+    let counts = ["unchanged", "files"].map(|name| number(&lines, name));
+    // The large one with the right content is compared only, and the small one is copied again.
+    assert_eq!(counts, [1, 2], "{lines}");
+    assert_same(&site.local("tree/wrong"), &wrong, &[]);
+    let lines = copy(&["--resume", "--checksum", "SHA256"]);
+    assert_eq!(number(&lines, "unchanged"), 3, "{lines}");
 }
 
 #[test]

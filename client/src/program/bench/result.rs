@@ -5,7 +5,7 @@ use std::time::Duration;
 use gridhaul_protocol::stack::StackSpec;
 use serde::Serialize;
 
-use super::super::output::shown;
+use super::super::output::{shown, shown_json};
 use super::super::report::amount;
 use crate::transfer::Transferred;
 
@@ -111,7 +111,7 @@ impl Results {
     }
 
     pub(super) fn json(&self) -> String {
-        serde_json::json!(self).to_string()
+        shown_json(&serde_json::json!(self).to_string())
     }
 
     #[expect(

@@ -56,8 +56,12 @@ pub(super) enum CopyError {
         "this machine cannot compute {0}: only copies between two servers can be verified by it"
     )]
     OnlyServers(String),
-    #[error("{0}: neither a file nor a directory: its checksum cannot be verified")]
+    #[error(
+        "{0}: a device or a pipe is one stream, and is copied by itself: name one source and one destination"
+    )]
     Special(String),
+    #[error("{0}: it keeps nothing, so no checksum can be verified")]
+    Unverifiable(String),
     #[error("{0}: no file matches")]
     NoMatch(String),
     #[error("{0}: this is no pattern")]

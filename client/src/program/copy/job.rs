@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -154,6 +154,14 @@ impl Place {
                 url.server == directory.server && above.as_os_str().as_bytes() == directory.path
             }
             _ => false,
+        }
+    }
+
+    /// A name that does not depend on the working directory, or on how a user writes it.
+    pub(super) fn absolute(&self) -> Vec<u8> {
+        match self {
+            Self::Local { root, beneath, .. } => root.join(beneath).into_os_string().into_vec(),
+            Self::Remote(url) => url.to_string().into_bytes(),
         }
     }
 

@@ -19,6 +19,7 @@ mod present;
 mod preview;
 mod reach;
 mod shared;
+mod special;
 mod stream;
 mod streams;
 mod tree;
@@ -39,7 +40,7 @@ use self::journal::{Journal, JournalError};
 pub(super) use self::list::ListError;
 use self::list::Pair;
 use self::shared::Shared;
-use self::stream::StreamCopy;
+use self::stream::{End, StreamCopy};
 use self::worker::Worker;
 use super::Ending;
 use super::arguments::{CatArguments, CopyArguments, ProgressArgument, RdmaArguments, RdmaWay};
@@ -78,7 +79,7 @@ pub(super) async fn run(arguments: &CopyArguments) -> Ending {
     errands(arguments, Errors::Own, all).await.0
 }
 
-/// Copies standard input, or to standard output, if one of the locations is `-`.
+/// Copies standard input, or to standard output, if one of the locations is `-`, or a device or a pipe.
 pub(super) async fn standard_stream(
     arguments: &CopyArguments,
     errors: Errors,
@@ -122,7 +123,7 @@ pub(super) async fn cat(arguments: &CatArguments) -> Ending {
         Ok(urls) => urls,
         Err(error) => return usage(&error.to_string()),
     };
-    let copy = StreamCopy::Get(urls);
+    let copy = StreamCopy::Get(urls, End::Standard);
     let arguments = arguments.as_copy();
     match copy.check(&arguments) {
         Ok(()) => stream::run(&arguments, Errors::Own, copy).await,
@@ -194,7 +195,7 @@ pub(super) async fn errands(
     let files = errands.iter().map(Errand::len).sum();
     let report = Report::start(form, errors, wants_bars(arguments, errors), files)
         .with_parts(wants_parts(arguments));
-    let journal = match journal(arguments) {
+    let (journal, note) = match journal(arguments) {
         Ok(journal) => journal,
         Err(error) => {
             report.failed(None, &error.to_string());
@@ -202,6 +203,9 @@ pub(super) async fn errands(
             return (Ending::Failed, Vec::new());
         }
     };
+    if let Some(note) = note {
+        report.notes(&note);
+    }
     let shared = Shared::new(arguments.clone(), machine, report, journal);
     let shared = Arc::new(shared);
     let is_interrupted = tokio::select! {
@@ -212,6 +216,7 @@ pub(super) async fn errands(
         stop(&shared).await;
     }
     shared.close().await;
+    shared.tell_of_journal();
     let ending = match (is_interrupted, shared.report.done()) {
         (true, _) => Ending::Interrupted,
         (false, true) => {
@@ -241,19 +246,28 @@ fn wants_parts(arguments: &CopyArguments) -> bool {
     arguments.progress == ProgressArgument::Channels
 }
 
-/// The journal: that of an earlier copy, or a new one. A copy that is not resumed also goes on without one.
-fn journal(arguments: &CopyArguments) -> Result<Journal, JournalError> {
+/// The journal: that of an earlier copy, or a new one, and what to tell about it. A copy that is not resumed also goes on without one.
+fn journal(arguments: &CopyArguments) -> Result<(Journal, Option<String>), JournalError> {
     let place = match &arguments.journal {
         Some(path) => Ok(path.clone()),
         None => Journal::place(&arguments.locations),
     };
     // A file whose part was copied is not complete.
     let keeps_none = arguments.dry_run || arguments.part().is_some();
-    match (arguments.resume, keeps_none) {
-        (true, _) => Journal::resume(place?),
-        (false, true) => Ok(Journal::none()),
-        (false, false) => Ok(place.map_or_else(|_| Journal::none(), Journal::new)),
+    if arguments.resume {
+        let (journal, note) = Journal::resume(place?)?;
+        return Ok(match keeps_none {
+            true => (journal.only_read(), note),
+            false => (journal, note),
+        });
     }
+    let journal = match place {
+        _ if keeps_none => Journal::none(None),
+        Ok(place) if arguments.journal.is_some() => Journal::named(place)?,
+        Ok(place) => Journal::new(place),
+        Err(error) => Journal::none(Some(&error)),
+    };
+    Ok((journal, None))
 }
 
 /// Ends a copy that was interrupted. The transfers have ended with their sessions, and both ends keep what has arrived.

@@ -3,15 +3,16 @@
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::feature::SimpleFeature;
 use gridhaul_protocol::stack::StackSpec;
+use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{Admission, BandwidthLimit, Handling, NodeSession};
 
-use super::super::arguments::{CopyArguments, ModeArgument, Parallel};
+use super::super::arguments::{CopyArguments, ModeArgument, Parallel, SyncArgument};
 use super::super::report::Report;
 use super::super::servers::{OpenError, Servers};
 use super::error::CopyError;
@@ -20,7 +21,7 @@ use super::journal::Journal;
 use super::reach::{Reach, Way, is_translated};
 use super::streams::{self, Flight, Streams};
 use super::version::Version;
-use crate::local::LocalMachine;
+use crate::local::{LocalConfig, LocalMachine};
 use crate::location::Server;
 use crate::session::{DataCommands, DataProtection, Session, TransferSettings};
 
@@ -34,6 +35,8 @@ type Opening<'a> = Pin<Box<dyn Future<Output = Result<Session, OpenError>> + Sen
 pub(super) struct Shared {
     pub(super) arguments: CopyArguments,
     pub(super) machine: LocalMachine,
+    /// The same with files like `/dev/null`.
+    discards: OnceLock<LocalMachine>,
     pub(super) servers: Servers,
     pub(super) report: Report,
     pub(super) journal: Journal,
@@ -67,6 +70,7 @@ impl Shared {
         Self {
             arguments,
             machine,
+            discards: OnceLock::new(),
             servers,
             report,
             journal,
@@ -89,6 +93,21 @@ impl Shared {
         }
     }
 
+    /// Says once why the journal has no further records.
+    pub(super) fn tell_of_journal(&self) {
+        if let Some(why) = self.journal.take_failure() {
+            self.report.notes(&why);
+        }
+    }
+
+    /// The checksum that the content of files is compared by, if the user wants that.
+    pub(super) fn wanted_sum(&self) -> Option<ChecksumAlgorithm> {
+        let compares = self.arguments.sync == Some(SyncArgument::Checksum);
+        // All servers have it.
+        let usual = compares.then_some(ChecksumAlgorithm::Md5);
+        self.arguments.checksum.or(usual)
+    }
+
     /// Whether the entries of directories of the copy are looked at.
     pub(super) fn looks(&self) -> bool {
         self.arguments.sync.is_some() || self.arguments.delete
@@ -106,6 +125,18 @@ impl Shared {
         hosts: Admission,
     ) -> Result<Arc<dyn NodeSession>, CopyError> {
         Ok(self.machine.files(root, hosts)?)
+    }
+
+    /// As [`Self::files`], but what is received is discarded, and nothing can be read.
+    pub(super) fn discarding(
+        &self,
+        root: &Path,
+        hosts: Admission,
+    ) -> Result<Arc<dyn NodeSession>, CopyError> {
+        let discards = self
+            .discards
+            .get_or_init(|| LocalMachine::discarding(LocalConfig::default()));
+        Ok(discards.files(root, hosts)?)
     }
 
     /// Files that commands are sent ahead for at this server.

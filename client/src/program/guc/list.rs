@@ -9,7 +9,7 @@ use globset::{Glob, GlobMatcher};
 use super::super::Ending;
 use super::super::arguments::CopyArguments;
 use super::super::files;
-use super::super::output::{print, shown};
+use super::super::output::{print, shown, shown_lines};
 use crate::location::Url;
 use crate::session::Kind;
 
@@ -18,7 +18,7 @@ pub(super) async fn run(url: &str, arguments: &CopyArguments) -> Ending {
     match listed(url, arguments).await {
         Ok(()) => Ending::Complete,
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", shown_lines(&error));
             Ending::Failed
         }
     }

@@ -31,6 +31,7 @@ use super::Ending;
 use super::arguments::{Arguments, Command, CopyArguments};
 use super::copy::{self, Errand};
 use super::interrupt;
+use super::output::shown_lines;
 use super::plan::Plan;
 use super::report::Errors;
 use crate::location::{Location, Server};
@@ -73,7 +74,7 @@ pub(super) async fn run(words: &[OsString]) -> Ending {
         Ok(prepared) => prepared,
         Err(error) => {
             // As globus-url-copy.
-            eprintln!("error: {error}");
+            eprintln!("error: {}", shown_lines(&error.to_string()));
             return Ending::Failed;
         }
     };

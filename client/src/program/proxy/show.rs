@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::arguments::ProxyShowArguments;
 use super::{span, utc};
 use crate::login::Environment;
-use crate::program::output::{print, shown};
+use crate::program::output::{print, shown, shown_json};
 
 /// Why a proxy cannot be shown or used.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ pub(super) fn run(arguments: &ProxyShowArguments) -> Result<(), ShowError> {
     let proxy = Proxy::of(&credential, path.display().to_string(), left);
     let printed = match arguments.json {
         // Strings and numbers always have a form in JSON.
-        true => print(serde_json::json!(proxy)),
+        true => print(shown_json(&serde_json::json!(proxy).to_string())),
         false => print(proxy.text(left).trim_end()),
     };
     printed.map_err(ShowError::Output)?;

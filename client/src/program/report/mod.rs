@@ -387,7 +387,8 @@ impl Report {
         if self.form == Form::Json
             && let Ok(line) = serde_json::to_string(event)
         {
-            print(&line);
+            // A reader that has gone does not end a copy.
+            let _ = output::print(output::shown_json(&line));
         }
     }
 }

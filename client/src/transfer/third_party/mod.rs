@@ -16,6 +16,7 @@ use self::follow::Following;
 pub use self::pipeline::pipeline_between;
 use self::prepare::prepare;
 use super::part::{self, FilePart};
+use super::stored::check_size;
 use super::{Observer, TransferFailure, Transferred, verify};
 use crate::control::ControlError;
 use crate::session::{Session, TransferSettings};
@@ -91,9 +92,8 @@ async fn attempt(
         .run(source, destination)
         .await?;
     // Neither server has told how many bytes arrived.
-    let arrived = destination.size(&copy.destination).await.map_err(to)?;
-    if let (Some(expected), Some(copied)) = (copy.size, arrived) {
-        copy.check_length(expected, copied)?;
+    if let Some(expected) = copy.size {
+        check_size(destination, &copy.destination, copy.part, expected, false).await?;
     }
     if is_blocks {
         let [of_source, of_destination] = channels;
@@ -114,11 +114,7 @@ impl ThirdPartyCopy {
 
     /// Compares the size of the copy with that of the source. Behind a part the copy may have more.
     fn check_length(&self, expected: u64, copied: u64) -> Result<(), TransferFailure> {
-        let is_complete = match self.part {
-            None => copied == expected,
-            Some(part) => expected == 0 || copied.saturating_sub(part.offset) >= expected,
-        };
-        match is_complete {
+        match part::is_whole(self.part, expected, copied) {
             true => Ok(()),
             false => Err(TransferFailure::Length { expected, copied }),
         }

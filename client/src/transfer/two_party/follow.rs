@@ -34,6 +34,8 @@ pub(super) struct Following<'a> {
     told: Told,
     /// What the server says to have stored.
     claims: Claims,
+    /// It says to have stored what is behind the end of the file.
+    is_beyond: bool,
     limit: ReplyLimit,
     /// The last reply of the server.
     reply: Option<Reply>,
@@ -56,6 +58,7 @@ impl<'a> Following<'a> {
             watch: StallWatch::new(copy.stall),
             told: Told::default(),
             claims: Claims::new(copy.stall),
+            is_beyond: false,
             limit: ReplyLimit::new(),
             reply: None,
             outcome: None,
@@ -134,6 +137,7 @@ impl<'a> Following<'a> {
         let waits_here = self.sums.is_some() || self.has_ended;
         match Said::of(reply) {
             Said::Stored(ranges) if self.copy.direction == Direction::Put => {
+                self.is_beyond |= ranges.end() > self.copy.end();
                 let ranges = said::before(self.copy.end(), ranges);
                 let sent = local.moved().saturating_add(self.copy.present.covered());
                 if self.claims.advance_to(self.told.stores(&ranges), sent) {
@@ -225,6 +229,13 @@ impl<'a> Following<'a> {
             }
             _ => failure,
         }
+    }
+
+    /// Whether the markers of the server say that it has stored a whole file of this size, which has bytes.
+    pub(super) fn has_stored(&self, size: u64) -> bool {
+        // Markers of a part do not count from the beginning of the file, and those of a restart may tell only what was sent.
+        let is_whole = self.copy.part.is_none() && self.copy.present.is_empty();
+        is_whole && size > 0 && !self.is_beyond && self.told.has_stored(size)
     }
 
     fn note_received(&mut self, local: &LocalTransfer) {

@@ -18,6 +18,7 @@ use self::follow::{Complete, Following};
 pub use self::pipeline::pipeline;
 use super::local_end::{Channels, LocalTransfer};
 use super::part::{self, FilePart};
+use super::stored::check_size;
 use super::{ByteStream, Observer, STALL, TransferFailure, Transferred, verify};
 use crate::control::ControlError;
 use crate::session::{Addresses, Kept, OtherEnd, Session, TransferSettings};
@@ -130,6 +131,12 @@ async fn attempt(
             return Err(following.cause(failure));
         }
     };
+    if copy.direction == Direction::Put {
+        let bytes = complete.outcome.bytes;
+        let bytes = bytes.saturating_add(copy.present.covered());
+        let is_told = following.has_stored(bytes);
+        check_size(session, &copy.remote, copy.part, bytes, is_told).await?;
+    }
     if is_blocks {
         session.keep(channels);
     }

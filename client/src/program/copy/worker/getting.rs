@@ -1,6 +1,5 @@
 //! Files from a server.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use super::super::super::report::Watch;
 use super::super::error::CopyError;
 use super::super::job::Job;
 use super::super::present::Present;
+use super::super::special;
 use super::super::streams::Metered;
 use super::super::version::Version;
 use super::found::{Content, search_more, size_here};
@@ -122,7 +122,11 @@ impl Worker {
         let version = present.version();
         let session = open(&mut self.source, &shared, &from.server).await?;
         let hosts = session.admits(settings.protection);
-        let files = self.files(to.root, hosts)?;
+        let is_null = special::is_null(to.path);
+        let files = match is_null {
+            true => shared.discarding(to.root, hosts)?,
+            false => self.files(to.root, hosts)?,
+        };
         let form = form(settings.mode);
         let size = size_here(to.path, form)
             .filter(|size| Some(*size) <= version.size && present.ranges().end() <= *size);
@@ -141,11 +145,13 @@ impl Worker {
             _ => present.forget(),
         }
         watch.begins(settings.mode, present.ranges());
-        // A device or a pipe cannot be replaced.
-        let is_special =
-            fs::metadata(to.path).is_ok_and(|found| !found.is_file() && !found.is_dir());
-        if is_special && shared.arguments.checksum.is_some() {
-            return Err(CopyError::Special(to.path.display().to_string()));
+        if special::is_special(to.path) {
+            let name = to.path.display().to_string();
+            match (is_null, shared.arguments.checksum) {
+                (false, _) => return Err(CopyError::Special(name)),
+                (true, Some(_)) => return Err(CopyError::Unverifiable(name)),
+                (true, None) => {}
+            }
         }
         let way = (Some(from.server.clone()), None);
         let flight = shared.begin(&way, &mut settings);
@@ -161,12 +167,14 @@ impl Worker {
             settings,
             handling: Handling {
                 // No program sees a part of a file under its name, unless the user asks for that.
-                upload: match is_special || shared.arguments.part().is_some() {
+                upload: match is_null || shared.arguments.part().is_some() {
                     true => UploadName::Final,
                     false => UploadName::Temporary,
                 },
                 demands: Demands {
-                    modified: version.modified.filter(|_| shared.arguments.keeps_times()),
+                    modified: version
+                        .modified
+                        .filter(|_| shared.arguments.keeps_times() && !is_null),
                     ..Demands::default()
                 },
                 ..shared.handling()

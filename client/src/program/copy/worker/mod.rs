@@ -122,9 +122,10 @@ impl Worker {
             return;
         }
         let copied = match shared.gives_up() {
-            None if shared.arguments.sync == Some(SyncArgument::Checksum)
-                && self.has_same_content(job).await =>
-            {
+            None if may_have_content(&shared, job) && self.has_same_content(job).await => {
+                if recorded(&shared, job).is_some() {
+                    record(&shared, job, shared.wanted_sum());
+                }
                 shared.report.unchanged();
                 return;
             }
@@ -155,8 +156,7 @@ impl Worker {
 
     async fn sum(&mut self, place: &Place, is_source: bool) -> Option<String> {
         let shared = Arc::clone(&self.shared);
-        // All servers have it.
-        let algorithm = shared.arguments.checksum.unwrap_or(ChecksumAlgorithm::Md5);
+        let algorithm = shared.wanted_sum()?;
         match place {
             Place::Local { root, beneath, .. } => {
                 let files = self.files(root, Admission::none()).ok()?;
@@ -269,17 +269,41 @@ async fn open<'a>(
     Ok(place.insert(session))
 }
 
-/// Whether an earlier run has copied this version of the file.
+/// Whether an earlier run has copied this version of the file, and has verified it as the user wants now.
 fn is_known(shared: &Shared, job: &Job) -> bool {
-    let is_recorded = || Key::of(job).is_some_and(|key| shared.journal.has(key));
-    shared.journal.has_complete() && is_recorded() && job.destination.may_have(job.known)
+    let wanted = shared.wanted_sum();
+    recorded(shared, job).is_some_and(|sum| wanted.is_none() || sum == wanted)
+}
+
+/// The checksum by which an earlier run has verified this version of the file. The outer `None`: it has not copied it.
+fn recorded(shared: &Shared, job: &Job) -> Option<Option<ChecksumAlgorithm>> {
+    if !shared.journal.has_complete() {
+        return None;
+    }
+    let sum = shared.journal.complete(Key::of(job)?)?;
+    job.destination.may_have(job.known).then_some(sum)
+}
+
+/// Whether the contents of both ends are compared before the file is copied: the user wants that, or an earlier run has copied a large
+/// file without the checksum that is wanted now. A small one is copied again.
+fn may_have_content(shared: &Shared, job: &Job) -> bool {
+    shared.arguments.sync == Some(SyncArgument::Checksum)
+        || shared.arguments.checksum.is_some()
+            && job.known.size >= Some(WORTHWHILE)
+            && recorded(shared, job).is_some()
+}
+
+fn record(shared: &Shared, job: &Job, sum: Option<ChecksumAlgorithm>) {
+    if let Some(key) = Key::of(job) {
+        shared.journal.record_complete(key, sum);
+        shared.tell_of_journal();
+    }
 }
 
 /// Notes and reports a copied file.
 fn succeeded(shared: &Shared, job: &Job, names: (&str, &str), done: &Transferred) {
     shared.note(true);
-    if let Some(key) = Key::of_names(names, job.known) {
-        shared.journal.record_complete(key);
-    }
+    let sum = shared.arguments.checksum;
+    record(shared, job, sum.filter(|_| done.checksum.is_some()));
     shared.report.copied(names, done);
 }

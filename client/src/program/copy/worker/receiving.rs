@@ -17,7 +17,6 @@ use super::super::version::Version;
 use super::found::{Content, Contents, equal_ones, search};
 use crate::control::ControlError;
 use crate::session::Session;
-use crate::transfer::TransferFailure;
 
 /// The file of a server that a restart continues.
 struct Leftover {
@@ -125,7 +124,7 @@ impl<'a> Receiving<'a> {
         Ok(found.is_doubtful)
     }
 
-    /// Checks a file that the server has continued from these ranges: a restart does not shorten it.
+    /// Checks a file that the server has continued from these ranges. Its size was compared with that of the source.
     pub(super) fn check(
         self,
         restart: &'a RangeSet,
@@ -141,19 +140,12 @@ impl<'a> Receiving<'a> {
         is_doubtful: bool,
         source: Content<'_>,
     ) -> Result<(), CopyError> {
-        if restart.is_empty() {
+        if restart.is_empty() || !is_doubtful {
             return Ok(());
-        }
-        let size = self.session.size(self.path).await;
-        let size = size.map_err(CopyError::Destination)?;
-        if let (Some(expected), Some(copied)) = (self.version.size, size)
-            && expected != copied
-        {
-            return Err(TransferFailure::Length { expected, copied }.into());
         }
         let there = Content::There(self.session, self.path.clone());
         let mut ends = Contents::new(source, there, self.within);
-        if is_doubtful && equal_ones(restart, &mut ends).await != *restart {
+        if equal_ones(restart, &mut ends).await != *restart {
             return Err(CopyError::Continued);
         }
         Ok(())

@@ -13,6 +13,7 @@ use super::super::super::report::Watch;
 use super::super::error::CopyError;
 use super::super::job::{Job, Place};
 use super::super::present::Present;
+use super::super::special;
 use super::super::streams::Metered;
 use super::super::version::Version;
 use super::found::Content;
@@ -91,6 +92,9 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let remote = to.argument()?;
         let version = Version::of_file(from.path)?;
+        if special::is_special(from.path) {
+            return Err(CopyError::Special(from.path.display().to_string()));
+        }
         if version.differs_from(&known) {
             // The journal is about the version that was found.
             watch.records_nothing();

@@ -73,18 +73,6 @@ impl Flight {
         self.ends.iter().all(Ahead::is_answered)
     }
 
-    /// Whether markers and `SIZE` of the destination say the same of this file, which has bytes.
-    fn has_markers_of_size(&self) -> bool {
-        let destination = &self.ends[DESTINATION];
-        let size = destination.size.filter(|size| *size > 0);
-        size.is_some_and(|size| destination.has_stored(size))
-    }
-
-    /// Whether `SIZE` was not asked.
-    fn trusts_markers(&self) -> bool {
-        self.ends[DESTINATION].size.is_none()
-    }
-
     /// Compares the copy with the source; returns the checksum of both.
     fn compared(&self) -> Result<Option<String>, TransferFailure> {
         let [source, destination] = &self.ends;
@@ -199,13 +187,9 @@ impl<'a> Pipeline<'a> {
             return Ok(false);
         };
         let compared = flight.compared();
-        if matches!(compared, Err(TransferFailure::Length { .. })) && flight.trusts_markers() {
-            self.markers = StoredMarkers::Unreliable;
-        }
+        let is_right = !matches!(compared, Err(TransferFailure::Length { .. }));
+        self.markers = flight.ends[DESTINATION].judged(self.markers, is_right);
         let checksum = compared?;
-        if self.markers == StoredMarkers::Unknown && flight.has_markers_of_size() {
-            self.markers = StoredMarkers::Sizes;
-        }
         let done = Transferred {
             bytes: flight.copy.size.unwrap_or(0),
             channels: usize::from(flight.copy.settings.parallelism),

@@ -27,9 +27,13 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Prepares the commands of a file.
-    pub(super) fn prepare(session: &mut Session, copy: FileCopy) -> Result<Self, ControlError> {
-        let mut commands = Vec::with_capacity(3);
+    /// Prepares the commands of a file. `asks_size` is whether the server is asked for the size of an upload.
+    pub(super) fn prepare(
+        session: &mut Session,
+        copy: FileCopy,
+        asks_size: bool,
+    ) -> Result<Self, ControlError> {
+        let mut commands = Vec::with_capacity(4);
         if let (Direction::Put, Some(bytes)) = (copy.direction, copy.size) {
             let announce = Command::Allo {
                 bytes,
@@ -38,6 +42,9 @@ impl Flight {
             commands.push((Step::Announce, announce));
         }
         commands.push((Step::Move, copy.command()));
+        if asks_size {
+            commands.push((Step::Size, Command::Size(copy.remote.clone())));
+        }
         if let Some(algorithm) = copy.verify {
             commands.push(ahead::sum(algorithm, &copy.remote)?);
         }
@@ -74,6 +81,17 @@ impl Flight {
     /// Whether both ends have done all that they must.
     pub(super) fn is_complete(&self) -> bool {
         self.ahead.is_answered() && self.outcome.is_some()
+    }
+
+    /// Whether the server has stored all of an upload, by `SIZE` or else by its markers.
+    pub(super) fn is_stored(&self) -> Result<(), TransferFailure> {
+        let Some(expected) = self.copy.size else {
+            return Ok(());
+        };
+        match self.ahead.copied(expected) {
+            copied if copied == expected => Ok(()),
+            copied => Err(TransferFailure::Length { expected, copied }),
+        }
     }
 
     /// Compares a sent file with the copy of the server. A received one was compared before it got its name.

@@ -6,10 +6,11 @@
 //!   replies                       200 125 226 | 200 125 226 | ...
 //! ```
 //!
-//! With a checksum, `CKSM` follows each `STOR` or `RETR`.
+//! `SIZE` follows each `STOR`, until the `111` at the end of a file have told what `SIZE` said: from then on they tell the size of each
+//! file that is not empty. With a checksum, `CKSM` follows each `STOR` and its `SIZE`, or `RETR`.
 //!
 //! Replies have no names, so they are matched by their order. A file is complete when the replies of the server show that
-//! its own transfer has begun and ended, and all bytes have moved here. Anything else ends the pipeline: data channels do not say which file
+//! its own transfer has begun and ended, all bytes have moved here, and the server has stored as many. Anything else ends the pipeline: data channels do not say which file
 //! a block belongs to, so after an error of one file they cannot be used for the next one. The files that are not complete are
 //! copied by themselves, and that attempt has the error of the file.
 //!
@@ -65,8 +66,9 @@ pub async fn pipeline(
         open_port(session, &**files, &copy).await?;
     }
     let here = HereEnd::new(files, are_open);
-    let mut pipeline = Pipeline::new(here, &copy, first, supply);
+    let mut pipeline = Pipeline::new(here, session, &copy, first, supply);
     let ended = pipeline.run(session).await;
+    session.note_markers(pipeline.markers);
     if let Err(failure) = ended {
         pipeline.here.give_up().await;
         files.release();

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use gridhaul_protocol::feature::SimpleFeature;
 use gridhaul_protocol::reply::Reply;
 use tokio::time::Interval;
 
@@ -11,7 +12,7 @@ use super::super::super::{TransferFailure, Transferred};
 use super::super::{Direction, FileCopy};
 use super::flight::Flight;
 use super::here::{Here, HereEnd, check_length};
-use crate::session::Session;
+use crate::session::{Session, StoredMarkers};
 
 pub(super) struct Pipeline<'a> {
     /// The first file, for what all have in common.
@@ -20,6 +21,10 @@ pub(super) struct Pipeline<'a> {
     supply: &'a mut dyn Supply<FileCopy>,
     flights: VecDeque<Flight>,
     pub(super) here: HereEnd<'a>,
+    /// Uploads are compared with what the server says to have stored.
+    is_checked: bool,
+    /// Those of the server.
+    pub(super) markers: StoredMarkers,
     silence: Silence,
     limit: ReplyLimit,
 }
@@ -27,12 +32,15 @@ pub(super) struct Pipeline<'a> {
 impl<'a> Pipeline<'a> {
     pub(super) fn new(
         here: HereEnd<'a>,
+        session: &Session,
         model: &'a FileCopy,
         first: FileCopy,
         supply: &'a mut dyn Supply<FileCopy>,
     ) -> Self {
         Self {
             here,
+            is_checked: model.direction == Direction::Put && session.has(SimpleFeature::Size),
+            markers: session.markers(),
             model,
             first: Some(first),
             supply,
@@ -66,7 +74,10 @@ impl<'a> Pipeline<'a> {
             let Some(copy) = self.first.take().or_else(|| self.supply.next()) else {
                 break;
             };
-            let flight = Flight::prepare(session, copy);
+            // There is no marker of an empty file.
+            let asks_size =
+                self.is_checked && (self.markers != StoredMarkers::Sizes || copy.size == Some(0));
+            let flight = Flight::prepare(session, copy, asks_size);
             let flight = flight.map_err(|error| self.model.of_server(error))?;
             budget.add(flight.cost());
             verb = Some(flight.copy.command().verb());
@@ -102,6 +113,11 @@ impl<'a> Pipeline<'a> {
         let Some(flight) = oldest.filter(|flight| flight.is_complete()) else {
             return Ok(false);
         };
+        if self.is_checked {
+            let stored = flight.is_stored();
+            self.markers = flight.ahead.judged(self.markers, stored.is_ok());
+            stored?;
+        }
         let checksum = flight.compared().await?;
         let Some(outcome) = flight.outcome.take() else {
             return Err(TransferFailure::Lost);
