@@ -20,6 +20,7 @@ mod pages;
 mod pool;
 mod recycled;
 mod region;
+mod release;
 mod target;
 
 pub(crate) use bounds::Holder;
@@ -29,4 +30,5 @@ pub(crate) use limits::pinned_bytes;
 pub use pool::MemoryLoad;
 pub(crate) use pool::{Part, Pool, PoolError, Share};
 pub use region::Memory;
+pub(crate) use release::release_later;
 pub(crate) use target::RingMemory;

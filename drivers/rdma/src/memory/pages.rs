@@ -53,7 +53,7 @@ const BYTES_OF_A_THREAD: usize = 256 << 20;
 const MAX_THREADS: usize = 8;
 
 /// A thread populates so many bytes at a time, and stops in between if the mapping is not wanted any more. That is some tens of
-/// milliseconds.
+/// milliseconds. As many are unmapped at a time.
 const STEP_BYTES: usize = 64 << 20;
 
 /// The size of a huge page. Architectures with other sizes get transparent ones.
@@ -236,11 +236,17 @@ pub(super) fn page_bytes() -> u64 {
 }
 
 impl Drop for Pages {
+    /// In steps, because the kernel lets other threads change the mappings of the process only between two calls.
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map_as` or `of_file`, and every holder of a pointer to
-        // it holds this value too. The call cannot fail for a whole mapping; if it did, the pages
-        // would stay mapped and unused.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length()) };
+        for from in (0..self.length()).step_by(STEP_BYTES) {
+            let length = STEP_BYTES.min(self.length() - from);
+            // SAFETY: the offset is within the mapping.
+            let start = unsafe { self.start.add(from) };
+            // SAFETY: the mapping was made by `map_as` or `of_file`, and every holder of a pointer to it holds this value too. The
+            // parts are multiples of all sizes of pages, up to the end of the mapping. If the call fails, which it does not for
+            // parts from the start on, they stay mapped and unused.
+            let _ = unsafe { munmap(start.as_ptr().cast(), length) };
+        }
     }
 }
 

@@ -47,7 +47,20 @@ struct Waiter {
     wanted: Lengths,
     /// The granted rings; set under the lock.
     granted: OnceLock<Lengths>,
+    /// Idle mappings that make room for them. The waiting thread unmaps them, and not the one that gave back memory, which has other
+    /// channels to serve. Set before `granted`.
+    evicted: Mutex<Vec<Used>>,
     thread: Thread,
+}
+
+impl Waiter {
+    /// The granted rings, if there are any. Their memory is free when this returns.
+    fn take(&self) -> Option<Lengths> {
+        let granted = self.granted.get().copied()?;
+        let mut evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
+        evicted.clear();
+        Some(granted)
+    }
 }
 
 /// How often a waiting thread checks whether its operation was cancelled.
@@ -166,6 +179,7 @@ impl Pool {
             holder,
             wanted,
             granted: OnceLock::new(),
+            evicted: Mutex::default(),
             thread: thread::current(),
         });
         state.waiting.push_back(Arc::clone(&waiter));
@@ -181,8 +195,8 @@ impl Pool {
         let timeout = operation.remaining().map(|left| left - left / 4);
         let end = timeout.map(|timeout| Instant::now() + timeout);
         loop {
-            if let Some(granted) = waiter.granted.get() {
-                return Ok(self.share(waiter.holder, *granted));
+            if let Some(granted) = waiter.take() {
+                return Ok(self.share(waiter.holder, granted));
             }
             if operation.cancel.is_cancelled() {
                 self.leave(waiter);
@@ -202,8 +216,8 @@ impl Pool {
     fn leave(self: &Arc<Self>, waiter: &Arc<Waiter>) {
         let mut state = self.lock();
         state.waiting.retain(|other| !Arc::ptr_eq(other, waiter));
-        let granted = waiter.granted.get().copied();
         drop(state);
+        let granted = waiter.take();
         drop(granted.map(|granted| self.share(waiter.holder, granted)));
     }
 
@@ -218,12 +232,12 @@ impl Pool {
         }
     }
 
-    /// Keeps a mapping for the next channel, unless a quarter of the bound is idle already.
-    pub(super) fn keep(self: &Arc<Self>, pages: Used) {
+    /// Keeps a mapping for the next channel. Returns it if a quarter of the bound would be idle otherwise.
+    pub(super) fn keep(self: &Arc<Self>, pages: Used) -> Result<(), Used> {
         let mut state = self.lock();
         let most = state.bounds.memory().limit() / 4;
         if state.idle.bytes() + pages.length() as u64 > most {
-            return;
+            return Err(pages);
         }
         state.idle.add(pages);
         if !state.has_thread {
@@ -235,6 +249,7 @@ impl Pool {
                 Err(_) => state.idle.evict(0),
             }
         }
+        Ok(())
     }
 
     /// Unmaps idle mappings when their time is over, until none is left.
@@ -316,6 +331,12 @@ impl State {
             };
             match granted {
                 Some(granted) => {
+                    let mut evicted = waiter
+                        .evicted
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner);
+                    evicted.extend(self.idle.take_evicted());
+                    drop(evicted);
                     // Only this sets it, and a waiter leaves the queue with it.
                     let _ = waiter.granted.set(granted);
                     waiter.thread.unpark();

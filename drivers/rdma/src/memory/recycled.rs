@@ -70,5 +70,6 @@ impl Used {
 /// Takes back the pages of a region when it is dropped. The pool does: it makes the regions, so a
 /// region that named the pool would close a circle between the two modules.
 pub(super) trait Reclaim: fmt::Debug + Send + Sync {
-    fn reclaim(&self, pages: Used);
+    /// Keeps the pages for another channel. Returns them if they are not wanted.
+    fn reclaim(&self, pages: Used) -> Result<(), Used>;
 }

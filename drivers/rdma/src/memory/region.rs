@@ -10,6 +10,7 @@ use gridhaul_iwarp::{Buffer, Span};
 
 use super::pages::{PageKind, Pages};
 use super::recycled::{Cleared, Reclaim, Used};
+use super::release::release_later;
 
 /// Mapped pages that may be registered with a device.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ pub struct Memory {
     pages: Option<Pages>,
     /// No byte from this offset on was ever written.
     used_bytes: AtomicUsize,
-    /// Takes the pages back; released after them.
+    /// Takes the pages back; released after them. `None` outside of any pool, and while it is dropped.
     owner: Option<Arc<dyn Reclaim>>,
     is_file: bool,
 }
@@ -72,6 +73,11 @@ impl Memory {
     /// devices, which report that, may read them.
     pub fn is_file(&self) -> bool {
         self.is_file
+    }
+
+    /// Whether it counts against the bound on all rings until it is dropped.
+    pub(crate) fn counts(&self) -> bool {
+        self.owner.is_some()
     }
 
     /// In bytes.
@@ -186,8 +192,13 @@ fn file_position(offset: u64) -> io::Result<libc::off_t> {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let (Some(pages), Some(owner)) = (self.pages.take(), &self.owner) {
-            owner.reclaim(Used::new(pages, *self.used_bytes.get_mut()));
+        let (Some(pages), Some(owner)) = (self.pages.take(), self.owner.take()) else {
+            return;
+        };
+        let used = Used::new(pages, *self.used_bytes.get_mut());
+        if let Err(unwanted) = owner.reclaim(used) {
+            // They count until they are unmapped: a tuple drops the owner last.
+            release_later(unwanted.length(), (unwanted, owner));
         }
     }
 }

@@ -175,7 +175,8 @@ pub trait Endpoint: Send + fmt::Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Deregisters a region that no outstanding request uses. Its key becomes invalid.
+    /// Deregisters a region that no outstanding request uses. Its key becomes invalid, that of long memory somewhat later; the memory
+    /// stays mapped and counts until then.
     fn deregister(&mut self, region: usize);
 
     /// Declares parts of a region that the peer may write to as free of data beyond the peer's

@@ -11,6 +11,7 @@ mod mtu;
 mod queue_pairs;
 mod rails;
 mod registration;
+mod rings;
 #[path = "../../../../server/tests/launch/skipped.rs"]
 mod skipped;
 

@@ -3,9 +3,10 @@
 //! The receiver decides, because it sees whether its ring is the limit. It asks for memory, which another
 //! thread prepares, and offers the ring to the peer. The sender asks for a ring of its own as well, and
 //! moves the stream to both (`sender::moving`). When the sender reports that it has left the earlier
-//! ring, that is deregistered and released. Each step happens once for each ring, and one ring is
-//! offered at a time, so a peer cannot make this end hold more than two in each direction. A ring that
-//! is not used is taken back ([`offered`]).
+//! ring, that is deregistered and released, a long one by another thread. Each step happens once for each
+//! ring, and one ring is offered at a time, so a peer cannot make this end hold more than two in each
+//! direction beside those that are being released, which count against the bound. A ring that is not used
+//! is taken back ([`offered`]).
 
 mod offered;
 mod outgoing;

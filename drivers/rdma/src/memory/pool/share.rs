@@ -156,8 +156,11 @@ impl Share {
         }?;
         held.fetch_add(bytes, Ordering::Relaxed);
         state.evict();
+        let evicted = state.idle.take_evicted();
         drop(state);
-        Some(Part::new(self, bytes))
+        let mut part = Part::new(self, bytes);
+        part.evicted = evicted;
+        Some(part)
     }
 
     /// Whether other channels wait for memory.
@@ -211,16 +214,19 @@ impl Drop for Share {
 /// A part of a channel's memory, which counts until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Part {
-    share: Arc<Share>,
+    /// Idle mappings that make room for it. They are unmapped by the thread that maps the part, which is not that of the data.
+    pub(super) evicted: Vec<Used>,
     bytes: u64,
+    share: Arc<Share>,
 }
 
 impl Part {
     /// A part that its share has counted.
     fn new(share: &Arc<Share>, bytes: u64) -> Self {
         Self {
-            share: Arc::clone(share),
+            evicted: Vec::new(),
             bytes,
+            share: Arc::clone(share),
         }
     }
 
@@ -235,10 +241,11 @@ impl Part {
     ///
     /// When the kernel has no memory, and ECANCELED when it is not wanted any more.
     pub(crate) fn map(
-        self,
+        mut self,
         length: u64,
         is_wanted: &(dyn Fn() -> bool + Sync),
     ) -> io::Result<Arc<Memory>> {
+        self.evicted.clear();
         let pages = self.share.pages(length, is_wanted)?;
         Ok(Arc::new(Memory::shared(pages, Arc::new(self))))
     }
@@ -246,13 +253,15 @@ impl Part {
 
 /// Pages that came from [`Part::map`].
 impl Reclaim for Part {
-    fn reclaim(&self, pages: Used) {
-        self.share.pool.keep(pages);
+    fn reclaim(&self, pages: Used) -> Result<(), Used> {
+        self.share.pool.keep(pages)
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
+        // It counts for them.
+        self.evicted.clear();
         self.share.release(self.bytes);
     }
 }

@@ -1,5 +1,6 @@
 mod further;
 mod handed_on;
+mod released;
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};

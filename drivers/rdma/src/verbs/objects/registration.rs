@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::device::OpenDevice;
-use crate::memory::{Memory, Span};
+use crate::memory::{Memory, Span, release_later};
 use crate::provider::Access;
 use crate::verbs::bindings::{
     ACCESS_LOCAL_WRITE, ACCESS_RELAXED_ORDERING, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE,
@@ -98,18 +98,24 @@ impl Drop for Domain {
     }
 }
 
-/// Memory registered in a domain.
+/// Memory registered in a domain. When it is dropped, a long ring is deregistered by a thread of its own, and is held until then.
 #[derive(Debug)]
 pub(in crate::verbs) struct Registration {
+    /// `None` only while it is dropped.
+    registered: Option<Registered>,
+}
+
+#[derive(Debug)]
+struct Registered {
     region: NonNull<MemoryRegion>,
     memory: Arc<Memory>,
     domain: Arc<Domain>,
 }
 
 // SAFETY: as for the device.
-unsafe impl Send for Registration {}
+unsafe impl Send for Registered {}
 // SAFETY: as for the device.
-unsafe impl Sync for Registration {}
+unsafe impl Sync for Registered {}
 
 impl Registration {
     pub(in crate::verbs) fn new(
@@ -134,21 +140,35 @@ impl Registration {
         };
         // SAFETY: the memory is mapped while the registration holds it, and no slice of it exists.
         let region = unsafe { domain.register(start, all.length, access) }?;
-        Ok(Self {
+        let registered = Registered {
             region,
             memory: Arc::clone(memory),
             domain: Arc::clone(domain),
+        };
+        Ok(Self {
+            registered: Some(registered),
         })
     }
 
+    fn registered(&self) -> &Registered {
+        self.registered
+            .as_ref()
+            .expect("registered, until it is dropped")
+    }
+
+    /// What the device knows of it.
+    fn region(&self) -> &MemoryRegion {
+        // SAFETY: the region lives as long as this value, and nothing writes to it.
+        unsafe { self.registered().region.as_ref() }
+    }
+
     pub(in crate::verbs) fn memory(&self) -> &Memory {
-        &self.memory
+        &self.registered().memory
     }
 
     /// The key with which peers prove their right.
     pub(in crate::verbs) fn remote_key(&self) -> u32 {
-        // SAFETY: the region lives as long as this value.
-        unsafe { self.region.as_ref() }.remote_key
+        self.region().remote_key
     }
 
     /// A part of it, for a request.
@@ -158,16 +178,27 @@ impl Registration {
     /// When the span is outside the memory, as [`Memory::pointer`].
     pub(super) fn segment(&self, span: Span) -> Segment {
         Segment {
-            address: self.memory.pointer_to_read(span).expose_provenance() as u64,
+            address: self.memory().pointer_to_read(span).expose_provenance() as u64,
             length: u32::try_from(span.length)
                 .expect("a message is no longer than Limits::message_bytes"),
-            // SAFETY: the region lives as long as this value.
-            local_key: unsafe { self.region.as_ref() }.local_key,
+            local_key: self.region().local_key,
         }
     }
 }
 
 impl Drop for Registration {
+    fn drop(&mut self) {
+        let Some(registered) = self.registered.take() else {
+            return;
+        };
+        // Memory for messages and sections of files have no part of the pool that would count until then.
+        if registered.memory.counts() {
+            release_later(registered.memory.length(), registered);
+        }
+    }
+}
+
+impl Drop for Registered {
     fn drop(&mut self) {
         // SAFETY: it is registered, and this is the only place that ends that.
         let code = unsafe { (self.domain.device.verbs.ibv_dereg_mr)(self.region.as_ptr()) };
