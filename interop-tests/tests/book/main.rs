@@ -75,12 +75,13 @@ fn options(command: &str) -> BTreeMap<String, String> {
 }
 
 fn options_of(program: &Path, command: &str) -> BTreeMap<String, String> {
-    let words = command.split(' ').chain(["--help"]);
-    let output = Command::new(program).args(words).output();
-    let help = String::from_utf8(output.expect("it runs").stdout).expect("UTF-8");
+    let help = help(program, command);
     let heads = help.lines().filter_map(|line| {
         let line = line.trim_start();
-        let line = line.strip_prefix("-h, ").unwrap_or(line);
+        let line = match line.split_once(", ") {
+            Some((short, long)) if short.len() == 2 && short.starts_with('-') => long,
+            _ => line,
+        };
         let line = line.strip_prefix("--")?;
         let (name, rest) = line.split_at(line.find(['[', ' ']).unwrap_or(line.len()));
         // The description may follow on the same line.
@@ -89,6 +90,22 @@ fn options_of(program: &Path, command: &str) -> BTreeMap<String, String> {
         Some((name.to_owned(), value.to_owned()))
     });
     heads.collect()
+}
+
+/// Other names of the options of a command.
+fn aliases_of(program: &Path, command: &str) -> Vec<String> {
+    let help = help(program, command);
+    let lists = help.lines().filter_map(|line| line.split_once("[alias"));
+    let names = lists.flat_map(|(_, list)| long_options(list));
+    names
+        .map(|name| name.trim_end_matches(']').to_owned())
+        .collect()
+}
+
+fn help(program: &Path, command: &str) -> String {
+    let words = command.split(' ').chain(["--help"]);
+    let output = Command::new(program).args(words).output();
+    String::from_utf8(output.expect("it runs").stdout).expect("UTF-8")
 }
 
 /// The words of a text that begin with two hyphens, without values.
@@ -188,7 +205,8 @@ const OF_CLIENT: [&str; 18] = [
 fn every_option_of_the_client_in_the_documentation_exists() {
     let client = gridhaul_client().expect("the client is built");
     let names = |command: &&'static str| {
-        let names: BTreeSet<String> = options_of(&client, command).into_keys().collect();
+        let options = options_of(&client, command).into_keys();
+        let names: BTreeSet<String> = options.chain(aliases_of(&client, command)).collect();
         (*command, names)
     };
     let known: BTreeMap<&str, BTreeSet<String>> = OF_CLIENT.iter().map(names).collect();
