@@ -160,6 +160,8 @@ impl ControlError {
             Self::Refused { reply, .. } => {
                 reply.code() / 100 == 4 || has_moved && reply.code() == 500
             }
+            // Servers end sessions in the clear, too.
+            Self::Clear(reply) => reply.code() == 421,
             _ => false,
         }
     }

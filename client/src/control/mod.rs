@@ -7,7 +7,10 @@ mod stream;
 mod tls;
 
 use std::fmt;
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use gridhaul_protocol::command::{Base64, Command};
@@ -28,6 +31,9 @@ use crate::location::Server;
 
 /// The bytes that are read at a time.
 const READ_BYTES: usize = 16 * 1024;
+
+/// The reply of a server that ends the session, to any command or to none (RFC 959 4.2.1).
+const ENDS: u16 = 421;
 
 /// The most preliminary replies to a command that is no transfer. One a second for an hour would be fewer.
 const MAX_PRELIMINARY: usize = 4096;
@@ -172,7 +178,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// Those that end the session.
+    /// Those that end the session, also by the server (421).
     pub async fn ask(&mut self, command: &Command) -> Result<Reply, ControlError> {
         self.ask_within(command, self.patience).await
     }
@@ -188,7 +194,12 @@ impl Control {
         limit: Duration,
     ) -> Result<Reply, ControlError> {
         self.send(command).await?;
-        self.final_reply(command.verb(), limit).await
+        let verb = command.verb();
+        let reply = self.final_reply(verb, limit).await?;
+        match reply.code() {
+            ENDS => Err(ControlError::Refused { verb, reply }),
+            _ => Ok(reply),
+        }
     }
 
     /// Sends a command; its replies must be read later.
@@ -248,6 +259,7 @@ impl Control {
                 if !reply.is_preliminary() {
                     self.awaited = self.awaited.saturating_sub(1);
                 }
+                self.is_out_of_step |= reply.code() == ENDS;
                 return Ok(reply);
             }
             // An array here would be a part of each future that waits for a reply.
@@ -272,6 +284,17 @@ impl Control {
     /// Whether bytes of the server wait that no command has asked for, when every command has its reply.
     pub(crate) fn has_unread(&self) -> bool {
         !self.input.is_empty()
+    }
+
+    /// Whether the session has ended, as far as that is known without a wait: the server has closed the connection, or said something
+    /// that no command has asked for, such as 421 after some minutes.
+    pub(crate) async fn has_ended(&mut self) -> bool {
+        if !self.is_idle() || self.has_unread() {
+            return true;
+        }
+        self.input.reserve(READ_BYTES);
+        let mut read = pin!(self.stream.read_buf(&mut self.input));
+        poll_fn(|context| Poll::Ready(read.as_mut().poll(context).is_ready())).await
     }
 
     /// Replies have come that answer no command: none of the further ones can be trusted.

@@ -70,6 +70,17 @@ pub enum ListingError {
     Attach(#[from] AttachError),
 }
 
+impl ListingError {
+    /// Whether the same may succeed later: a connection or a server failed.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Server(error) => error.is_transient(false),
+            Self::Transfer(failure) => failure.is_transient(false),
+            _ => false,
+        }
+    }
+}
+
 /// A place for listings. It is removed when it is dropped.
 #[derive(Debug)]
 pub struct Lister {

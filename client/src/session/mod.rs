@@ -81,6 +81,11 @@ impl Session {
         self.control.is_idle()
     }
 
+    /// Whether the session has ended, as far as that is known without a wait.
+    pub(crate) async fn has_ended(&mut self) -> bool {
+        self.control.has_ended().await
+    }
+
     /// How the session began.
     pub fn welcome(&self) -> &Welcome {
         &self.welcome

@@ -13,6 +13,7 @@ mod ftps;
 mod guc;
 mod guc_commands;
 mod hostile;
+mod idle;
 mod interrupts;
 mod kills;
 mod last_words;

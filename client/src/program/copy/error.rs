@@ -74,8 +74,8 @@ pub(super) enum CopyError {
     DestinationListing(#[source] Box<ListingError>),
     #[error("destination: {0}: {1}")]
     Remove(String, #[source] Box<RemoveError>),
-    #[error("{0}: too many entries to compare: nothing was deleted there")]
-    TooMany(String),
+    #[error("too many entries to compare: nothing was deleted there")]
+    TooMany,
     #[error("the source has changed while it was copied: copy it again")]
     Changed,
     #[error(
@@ -93,6 +93,7 @@ impl CopyError {
             Self::Open(error) => error.is_transient(),
             Self::Transfer(failure) => failure.is_transient(has_moved),
             Self::Source(error) | Self::Destination(error) => error.is_transient(has_moved),
+            Self::Listing(error) | Self::DestinationListing(error) => error.is_transient(),
             Self::Changed | Self::Continued => true,
             _ => false,
         }

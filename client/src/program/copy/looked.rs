@@ -51,8 +51,10 @@ impl Had {
     }
 }
 
+/// Whether the server refuses for good.
 fn is_refused(error: &ListingError) -> bool {
-    matches!(error, ListingError::Server(error) if matches!(**error, ControlError::Refused { .. }))
+    let is_refusal = |error: &ControlError| matches!(error, ControlError::Refused { .. });
+    matches!(error, ListingError::Server(error) if is_refusal(error) && !error.is_transient(false))
 }
 
 pub(super) fn look_local(

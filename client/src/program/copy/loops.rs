@@ -15,6 +15,7 @@ use tokio::task::block_in_place;
 use super::error::CopyError;
 use super::job::Place;
 use super::left::{Left, new_name, old_ones};
+use super::renewed::Renewed;
 use super::shared::Shared;
 use crate::session::Session;
 
@@ -56,10 +57,10 @@ impl<'a> Probe<'a> {
     ///
     /// # Errors
     ///
-    /// When the session with the source has ended.
+    /// When the server of the source does not answer.
     pub(super) async fn is_source(
         &mut self,
-        session: Option<&mut Session>,
+        session: Option<&mut Renewed<'_>>,
         source: &Place,
     ) -> Result<bool, CopyError> {
         let found = self.is_at(session, source).await;
@@ -71,10 +72,10 @@ impl<'a> Probe<'a> {
     ///
     /// # Errors
     ///
-    /// When the session with the source has ended.
+    /// When the server of the source does not answer.
     pub(super) async fn is_at(
         &mut self,
-        session: Option<&mut Session>,
+        session: Option<&mut Renewed<'_>>,
         source: &Place,
     ) -> Result<bool, CopyError> {
         if self.name.as_deref() != Some(source.name()) || self.shared.arguments.dry_run {
@@ -209,11 +210,15 @@ async fn remove(shared: &Shared, place: &Place) {
     }
 }
 
-async fn has(session: Option<&mut Session>, place: &Place) -> Result<bool, CopyError> {
+async fn has(session: Option<&mut Renewed<'_>>, place: &Place) -> Result<bool, CopyError> {
     match (place, session) {
         (Place::Remote(url), Some(session)) => {
-            let found = session.is_directory(&url.argument()?).await;
-            Ok(found.map_err(CopyError::Source)? == Some(true))
+            let path = url.argument()?;
+            let is_directory = async |session: &mut Session| {
+                let found = session.is_directory(&path).await;
+                found.map_err(CopyError::Source)
+            };
+            Ok(session.retried(place, is_directory).await? == Some(true))
         }
         (Place::Remote(_), None) => Ok(false),
         (Place::Local { path, .. }, _) => Ok(path.is_dir()),

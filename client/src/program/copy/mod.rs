@@ -18,6 +18,7 @@ mod pattern;
 mod present;
 mod preview;
 mod reach;
+mod renewed;
 mod shared;
 mod special;
 mod stream;

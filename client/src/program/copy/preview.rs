@@ -97,6 +97,10 @@ async fn serve(shared: Arc<Shared>, root: Url, mut hints: mpsc::Receiver<Hint>) 
             let names = directory.iter();
             let url = names.fold(root.clone(), |url, name| url.join(name.as_bytes()));
             let path = url.argument().ok()?;
+            // It waits with the walk.
+            if session.has_ended().await {
+                session = shared.session(&root.server).await.ok()?;
+            }
             let looked = look_remote(&mut session, &lister, (&path, &how), ENTRIES as usize).await;
             match looked {
                 Ok(Looked::Entries(had)) => {

@@ -167,18 +167,26 @@ impl Shared {
     /// A login is a large future. It is made here on the heap, so that it is not part of the stack of all that need a session.
     pub(super) fn session<'a>(&'a self, server: &'a Server) -> Opening<'a> {
         Box::pin(async move {
-            let found = {
-                let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-                let place = idle.iter().position(|one| one.server() == server);
-                place.map(|place| idle.swap_remove(place))
-            };
-            let session = match found {
-                Some(session) => session,
-                None => self.servers.open(server).await?,
+            let session = loop {
+                match self.take_idle(server) {
+                    // The server may have ended it meanwhile.
+                    Some(mut session) => {
+                        if !session.has_ended().await {
+                            break session;
+                        }
+                    }
+                    None => break self.servers.open(server).await?,
+                }
             };
             self.check_rdma(&session)?;
             Ok(session)
         })
+    }
+
+    fn take_idle(&self, server: &Server) -> Option<Session> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = idle.iter().position(|one| one.server() == server)?;
+        Some(idle.swap_remove(place))
     }
 
     /// A session that has not been used.

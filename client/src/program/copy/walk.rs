@@ -15,6 +15,7 @@ use super::job::{Job, Place};
 use super::jobs::Jobs;
 use super::loops::Probe;
 use super::preview::{Preview, Previewer};
+use super::renewed::Renewed;
 use super::shared::Shared;
 use super::tree::{DANGLING, DEPTH, Found, LINK, SPECIAL, UNFINISHED, read_tree};
 use crate::listing::{Lister, Listing};
@@ -62,11 +63,11 @@ impl<'a> Walker<'a> {
         let walked = match source {
             Place::Local { path, .. } => self.local(path, (source, destination), &mut probe).await,
             Place::Remote(url) => {
-                let mut session = self.shared.session(&url.server).await?;
+                let mut session = Renewed::new(self.shared, &url.server);
                 let walked = self
                     .remote(&mut session, (source, destination), &mut probe)
                     .await;
-                self.shared.give_back(session);
+                session.end();
                 walked
             }
         };
@@ -148,7 +149,7 @@ impl<'a> Walker<'a> {
 
     async fn remote(
         &mut self,
-        session: &mut Session,
+        session: &mut Renewed<'_>,
         (source, destination): (&Place, &Place),
         probe: &mut Probe<'_>,
     ) -> Result<(), CopyError> {
@@ -222,12 +223,16 @@ impl<'a> Walker<'a> {
     }
 
     /// What a link of a server leads to.
-    async fn link(&mut self, session: &mut Session, from: &Place) -> Result<Found, CopyError> {
+    async fn link(&self, session: &mut Renewed<'_>, from: &Place) -> Result<Found, CopyError> {
         let Place::Remote(url) = from else {
             return Ok(Found::Skipped(SPECIAL));
         };
-        let facts = session.facts(&url.argument()?).await;
-        let facts = facts.map_err(CopyError::Source)?.unwrap_or_default();
+        let path = url.argument()?;
+        let facts = async |session: &mut Session| {
+            let facts = session.facts(&path).await;
+            facts.map_err(CopyError::Source)
+        };
+        let facts = session.retried(from, facts).await?.unwrap_or_default();
         Ok(match facts.kind {
             Some(Kind::File) => Found::File(facts.into()),
             Some(Kind::Directory) => Found::Skipped(LINK),
@@ -237,15 +242,19 @@ impl<'a> Walker<'a> {
 
     async fn list(
         &self,
-        session: &mut Session,
+        session: &mut Renewed<'_>,
         lister: &Lister,
         place: &Place,
     ) -> Result<Listing, CopyError> {
         let Place::Remote(url) = place else {
             return Err(CopyError::Local);
         };
-        let how = self.shared.arguments.data.channels.listings(session);
-        Ok(lister.list(session, &url.argument()?, &how).await?)
+        let (path, channels) = (url.argument()?, &self.shared.arguments.data.channels);
+        let list = async |session: &mut Session| {
+            let how = channels.listings(session);
+            Ok(lister.list(session, &path, &how).await?)
+        };
+        session.retried(place, list).await
     }
 
     /// Acts on an entry.

@@ -19,9 +19,9 @@ impl Destination<'_> {
             return;
         }
         let Some(had) = level.had else {
+            let message = CopyError::TooMany.to_string();
             let words = level.place.words();
-            let error = CopyError::TooMany(words.clone());
-            self.shared.report.remains(&words, &error.to_string());
+            self.shared.report.remains(&words, &message);
             return;
         };
         let extra = had.into_iter().filter(|(_, had)| !had.stays);
@@ -41,7 +41,7 @@ impl Destination<'_> {
             match removed {
                 Ok(()) => self.shared.report.removes(&words),
                 Err(error) => {
-                    let is_over = self.has_lost(&error);
+                    let is_over = self.has_lost();
                     self.shared
                         .report
                         .remains(&words, &format!("not removed: {error}"));
@@ -50,15 +50,6 @@ impl Destination<'_> {
                     }
                 }
             }
-        }
-    }
-
-    /// Whether the server does not answer any more: all further removals would wait for it.
-    fn has_lost(&self, error: &CopyError) -> bool {
-        let is_usable = |remote: &Remote| remote.session.is_usable();
-        match error {
-            CopyError::Open(_) => true,
-            _ => self.remote.as_ref().is_some_and(|one| !is_usable(one)),
         }
     }
 
@@ -73,14 +64,16 @@ impl Destination<'_> {
             }
             Place::Remote(url) if is_directory => {
                 let arguments = &self.shared.arguments;
-                let Remote { session, lister } = self.remote(url).await?;
+                let Remote { session, lister } = self.remote(url)?;
+                let session = session.session().await?;
                 let how = arguments.data.channels.listings(session);
                 let removed = remove_tree(session, lister, url, &how).await;
                 removed.map_err(|error| CopyError::Remove(place.words(), Box::new(error)))
             }
             Place::Remote(url) => {
                 let path = url.argument()?;
-                let removed = self.remote(url).await?.session.remove(&path, false).await;
+                let session = self.remote(url)?.session.session().await?;
+                let removed = session.remove(&path, false).await;
                 removed.map_err(CopyError::Destination)
             }
         }

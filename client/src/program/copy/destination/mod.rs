@@ -18,6 +18,7 @@ use super::job::Place;
 use super::left::{Left, is_name};
 use super::looked::{Had, Looked, look_local, look_remote};
 use super::preview::Preview;
+use super::renewed::Renewed;
 use super::shared::Shared;
 use super::version::Version;
 use crate::listing::Lister;
@@ -32,14 +33,14 @@ pub(super) struct Destination<'a> {
     shared: &'a Shared,
     /// The files of this machine.
     storage: Option<Arc<dyn Storage>>,
-    remote: Option<Remote>,
+    remote: Option<Remote<'a>>,
     /// The directory that is walked, and those above it.
     levels: Vec<Level>,
 }
 
 /// The server of the copy.
-struct Remote {
-    session: Session,
+struct Remote<'a> {
+    session: Renewed<'a>,
     lister: Lister,
 }
 
@@ -174,7 +175,7 @@ impl<'a> Destination<'a> {
             self.leave().await;
         }
         if let Some(remote) = self.remote.take() {
-            self.shared.give_back(remote.session);
+            remote.session.end();
         }
     }
 
@@ -227,9 +228,11 @@ impl<'a> Destination<'a> {
             }
             Place::Remote(url) => {
                 let path = url.argument()?;
-                let session = &mut self.remote(url).await?.session;
-                let facts = session.facts(&path).await;
-                let facts = facts.map_err(CopyError::Destination)?;
+                let facts = async |session: &mut Session| {
+                    let facts = session.facts(&path).await;
+                    facts.map_err(CopyError::Destination)
+                };
+                let facts = self.remote(url)?.session.retried(place, facts).await?;
                 let facts = facts.filter(Facts::may_be_file);
                 Ok(facts.map(Version::from))
             }
@@ -240,7 +243,7 @@ impl<'a> Destination<'a> {
     pub(super) async fn make_all(&mut self, place: &Place) -> Result<(), CopyError> {
         let made = self.make(place).await;
         let above = place.parent();
-        if made.is_ok() || above == *place {
+        if made.is_ok() || above == *place || self.has_lost() {
             return made;
         }
         Box::pin(self.make_all(&above)).await?;
@@ -255,8 +258,11 @@ impl<'a> Destination<'a> {
             }
             Place::Remote(url) => {
                 let path = url.argument()?;
-                let made = self.remote(url).await?.session.make_directory(&path).await;
-                made.map_err(CopyError::Destination)
+                let make = async |session: &mut Session| {
+                    let made = session.make_directory(&path).await;
+                    made.map_err(CopyError::Destination)
+                };
+                self.remote(url)?.session.retried(place, make).await
             }
         }
     }
@@ -298,15 +304,16 @@ impl<'a> Destination<'a> {
                 let storage = self.storage(root)?;
                 block_in_place(|| look_local(&*storage, beneath, room))
             }
-            Place::Remote(url) => self.look_remote(url, room).await,
+            Place::Remote(url) => {
+                let (path, channels) = (url.argument()?, &self.shared.arguments.data.channels);
+                let Remote { session, lister } = self.remote(url)?;
+                let look = async |session: &mut Session| {
+                    let how = channels.listings(session);
+                    look_remote(session, lister, (&path, &how), room).await
+                };
+                session.retried(place, look).await
+            }
         }
-    }
-
-    async fn look_remote(&mut self, url: &Url, room: usize) -> Result<Looked, CopyError> {
-        let (arguments, path) = (&self.shared.arguments, url.argument()?);
-        let Remote { session, lister } = self.remote(url).await?;
-        let how = arguments.data.channels.listings(session);
-        look_remote(session, lister, (&path, &how), room).await
     }
 
     /// The files beneath the root of this copy, which is the same for all of it.
@@ -323,17 +330,22 @@ impl<'a> Destination<'a> {
         Ok(storage)
     }
 
-    async fn remote(&mut self, url: &Url) -> Result<&mut Remote, CopyError> {
-        let usable = self.remote.take().filter(|one| one.session.is_usable());
-        let remote = match usable {
+    fn remote(&mut self, url: &Url) -> Result<&mut Remote<'a>, CopyError> {
+        let remote = match self.remote.take() {
             Some(remote) => remote,
             None => Remote {
-                session: self.shared.session(&url.server).await?,
+                session: Renewed::new(self.shared, &url.server),
                 lister: Lister::new(&self.shared.machine)
                     .map_err(|error| CopyError::DestinationListing(Box::new(error)))?,
             },
         };
         Ok(self.remote.insert(remote))
+    }
+
+    /// Whether the server has not answered at last: what follows would wait for it, too.
+    fn has_lost(&self) -> bool {
+        let is_lost = |remote: &Remote<'_>| !remote.session.is_usable();
+        self.remote.as_ref().is_some_and(is_lost)
     }
 }
 
