@@ -234,6 +234,8 @@ impl Journal {
                     };
                     let ranges = ranges.as_bytes();
                     let ranges = RangeSet::parse_rest(ranges).unwrap_or_default();
+                    // It was copied again, because another comparison was wanted.
+                    self.complete.remove(&key);
                     self.partial.insert(key, (mode, ranges));
                 }
                 _ => {}

@@ -129,7 +129,10 @@ impl Worker {
                 shared.report.unchanged();
                 return;
             }
-            None => self.with_retries(job, (&names.0, &names.1)).await,
+            None => {
+                begins(&shared, job);
+                self.with_retries(job, (&names.0, &names.1)).await
+            }
             Some(failures) => Err(CopyError::GivenUp(failures)),
         };
         match copied {
@@ -291,6 +294,15 @@ fn may_have_content(shared: &Shared, job: &Job) -> bool {
         || shared.arguments.checksum.is_some()
             && job.known.size >= Some(WORTHWHILE)
             && recorded(shared, job).is_some()
+}
+
+/// A file is copied. That an earlier run has completed it counts no more: from now on the destination may have a part of it.
+fn begins(shared: &Shared, job: &Job) {
+    if let Some(key) = Key::of(job)
+        && shared.journal.complete(key).is_some()
+    {
+        shared.journal.record_nothing(key);
+    }
 }
 
 fn record(shared: &Shared, job: &Job, sum: Option<ChecksumAlgorithm>) {

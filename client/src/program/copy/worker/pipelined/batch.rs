@@ -6,7 +6,7 @@ use super::super::super::job::{Job, Place};
 use super::super::super::jobs::Queue;
 use super::super::super::shared::Shared;
 use super::super::super::version::Version;
-use super::super::{Taken, WORTHWHILE, is_known, succeeded};
+use super::super::{Taken, WORTHWHILE, begins, is_known, succeeded};
 use super::length::Length;
 use crate::transfer::{Supply, TransferFailure, Transferred};
 
@@ -75,6 +75,7 @@ impl<'a, W: Way> Batch<'a, W> {
     pub(super) fn begin(&mut self, taken: Taken) -> Option<W::Copy> {
         match self.way.copy(self.shared, &taken.job) {
             Some((copy, version)) if !taken.is_alone => {
+                begins(self.shared, &taken.job);
                 self.begun.push_back(Begun {
                     job: taken.job,
                     version,
