@@ -9,8 +9,10 @@ use std::io;
 use std::process;
 use std::sync::LazyLock;
 use std::task::Poll;
+use std::thread;
 use std::time::Duration;
 
+use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -21,6 +23,9 @@ use super::secret;
 
 /// How long a command may take to stop, and to remove what must not stay at servers.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// How long the last line may take.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 static ARRIVED: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
@@ -36,39 +41,61 @@ pub(super) async fn arrived() {
     let _ = receiver.wait_for(|has_arrived| *has_arrived).await;
 }
 
-/// Waits for signals on a thread of the runtime, which must not be the one that runs the command: that one may be blocked.
+/// Waits for signals on a thread and a runtime of its own: those of the command may all be blocked, by a file system or by the reader of
+/// standard output.
 ///
 /// # Errors
 ///
-/// When the system refuses to tell signals.
+/// When the system refuses to tell signals, or gives no thread.
 pub(super) fn watch() -> io::Result<()> {
-    let mut signals = Vec::new();
-    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
-        signals.push(signal(kind)?);
-    }
-    // With nohup the program outlives its terminal.
-    if !is_ignored(SignalKind::hangup()) {
-        signals.push(signal(SignalKind::hangup())?);
-    }
-    tokio::spawn(async move {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let mut signals = {
+        let _entered = runtime.enter();
+        all()?
+    };
+    let watch = async move {
         any(&mut signals).await;
         ARRIVED.send_replace(true);
         tokio::select! {
             () = any(&mut signals) => {}
             () = sleep(GRACE) => {}
         }
+    };
+    let thread = thread::Builder::new().name("signals".to_owned());
+    thread.spawn(move || {
+        runtime.block_on(watch);
         leave();
-    });
+    })?;
     Ok(())
+}
+
+fn all() -> io::Result<Vec<Signal>> {
+    let mut signals = vec![
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    ];
+    // With nohup the program outlives its terminal.
+    if !is_ignored(SignalKind::hangup()) {
+        signals.push(signal(SignalKind::hangup())?);
+    }
+    Ok(signals)
 }
 
 #[expect(
     clippy::exit,
-    reason = "the thread that runs the command may be blocked for ever"
+    reason = "the threads of the command may be blocked for ever"
 )]
 fn leave() -> ! {
     secret::stop_asking();
-    warn("ended at once: what was begun at servers may be left there");
+    // Standard error may be what blocks.
+    let said = thread::Builder::new().spawn(|| {
+        warn("ended at once: what was begun at servers may be left there");
+    });
+    if said.is_ok() {
+        thread::sleep(LAST_WORDS);
+    }
     process::exit(i32::from(Ending::Interrupted.status()))
 }
 

@@ -117,10 +117,10 @@ pub fn main() -> ExitCode {
             return Ending::Failed.into();
         }
     };
+    if let Err(error) = interrupt::watch() {
+        output::warn(format_args!("signals: {error}"));
+    }
     let ending = runtime.block_on(async {
-        if let Err(error) = interrupt::watch() {
-            output::warn(format_args!("signals: {error}"));
-        }
         tokio::select! {
             ending = run(&command) => ending,
             () = interrupt::arrived(), if !stops_itself(&command) => Ending::Interrupted,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use gridhaul_interop::Kind;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::site::Site;
+use crate::site::{Site, number};
 
 /// More files than wait for a worker, so that the walk is still in the tree.
 const FILES: usize = 1500;
@@ -32,11 +32,12 @@ fn interrupted(site: &Site, arguments: &[&str], signal: Signal) -> (Vec<String>,
         stderr.read_to_string(&mut text).unwrap();
         text
     });
-    let mut lines = Vec::new();
+    let (mut lines, mut is_sent) = (Vec::new(), false);
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
-        if line.contains(r#""event":"file""#) && lines.len() == 1 {
+        if line.contains(r#""event":"file""#) && !is_sent {
             send(&child, signal);
+            is_sent = true;
         }
         lines.push(line);
     }
@@ -51,13 +52,6 @@ fn copied(lines: &[String]) -> usize {
         .iter()
         .filter(|line| line.contains(r#""event":"file""#));
     files.count()
-}
-
-/// The value of a number in an event.
-fn number(event: &str, key: &str) -> usize {
-    let (_, rest) = event.split_once(&format!("\"{key}\":")).unwrap();
-    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap();
-    rest[..end].parse().unwrap()
 }
 
 #[test]
@@ -116,6 +110,8 @@ fn a_second_signal_ends_a_program_that_waits_for_a_server() {
     let words = ["bench", "--put", "-p", "1", "--duration", "3600", &url];
     let mut child = start(site.command(&words));
     while !site.served("new").exists() {
+        let ended = child.try_wait().unwrap();
+        assert_eq!(ended, None, "it has ended before");
         thread::yield_now();
     }
     // The program asks the server to remove the file, which does not answer.

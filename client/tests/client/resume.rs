@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use gridhaul_interop::{Kind, Relay, chown_to_nobody, content};
 
-use crate::site::{Site, assert_same, texts};
+use crate::site::{Site, assert_same, number, texts};
 
 /// The journals of a site.
 fn journals(site: &Site) -> usize {
@@ -45,15 +45,6 @@ fn killed(site: &Site, arguments: &[&str], mut is_time: impl FnMut(&str) -> bool
     child.wait().unwrap();
     assert!(was_time, "{arguments:?}: it has ended before");
     complete
-}
-
-/// A number in the last line of a copy, which is JSON.
-fn number(lines: &str, name: &str) -> usize {
-    let done = lines.lines().last().unwrap_or_default();
-    let value = done.split(&format!("\"{name}\":")).nth(1);
-    let digits = value.and_then(|value| value.split([',', '}']).next());
-    let number = digits.and_then(|digits| digits.parse().ok());
-    number.unwrap_or_else(|| panic!("{name}: {lines}"))
 }
 
 /// The files of a directory that have their names.

@@ -150,3 +150,12 @@ pub(crate) fn assert_same(one: &Path, other: &Path, options: &[&str]) {
     let shown = (one.display(), other.display());
     assert!(one_bytes == other_bytes, "{options:?}: {shown:?} differ");
 }
+
+/// A number in the last line of a copy, which is JSON.
+pub(crate) fn number(lines: &str, name: &str) -> usize {
+    let done = lines.lines().last().unwrap_or_default();
+    let value = done.split(&format!("\"{name}\":")).nth(1);
+    let digits = value.and_then(|value| value.split([',', '}']).next());
+    let number = digits.and_then(|digits| digits.parse().ok());
+    number.unwrap_or_else(|| panic!("{name}: {lines}"))
+}

@@ -209,22 +209,28 @@ pub(super) async fn errands(
     }
     let shared = Shared::new(arguments.clone(), machine, report, journal);
     let shared = Arc::new(shared);
+    let mut workers = JoinSet::new();
     let is_interrupted = tokio::select! {
-        () = copy(&shared, errands) => false,
+        () = copy(&shared, errands, &mut workers) => false,
         () = interrupt::arrived() => true,
     };
-    if is_interrupted {
-        stop(&shared).await;
-    }
-    shared.close().await;
-    shared.tell_of_journal();
-    let ending = match (is_interrupted, shared.report.done()) {
-        (true, _) => Ending::Interrupted,
-        (false, true) => {
-            shared.journal.remove();
-            Ending::Complete
+    let ending = match is_interrupted {
+        true => {
+            workers.shutdown().await;
+            stop(&shared, errors).await;
+            Ending::Interrupted
         }
-        (false, false) => Ending::Failed,
+        false => {
+            shared.close().await;
+            shared.tell_of_journal();
+            match shared.report.done() {
+                true => {
+                    shared.journal.remove();
+                    Ending::Complete
+                }
+                false => Ending::Failed,
+            }
+        }
     };
     let left = shared.report.failures().into_iter();
     let left = left.map(|(source, destination)| (as_url(&source), as_url(&destination)));
@@ -271,20 +277,22 @@ fn journal(arguments: &CopyArguments) -> Result<(Journal, Option<String>), Journ
     Ok((journal, None))
 }
 
-/// Ends a copy that was interrupted. The transfers have ended with their sessions, and both ends keep what has arrived.
-async fn stop(shared: &Shared) {
+/// Ends a copy that was interrupted. The transfers have ended with their sessions, and both ends keep what has arrived. What is complete
+/// is told first, because a server may not answer any more.
+async fn stop(shared: &Shared, errors: Errors) {
     let arguments = &shared.arguments;
-    let can_resume = !arguments.dry_run && arguments.part().is_none();
+    let can_resume = errors == Errors::Own && !arguments.dry_run && arguments.part().is_none();
+    shared.tell_of_journal();
     shared.report.interrupted(match can_resume {
         true => "interrupted; the same command with --resume copies what is left",
         false => "interrupted",
     });
+    shared.report.done();
     loops::remove_made(shared).await;
 }
 
-async fn copy(shared: &Arc<Shared>, errands: Vec<Errand>) {
+async fn copy(shared: &Arc<Shared>, errands: Vec<Errand>, workers: &mut JoinSet<()>) {
     let (jobs, queue) = queue(QUEUE);
-    let mut workers = JoinSet::new();
     for _ in 0..shared.arguments.concurrency {
         workers.spawn(Worker::new(Arc::clone(shared)).run(queue.clone()));
     }

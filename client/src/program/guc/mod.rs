@@ -118,6 +118,8 @@ async fn copied(request: &Request, errands: Vec<Errand>, arguments: &CopyArgumen
     }
     let (ending, failed) = copy::errands(arguments, Errors::Globus, errands).await;
     let dumped = match &request.dump_file {
+        // The next copy of the same command reads the dump in place of the list, which has what was not tried.
+        Some(_) if ending == Ending::Interrupted => Ok(()),
         Some(path) => dump(path, &failed).map_err(|error| (path, error)),
         None => Ok(()),
     };

@@ -40,6 +40,8 @@ impl Destination<'_> {
             };
             match removed {
                 Ok(()) => self.shared.report.removes(&words),
+                // It was cancelled.
+                Err(_) if interrupt::has_arrived() => return,
                 Err(error) => {
                     let is_over = self.has_lost();
                     self.shared
