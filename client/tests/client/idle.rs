@@ -10,16 +10,16 @@ use gridhaul_interop::{Kind, chown_to_nobody};
 use crate::scripted::Scripted;
 use crate::site::Site;
 
-const END: &[u8] = b"421 Idle Timeout: closing control connection.\r\n";
+const END: &str = "421 Idle Timeout: closing control connection.\r\n";
 
-/// A server with directories, whose entries the function has. `then` acts on the connection after each directory that was listed or made.
+/// A server with directories, whose entries the function has. `reply` sends the reply about each directory that was listed or made.
 fn serve(
     listing: impl Fn(&str) -> &'static str + Send + Sync + 'static,
-    then: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static,
+    reply: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static,
 ) -> Scripted {
     Scripted::start(Box::new(move |line, control| {
         // The client may close the connection at any time.
-        talk(line, control, &listing, &then).unwrap_or(true)
+        talk(line, control, &listing, &reply).unwrap_or(true)
     }))
 }
 
@@ -27,7 +27,7 @@ fn talk(
     line: &str,
     control: &mut TcpStream,
     listing: &dyn Fn(&str) -> &'static str,
-    then: &dyn Fn(&str, &mut TcpStream),
+    reply: &dyn Fn(&str, &mut TcpStream),
 ) -> std::io::Result<bool> {
     thread_local! {
         static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -37,20 +37,16 @@ fn talk(
         "MLST" => control.write_all(b"250-Facts\r\n Type=dir; /d\r\n250 End.\r\n")?,
         "PASV" => {
             let port = DATA.with(TcpListener::local_addr)?.port();
-            let reply = format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256);
-            control.write_all(reply.as_bytes())?;
+            let port = format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256);
+            control.write_all(port.as_bytes())?;
         }
-        "MKD" => {
-            control.write_all(b"257 Made.\r\n")?;
-            then(line, control);
-        }
+        "MKD" => reply("257 Made.\r\n", control),
         "MLSD" => {
             let (mut channel, _) = DATA.with(TcpListener::accept)?;
             control.write_all(b"150 Here it comes.\r\n")?;
             channel.write_all(listing(line).as_bytes())?;
             drop(channel);
-            control.write_all(b"226 Complete.\r\n")?;
-            then(line, control);
+            reply("226 Complete.\r\n", control);
         }
         _ => return Ok(false),
     }
@@ -67,10 +63,15 @@ fn entries(line: &str) -> &'static str {
     }
 }
 
-fn end(_: &str, control: &mut TcpStream) {
+/// The end of the session comes with the reply.
+fn end(reply: &str, control: &mut TcpStream) {
     // The client may have gone.
-    let _ = control.write_all(END);
+    let _ = control.write_all(format!("{reply}{END}").as_bytes());
     let _ = control.shutdown(Shutdown::Both);
+}
+
+fn send(reply: &str, control: &mut TcpStream) {
+    let _ = control.write_all(reply.as_bytes());
 }
 
 #[test]
@@ -105,26 +106,46 @@ fn a_directory_is_tried_again_when_its_session_breaks() {
         let site = Site::anonymous(Kind::Gridhaul, &[]);
         let failures = AtomicU32::new(0);
         let server = Scripted::start(Box::new(move |line, control| {
-            let fails = matches!(line, "MLSD /d/a/b" | "MKD /d/a/b");
+            let fails = line == "MLSD /d/a/b";
             if fails && failures.fetch_add(1, Ordering::Relaxed) == 0 {
                 let _ = control.write_all(reply.as_bytes());
                 let _ = control.shutdown(Shutdown::Both);
                 return true;
             }
-            talk(line, control, &entries, &|_, _| {}).unwrap_or(true)
+            talk(line, control, &entries, &send).unwrap_or(true)
         }));
-        let lines = site.must(&[
-            "copy",
-            "-r",
-            "--json",
-            "--retry",
-            "1",
-            &server.url("d"),
-            "back",
-        ]);
+        let url = server.url("d");
+        let again = ["copy", "-r", "--json", "--retry", "1"];
+        let lines = site.must(&[&again[..], &[&url, "back"]].concat());
         assert!(lines.contains("tried again in 1 s"), "{lines}");
         assert!(site.local("back/a/b/c").is_dir() && site.local("back/e").is_dir());
     }
+}
+
+#[test]
+fn a_directory_is_made_again_when_its_session_breaks() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    fs::create_dir_all(site.local("new/a/b/c")).unwrap();
+    let failures = AtomicU32::new(0);
+    let server = Scripted::start(Box::new(move |line, control| {
+        if line == "MKD /d/a/b" && failures.fetch_add(1, Ordering::Relaxed) == 0 {
+            let _ = control.shutdown(Shutdown::Both);
+            return true;
+        }
+        talk(line, control, &|_| "", &send).unwrap_or(true)
+    }));
+    let url = server.url("d");
+    let lines = site.must(&[
+        "copy", "-r", "--json", "--retry", "1", "--sync", "new", &url,
+    ]);
+    assert!(lines.contains("tried again in 1 s"), "{lines}");
+    let commands = server.commands();
+    let made = commands.iter().filter(|line| *line == "MKD /d/a/b").count();
+    assert_eq!(made, 2, "{commands:?}");
+    assert!(
+        commands.contains(&"MKD /d/a/b/c".to_owned()),
+        "{commands:?}"
+    );
 }
 
 /// Enough small files that the walk waits for the workers before it comes to the last directory.
@@ -149,18 +170,18 @@ fn count(root: &std::path::Path) -> usize {
 
 #[test]
 fn a_slow_get_of_a_tree_outlives_the_idle_limit_of_the_server() {
-    let site = Site::anonymous(Kind::Gridhaul, &["--idle-timeout", "1s"]);
+    let site = Site::anonymous(Kind::Gridhaul, &["--idle-timeout", "3s"]);
     make_files(&site.served("tree"));
     let url = site.server.url("tree");
-    site.must(&["copy", "-r", "--rate", "1M", &url, "back"]);
+    site.must(&["copy", "-r", "--rate", "700k", &url, "back"]);
     assert_eq!(count(&site.local("back")), 1600);
 }
 
 #[test]
 fn a_slow_put_of_a_tree_outlives_the_idle_limit_of_the_server() {
-    let site = Site::anonymous(Kind::Gridhaul, &["--idle-timeout", "1s"]);
+    let site = Site::anonymous(Kind::Gridhaul, &["--idle-timeout", "3s"]);
     make_files(&site.local("tree"));
     let url = site.server.url("new");
-    site.must(&["copy", "-r", "--rate", "1M", "tree", &url]);
+    site.must(&["copy", "-r", "--rate", "700k", "tree", &url]);
     assert_eq!(count(&site.served("new")), 1600);
 }

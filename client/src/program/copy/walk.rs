@@ -183,7 +183,10 @@ impl<'a> Walker<'a> {
                 Some(Kind::Directory) => Found::Directory,
                 Some(Kind::File) | None if is_unfinished(&entry.name) => Found::Skipped(UNFINISHED),
                 Some(Kind::File) | None => Found::File(entry.facts.into()),
-                Some(Kind::Link) => self.link(session, &from).await?,
+                Some(Kind::Link) => match self.link(session, &from).await? {
+                    Found::File(_) if is_unfinished(&entry.name) => Found::Skipped(UNFINISHED),
+                    found => found,
+                },
                 Some(Kind::Other) => Found::Skipped(SPECIAL),
             };
             let is_directory = matches!(found, Found::Directory);
