@@ -92,7 +92,10 @@ impl Path {
         burst: impl Into<Burst>,
     ) -> Arc<Self> {
         let burst = burst.into();
-        let key = (peer, gids, rate, burst);
+        // A RoCE port with the peer's own address is on the path of iWARP in user space to it.
+        let peer = peer.to_canonical();
+        let is_other = |gids: &Gids| IpAddr::V6(gids.peer.into()).to_canonical() != peer;
+        let key = (peer, gids.filter(is_other), rate, burst);
         let mut paths = PATHS.lock().unwrap_or_else(PoisonError::into_inner);
         let found = paths.iter().position(|(other, _)| *other == key);
         let entry = found.and_then(|found| paths.remove(found));
@@ -394,6 +397,12 @@ mod tests {
         }
         assert_eq!(pass(&gids(1), &mut None), Some(Duration::from_secs(1)));
         assert_eq!(pass(&gids(2), &mut None), None);
+        let own = Gids {
+            local: [1; 16],
+            peer: Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped().octets(),
+        };
+        let own = Path::to(peer_address, Some(own), Rate::Fixed(10), 10);
+        assert!(Arc::ptr_eq(&own, &one), "the port has the peer's address");
     }
 
     #[test]

@@ -40,8 +40,10 @@ impl VerbsEndpoint {
         };
         let place = &self.adapters[adapter].place;
         let route = route.filter(|route| place.begins(route));
-        // This closes its descriptor, which is then not watched any more.
-        self.adapters[adapter].route_search = None;
+        // A thread that librdmacm still holds keeps the descriptor open, which is readable from now on.
+        if let Some(search) = self.adapters[adapter].route_search.take() {
+            let _ = epoll::delete(&self.watch, search.descriptor());
+        }
         if !self.limits.replaces {
             return;
         }
