@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,9 @@ use crate::site::{Site, number};
 
 /// More files than wait for a worker, so that the walk is still in the tree.
 const FILES: usize = 1500;
+
+/// The lines about so many files do not fit into a pipe, which has 64 KiB. The last line did not fit.
+const PIPE: u64 = 65_536 - 1024;
 
 fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
@@ -47,6 +50,25 @@ fn interrupted(site: &Site, arguments: &[&str], signal: Signal) -> (Vec<String>,
     (lines, errors)
 }
 
+/// Sends signals until the program has ended.
+fn insist(child: &mut Child) -> ExitStatus {
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        send(child, Signal::INT);
+        thread::yield_now();
+    }
+}
+
+/// Files in the directory `many` of the client.
+fn make_files(site: &Site) {
+    fs::create_dir_all(site.local("many")).unwrap();
+    for index in 0..FILES {
+        fs::write(site.local(&format!("many/{index}")), index.to_string()).unwrap();
+    }
+}
+
 fn copied(lines: &[String]) -> usize {
     let files = lines
         .iter()
@@ -66,9 +88,7 @@ fn an_interrupted_copy_says_what_to_do_and_leaves_what_is_resumed() {
         for name in ["many/back", "many/many"] {
             fs::create_dir_all(site.local(name)).unwrap();
         }
-        for index in 0..FILES {
-            fs::write(site.local(&format!("many/{index}")), index.to_string()).unwrap();
-        }
+        make_files(&site);
         let url = site.server.url("many");
         for (from, to, copy) in [
             ("many", url.as_str(), site.served("many")),
@@ -118,17 +138,32 @@ fn a_second_signal_ends_a_program_that_waits_for_a_server() {
     let server = Pid::from_raw(i32::try_from(site.server.pid()).unwrap()).unwrap();
     kill_process(server, Signal::STOP).unwrap();
     let began = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        send(&child, Signal::INT);
-        thread::yield_now();
-    };
+    let status = insist(&mut child);
     let took = began.elapsed();
     kill_process(server, Signal::CONT).unwrap();
     assert_eq!(status.code(), Some(130));
     assert!(took < Duration::from_secs(8), "{took:?}");
+}
+
+#[test]
+fn a_second_signal_ends_a_program_whose_output_nothing_reads() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    make_files(&site);
+    let url = site.server.url("many");
+    let mut child = start(site.command(&["copy", "-r", "--json", "many", &url]));
+    let stdout = child.stdout.take().unwrap();
+    // All workers wait for the reader then, or will soon.
+    while rustix::io::ioctl_fionread(&stdout).unwrap() < PIPE {
+        let ended = child.try_wait().unwrap();
+        assert_eq!(ended, None, "it has ended before");
+        thread::yield_now();
+    }
+    let began = Instant::now();
+    let status = insist(&mut child);
+    let took = began.elapsed();
+    assert_eq!(status.code(), Some(130));
+    assert!(took < Duration::from_secs(8), "{took:?}");
+    drop(stdout);
 }
 
 #[test]

@@ -278,6 +278,23 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_copied_again_is_not_complete() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("journal");
+        let key = Key::of(&job("x", 1)).expect("a version");
+        for (again, is_complete) in [(false, true), (true, false)] {
+            let journal = Journal::new(path.clone());
+            journal.record_complete(key, None);
+            if again {
+                journal.record_nothing(key);
+            }
+            drop(journal);
+            let (journal, _) = Journal::resume(path.clone()).expect("readable");
+            assert_eq!(journal.complete(key).is_some(), is_complete);
+        }
+    }
+
+    #[test]
     fn records_count_for_their_version_also_after_a_cut() {
         let place = tempfile::tempdir().expect("a directory");
         let path = place.path().join("a/b.journal");
