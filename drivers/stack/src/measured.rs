@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use self::cost::Tally;
 
-pub use self::cost::{Cost, Stopwatch};
+pub use self::cost::{Cost, Stopwatch, cpu_time};
 pub use self::rule::{Goal, Method, Rule};
 
 /// A decision is kept for this many bytes; then the trial is repeated.
@@ -177,6 +177,11 @@ impl Choice {
             errno,
             left: KEPT_BYTES,
         };
+    }
+
+    /// Whether a trial has ended whose outcome is still valid.
+    pub fn is_decided(&self) -> bool {
+        !matches!(*self.phase(), Phase::Trial { .. })
     }
 
     /// The measurements, for the log, with these names of the methods.

@@ -40,6 +40,11 @@ impl Stack {
         self.transport.wants_direct()
     }
 
+    /// As [`Transport::bypasses_cache`].
+    pub fn bypasses_cache(&self) -> bool {
+        self.transport.bypasses_cache()
+    }
+
     /// Opens a listener on `local`. The driver's options choose the port, and may choose another address.
     ///
     /// # Errors
@@ -53,6 +58,7 @@ impl Stack {
         Ok(StackListener {
             listener: self.transport.listen(local, sockets)?,
             wants_direct: self.wants_direct(),
+            bypasses_cache: self.bypasses_cache(),
             transforms: Arc::clone(&self.transforms),
         })
     }
@@ -112,6 +118,7 @@ impl Outgoing {
 pub struct StackListener {
     listener: Box<dyn Listener>,
     wants_direct: bool,
+    bypasses_cache: bool,
     transforms: Arc<[Arc<dyn Transform>]>,
 }
 
@@ -124,6 +131,11 @@ impl StackListener {
     /// As [`Stack::wants_direct`].
     pub fn wants_direct(&self) -> bool {
         self.wants_direct
+    }
+
+    /// As [`Transport::bypasses_cache`].
+    pub fn bypasses_cache(&self) -> bool {
+        self.bypasses_cache
     }
 
     /// Waits for the next connection. Makes no handshakes, so that a slow peer does not block the listener and an unknown peer

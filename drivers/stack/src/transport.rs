@@ -41,6 +41,11 @@ pub trait Transport: Send + Sync + fmt::Debug {
     fn wants_direct(&self) -> bool {
         false
     }
+
+    /// Whether its channels use the page cache only for files that cannot be moved past it. Then it is useless to read ahead into it.
+    fn bypasses_cache(&self) -> bool {
+        false
+    }
 }
 
 /// The user of a stack's channels. Process-wide bounded resources are shared fairly among parties.

@@ -15,7 +15,7 @@ pub struct Stopwatch {
 #[derive(Debug, Clone, Copy)]
 pub struct Cost {
     pub(super) bytes: u64,
-    /// CPU time of the thread.
+    /// CPU time of the thread, and of its helpers.
     pub(super) cpu: Duration,
     pub(super) elapsed: Duration,
 }
@@ -24,7 +24,7 @@ pub struct Cost {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tally {
     pub(super) bytes: u64,
-    /// CPU time of the thread, for all ranges.
+    /// CPU time of the thread and its helpers, for all ranges.
     cpu: Duration,
     /// Wall-clock time, for all ranges.
     elapsed: Duration,
@@ -47,6 +47,17 @@ impl Stopwatch {
             bytes,
             cpu: cpu_time().saturating_sub(self.cpu),
             elapsed: self.begin.elapsed(),
+        }
+    }
+}
+
+impl Cost {
+    /// With the processor time of other threads that moved some of the bytes.
+    #[must_use]
+    pub fn with_helpers(self, cpu: Duration) -> Self {
+        Self {
+            cpu: self.cpu + cpu,
+            ..self
         }
     }
 }
@@ -91,7 +102,8 @@ fn per_gigabyte(time: Duration, bytes: u64) -> f64 {
     time.as_secs_f64() / gigabytes
 }
 
-fn cpu_time() -> Duration {
+/// The processor time of this thread so far.
+pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }

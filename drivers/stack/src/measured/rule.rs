@@ -9,6 +9,9 @@ const CLEARLY_CHEAPER: f64 = 0.9;
 /// The cheaper method is chosen only if it takes at most this many times as long.
 const MUCH_SLOWER: f64 = 1.5;
 
+/// Where both count, a method that takes more than this many times as long is not chosen.
+const SLOWER: f64 = 1.1;
+
 /// Where time counts, the other method is chosen only if it takes at most this part of the time.
 const CLEARLY_FASTER: f64 = 0.95;
 
@@ -27,6 +30,8 @@ pub enum Goal {
     /// The one with less processor time, unless it is much slower. Both methods take turns in a trial, and the fastest range of
     /// each, which waited least for others, is its speed.
     Processor,
+    /// The one with less processor time, unless it is slower. Measured in the same way.
+    ProcessorAndTime,
     /// The faster one, if there is a clear difference. Each method is timed in one run, so that what is buffered elsewhere does
     /// not hide the speed of the receiver.
     Time,
@@ -50,7 +55,7 @@ impl Rule {
     pub(super) fn next_in_trial(self, copy: &Tally, bypass: &Tally) -> Method {
         let copy_is_next = match self.goal {
             Goal::Time => copy.bytes < self.trial_bytes,
-            Goal::Processor => copy.bytes < bypass.bytes,
+            Goal::Processor | Goal::ProcessorAndTime => copy.bytes < bypass.bytes,
         };
         match copy_is_next {
             true => Method::Copy,
@@ -62,7 +67,7 @@ impl Rule {
     pub(super) fn elapsed(self, tally: &Tally) -> f64 {
         match self.goal {
             Goal::Time => tally.elapsed(),
-            Goal::Processor => tally.fastest(),
+            Goal::Processor | Goal::ProcessorAndTime => tally.fastest(),
         }
     }
 
@@ -72,6 +77,7 @@ impl Rule {
         let tolerated = match self.goal {
             Goal::Time => 1.0 / CLEARLY_FASTER,
             Goal::Processor => MUCH_SLOWER,
+            Goal::ProcessorAndTime => SLOWER,
         };
         let is_fast_enough = copy <= bypass * tolerated;
         if is_cheaper && is_fast_enough || bypass > copy * tolerated {

@@ -77,6 +77,28 @@ fn a_cheap_but_much_slower_method_is_not_kept() {
     }
 }
 
+/// With the bounds of [`Goal::Processor`] the cheap method would be kept: it takes less than one and a half times as long.
+#[test]
+fn where_both_count_a_cheap_method_that_is_slower_is_not_kept() {
+    for (slow, copied) in [(Method::Bypass, 1 << 20), (Method::Copy, 0)] {
+        for (elapsed, is_kept) in [(315, true), (360, false)] {
+            let choice = choice(Goal::ProcessorAndTime);
+            assert!(!choice.is_decided());
+            let tried = run(&choice, 2 * TRIAL_BYTES, |way| {
+                if way == slow {
+                    (100, elapsed)
+                } else {
+                    (200, 300)
+                }
+            });
+            assert_eq!(tried, TRIAL_BYTES, "both take turns");
+            assert!(choice.is_decided());
+            let expected = if is_kept { (1 << 20) - copied } else { copied };
+            assert_eq!(run(&choice, 1 << 20, |_| (0, 0)), expected, "{slow:?}");
+        }
+    }
+}
+
 #[test]
 fn where_time_counts_the_faster_method_is_kept() {
     for (quick, copied) in [(Method::Copy, 1 << 20), (Method::Bypass, 0)] {
