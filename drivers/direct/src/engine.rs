@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use crate::backend::{Backend, MAX_REQUESTS};
 use crate::queue::{IoQueue, PieceQueue, Queue};
@@ -21,7 +22,11 @@ pub enum EngineChoice {
 
 /// Carries out requests.
 #[derive(Debug)]
-pub struct Engine(Kind);
+pub struct Engine {
+    kind: Kind,
+    /// The processor time of helper threads since it was last asked for.
+    helper_time: Duration,
+}
 
 #[derive(Debug)]
 enum Kind {
@@ -33,18 +38,28 @@ enum Kind {
 impl Engine {
     /// Opens the best engine that the choice allows.
     pub fn open(choice: EngineChoice) -> Self {
-        Self(match choice {
+        let kind = match choice {
             EngineChoice::Threads => Kind::Threads(None),
             EngineChoice::Best => match Ring::open() {
                 Ok(ring) => Kind::Ring(Box::new(ring)),
                 Err(error) => Kind::Threads(Some(error)),
             },
-        })
+        };
+        Self {
+            kind,
+            helper_time: Duration::ZERO,
+        }
+    }
+
+    /// The processor time that helper threads have taken since the last call of this function. That of io_uring is the caller's own, or
+    /// the kernel's.
+    pub fn take_helper_time(&mut self) -> Duration {
+        std::mem::take(&mut self.helper_time)
     }
 
     /// What moves files past the page cache, for the log.
     pub fn way(&self) -> &'static str {
-        match &self.0 {
+        match &self.kind {
             Kind::Ring(ring) => ring.way(),
             Kind::Threads(_) => "direct (threads)",
         }
@@ -52,7 +67,7 @@ impl Engine {
 
     /// Why it is not io_uring, although the choice allowed that.
     pub fn without_ring(&self) -> Option<&io::Error> {
-        match &self.0 {
+        match &self.kind {
             Kind::Threads(error) => error.as_ref(),
             Kind::Ring(_) => None,
         }
@@ -96,7 +111,7 @@ impl Engine {
         work: impl FnOnce(&mut dyn IoQueue) -> R,
     ) -> io::Result<R> {
         self.renew();
-        if let Kind::Ring(ring) = &mut self.0
+        if let Kind::Ring(ring) = &mut self.kind
             && let Some(lasting) = memory.lasting()
         {
             ring.prepare(&lasting, bytes);
@@ -108,13 +123,20 @@ impl Engine {
 
     /// Takes the place of a ring that submits nothing any more. No request is in flight.
     fn renew(&mut self) {
-        if let Kind::Ring(ring) = &mut self.0
+        if let Kind::Ring(ring) = &mut self.kind
             && let Some(retired) = ring.take_retired()
         {
-            *self = match retired {
-                Retired::Withdrawn => Self::open(EngineChoice::Best),
-                Retired::Refused(error) => Self(Kind::Threads(Some(error))),
+            self.kind = match retired {
+                Retired::Withdrawn => Self::open(EngineChoice::Best).kind,
+                Retired::Refused(error) => Kind::Threads(Some(error)),
             };
+        }
+    }
+
+    /// Gives up registered memory that only the engine still keeps. The rest stays registered.
+    pub fn release(&mut self) {
+        if let Kind::Ring(ring) = &mut self.kind {
+            ring.release();
         }
     }
 
@@ -124,9 +146,13 @@ impl Engine {
         work: impl FnOnce(&mut dyn Backend) -> R,
     ) -> io::Result<R> {
         assert!(slots <= MAX_REQUESTS, "a queue has few slots");
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Ring(ring) => Ok(work(ring.as_mut())),
-            Kind::Threads(_) => threads::with_threads(slots, |threads| work(threads)),
+            Kind::Threads(_) => {
+                let (done, spent) = threads::with_threads(slots, |threads| work(threads))?;
+                self.helper_time += spent;
+                Ok(done)
+            }
         }
     }
 }
@@ -168,7 +194,7 @@ mod tests {
             eprintln!("skipped: io_uring: {error}");
             return;
         }
-        let retire = |engine: &mut Engine, retired| match &mut engine.0 {
+        let retire = |engine: &mut Engine, retired| match &mut engine.kind {
             Kind::Ring(ring) => ring.retire(retired),
             Kind::Threads(_) => panic!("it is a ring"),
         };

@@ -8,8 +8,9 @@ use std::ops::Range;
 
 use crate::target::LastingMemory;
 
-/// io_uring_register(2): the longest buffer in bytes.
-const LONGEST_BUFFER: usize = 1 << 30;
+/// The longest memory that is registered, in bytes. The kernel pins its pages while the caller waits, which takes about 0.1 s for each
+/// GiB. Requests name the addresses of longer memory.
+const LONGEST_MEMORY: usize = 256 << 20;
 
 /// A channel has a ring to send from and one to receive into.
 const MAX_MEMORIES: usize = 2;
@@ -60,7 +61,8 @@ impl FixedBuffers {
     ) {
         self.bytes = self.bytes.saturating_add(bytes);
         let is_known = self.memories.iter().any(|known| known.is(memory));
-        if is_known || self.is_refused || self.bytes < memory.length() as u64 {
+        let is_long = memory.length() > LONGEST_MEMORY;
+        if is_known || is_long || self.is_refused || self.bytes < memory.length() as u64 {
             return;
         }
         if !self.buffers.is_empty() && table.unregister().is_err() {
@@ -79,16 +81,30 @@ impl FixedBuffers {
         }
     }
 
+    /// Ends the registration of memory that nothing else keeps any more. No request may be in flight.
+    pub(crate) fn release(&mut self, table: &mut impl BufferTable) {
+        if !self.memories.iter().any(LastingMemory::is_abandoned) {
+            return;
+        }
+        // If it failed, the kernel would still have the pages.
+        if !self.buffers.is_empty() && table.unregister().is_err() {
+            return;
+        }
+        let before = std::mem::take(&mut self.memories);
+        self.buffers.clear();
+        let kept = before.iter().filter(|memory| !memory.is_abandoned());
+        let kept = kept.cloned().collect();
+        // If it fails, requests name addresses.
+        let _ = self.fill(table, kept);
+    }
+
     /// Registers memory where none is registered.
     fn fill(
         &mut self,
         table: &mut impl BufferTable,
         memories: Vec<LastingMemory>,
     ) -> io::Result<()> {
-        let buffers: Vec<_> = memories
-            .iter()
-            .flat_map(|memory| parts(memory.addresses(), LONGEST_BUFFER))
-            .collect();
+        let buffers: Vec<_> = memories.iter().map(LastingMemory::addresses).collect();
         if buffers.is_empty() {
             return Ok(());
         }
@@ -123,14 +139,6 @@ impl FixedBuffers {
         let place = self.buffers.iter().position(has)?;
         u16::try_from(place).ok()
     }
-}
-
-/// Cuts addresses into parts of at most `longest` bytes.
-fn parts(addresses: Range<usize>, longest: usize) -> impl Iterator<Item = Range<usize>> {
-    let end = addresses.end;
-    addresses
-        .step_by(longest)
-        .map(move |start| start..end.min(start.saturating_add(longest)))
 }
 
 #[cfg(test)]

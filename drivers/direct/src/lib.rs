@@ -1,10 +1,10 @@
 //! Asynchronous reads and writes of one file, past the page cache where possible.
 //!
-//! The drivers `splice` and `rdma` move files with it if their stack has `direct=1` or `direct=auto`. Some requests are in flight while the
-//! network uses the memory of the others.
+//! The drivers `splice` and `rdma` move files with it if their stack has `direct=1` or `direct=auto`, which is the default of `rdma`. Some
+//! requests are in flight while the network uses the memory of the others.
 //!
 //! ```text
-//!   usage ──> trial                            the option, and what it measures with `auto`
+//!   usage ──> trial, cached                    the option, and what it measures with `auto`
 //!
 //!   engine ──> ring (io_uring) or threads      carry out raw requests
 //!      │       └── fixed                      memory that is registered with io_uring
@@ -18,7 +18,7 @@
 //! [`Engine::with_memory`] runs, which wait for every request that has begun before they return, also if their caller fails or panics.
 //!
 //! io_uring is often unavailable: before Linux 5.6, with `kernel.io_uring_disabled`, and under seccomp filters (the default
-//! one of containers, and the server's own unless it was started with `direct=1` or `auto`). Then helper threads do the same.
+//! one of containers, and the server's own unless its stack or an RDMA adapter needs it). Then helper threads do the same.
 //!
 //! # Example
 //!
@@ -48,6 +48,7 @@
 mod backend;
 mod block;
 mod blocking;
+mod cached;
 mod engine;
 mod fixed;
 mod queue;
@@ -64,6 +65,7 @@ mod usage;
 
 pub use backend::MAX_REQUESTS;
 pub use block::block_bytes;
+pub use cached::Residence;
 pub use engine::{Engine, EngineChoice};
 pub use queue::{IoQueue, PieceQueue};
 pub use request::{Call, Files, Request, Way};

@@ -103,6 +103,12 @@ impl Ring {
     pub(crate) fn way(&self) -> &'static str {
         self.fixed.way()
     }
+
+    /// Gives up registered memory that nothing else keeps. No request is in flight.
+    pub(crate) fn release(&mut self) {
+        self.fixed
+            .release(&mut Registrations(self.queues.submitter()));
+    }
 }
 
 impl<E: Enter> Ring<E> {

@@ -61,6 +61,11 @@ impl LastingMemory {
         self.addresses.len()
     }
 
+    /// Whether nothing else keeps it.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        Arc::strong_count(&self.owner) == 1
+    }
+
     /// Whether it is the same memory.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.addresses == other.addresses && Arc::ptr_eq(&self.owner, &other.owner)

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
+use std::io::IoSliceMut;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use gridhaul_stack::{Body, Cancel, Channel, ChannelError, FileRange, Operation, Received};
-use rustix::fs::OFlags;
+use rustix::fs::{Advice, OFlags, fadvise};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 /// What is sent before a range: as long as the header of a block of MODE E.
 pub const HEAD: &[u8; 17] = b"seventeen bytes..";
@@ -65,6 +67,20 @@ impl TestFile {
             direct: Some(read_only.unwrap()),
             ..file
         })
+    }
+
+    /// Has the kernel write the file to the disk and forget its pages. Returns whether it did: file systems in memory do not.
+    pub fn cool(&self) -> bool {
+        self.file.sync_all().unwrap();
+        fadvise(&self.file, 0, None, Advice::DontNeed).unwrap();
+        let mut byte = [0];
+        let read = preadv2(
+            &self.file,
+            &mut [IoSliceMut::new(&mut byte)],
+            0,
+            ReadWriteFlags::NOWAIT,
+        );
+        read == Err(Errno::AGAIN)
     }
 
     /// A range of it.

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use gridhaul_stack::measured::cpu_time;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
@@ -27,6 +28,8 @@ pub(crate) struct Threads<'a> {
     ended: Receiver<Ended>,
     /// Shared with the helpers.
     signals: &'a Signals,
+    /// The processor time of the requests that have ended.
+    spent: Duration,
 }
 
 struct Signals {
@@ -36,10 +39,15 @@ struct Signals {
     is_over: AtomicBool,
 }
 
-/// A slot and its result.
-type Ended = (usize, Result<usize, Errno>);
+/// A request that has ended.
+struct Ended {
+    slot: usize,
+    result: Result<usize, Errno>,
+    /// The processor time that the helper has taken since the one before.
+    spent: Duration,
+}
 
-/// Calls `work` with helpers for at most `requests` requests.
+/// Calls `work` with helpers for at most `requests` requests. Also returns the processor time of the helpers for all requests that ended.
 ///
 /// # Errors
 ///
@@ -47,7 +55,7 @@ type Ended = (usize, Result<usize, Errno>);
 pub(crate) fn with_threads<R>(
     requests: usize,
     work: impl FnOnce(&mut Threads<'_>) -> R,
-) -> io::Result<R> {
+) -> io::Result<(R, Duration)> {
     let (jobs, waiting) = channel();
     let (results, ended) = channel();
     let waiting = Mutex::new(waiting);
@@ -61,6 +69,7 @@ pub(crate) fn with_threads<R>(
             jobs,
             ended,
             signals: &signals,
+            spent: Duration::ZERO,
         };
         for helper in 0..requests.min(MAX_THREADS) {
             let (waiting, results, signals) = (&waiting, results.clone(), &signals);
@@ -75,7 +84,8 @@ pub(crate) fn with_threads<R>(
                 Err(_) => break,
             }
         }
-        Ok(work(&mut threads))
+        let done = work(&mut threads);
+        Ok((done, threads.spent))
     })
 }
 
@@ -88,13 +98,15 @@ impl Backend for Threads<'_> {
 
     fn reap(&mut self, waits: bool, ended: &mut dyn FnMut(usize, Result<usize, Errno>)) {
         if waits {
-            let (slot, result) = self.ended.recv().expect("helpers live as long as this");
-            ended(slot, result);
+            let one = self.ended.recv().expect("helpers live as long as this");
+            self.spent += one.spent;
+            ended(one.slot, one.result);
         }
         // A request that ends after this makes it readable again. It fails if nothing has ended.
         let _ = rustix::io::read(&self.signals.wake, &mut [0_u8; 8]);
-        for (slot, result) in self.ended.try_iter() {
-            ended(slot, result);
+        for one in self.ended.try_iter() {
+            self.spent += one.spent;
+            ended(one.slot, one.result);
         }
     }
 
@@ -114,6 +126,7 @@ impl Backend for Threads<'_> {
 }
 
 fn help(jobs: &Mutex<Receiver<RawRequest>>, results: &Sender<Ended>, signals: &Signals) {
+    let mut before = Duration::ZERO;
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(request) = job else {
@@ -124,8 +137,15 @@ fn help(jobs: &Mutex<Receiver<RawRequest>>, results: &Sender<Ended>, signals: &S
             // SAFETY: the submitter keeps the file and the memory until the request has completed.
             false => unsafe { carry_out(&request) },
         };
+        let now = cpu_time();
+        let ended = Ended {
+            slot: request.slot,
+            result,
+            spent: now.saturating_sub(before),
+        };
+        before = now;
         // The receiver is closed if the caller has failed.
-        let _ = results.send((request.slot, result));
+        let _ = results.send(ended);
         // It can fail only while it is readable.
         let _ = rustix::io::write(&signals.wake, &1_u64.to_ne_bytes());
     }
@@ -136,8 +156,69 @@ mod tests {
     use std::os::fd::AsRawFd as _;
     use std::os::unix::fs::FileExt as _;
 
+    use gridhaul_stack::WriteLock;
+
     use super::*;
     use crate::request::Call;
+
+    /// Otherwise the later write of the thread that has its turn would be the last one.
+    #[test]
+    fn a_write_to_the_page_cache_takes_its_turn_at_the_file() {
+        let file = tempfile::tempfile().unwrap();
+        let mut memory = *b"helper";
+        let request = RawRequest {
+            slot: 0,
+            call: Call::Write,
+            file: file.as_raw_fd(),
+            offset: 0,
+            start: memory.as_mut_ptr(),
+            length: memory.len(),
+            takes_turn: true,
+        };
+        let turn = WriteLock::acquire(file.as_fd());
+        let done = with_threads(1, |threads| {
+            // SAFETY: the file is open, and the memory is not used before the request has ended.
+            unsafe { threads.submit(request) };
+            for _ in 0..1000 {
+                thread::yield_now();
+            }
+            file.write_all_at(b"caller", 0).unwrap();
+            drop(turn);
+            threads.reap(true, &mut |_, result| assert_eq!(result, Ok(6)));
+        });
+        done.unwrap();
+        let mut content = [0; 6];
+        file.read_exact_at(&mut content, 0).unwrap();
+        assert_eq!(&content, b"helper");
+    }
+
+    /// It costs the caller nothing but the hand-over.
+    #[test]
+    fn the_processor_time_of_requests_is_counted() {
+        const BYTES: usize = 8 << 20;
+        let file = tempfile::tempfile().unwrap();
+        let mut memory = vec![1; BYTES];
+        let request = RawRequest {
+            slot: 0,
+            call: Call::Write,
+            file: file.as_raw_fd(),
+            offset: 0,
+            start: memory.as_mut_ptr(),
+            length: BYTES,
+            takes_turn: true,
+        };
+        let done = with_threads(1, |threads| {
+            // SAFETY: the file is open, and the memory is not used before the request has ended.
+            unsafe { threads.submit(request) };
+            let mut moved = Ok(0);
+            threads.reap(true, &mut |_, result| moved = result);
+            moved
+        });
+        let (moved, spent) = done.unwrap();
+        assert_eq!(moved, Ok(BYTES));
+        // A processor that copies 100 GB in a second has yet to be built.
+        assert!(spent > Duration::from_micros(80), "{spent:?}");
+    }
 
     #[test]
     fn a_request_that_no_helper_has_taken_ends_without_a_call() {
@@ -161,7 +242,8 @@ mod tests {
             threads.reap(true, &mut |slot, result| ended.push((slot, result)));
             ended
         });
-        assert_eq!(done.unwrap(), [(3, Err(Errno::CANCELED))]);
+        let (ended, _) = done.unwrap();
+        assert_eq!(ended, [(3, Err(Errno::CANCELED))]);
         assert_eq!(memory, [0; 4]);
     }
 }

@@ -1,25 +1,27 @@
 //! `direct=auto`: past the page cache or through it, by measurement.
 //!
-//! The two ways that are compared are those of `direct=1`, over io_uring, and of `direct=0`. What the kernel does on its own threads
+//! The two ways that are compared are those of `direct=1` and of the page cache. What the kernel does on its own threads
 //! is in the elapsed time, but not in the processor time: to write the page cache to the disk later, and to serve requests that a
 //! file system does not take without blocking.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridhaul_stack::FileRange;
 use gridhaul_stack::measured::{Choice, Choices, Goal, Method, Rule, Stopwatch};
 use rustix::io::Errno;
 
+use crate::cached::Identity;
 use crate::request::Call;
 
 /// The way is chosen again for each part of a range of this length, in bytes. At the end of each, the disk is idle for a moment.
 pub(crate) const PIECE_BYTES: u64 = 16 << 20;
 
-/// A transfer counts as long once a channel has moved this many bytes.
-const LONG_BYTES: u64 = 16 << 20;
+/// A transfer counts as long once a channel has moved this many bytes: a trial moves as many in the worse way.
+const LONG_BYTES: u64 = 4 * PIECE_BYTES;
 
 const RULE: Rule = Rule {
-    goal: Goal::Processor,
+    goal: Goal::ProcessorAndTime,
     // Several pieces, of which one may not have to wait for the peer.
     trial_bytes: 4 * PIECE_BYTES,
     least_bytes: 1 << 20,
@@ -44,7 +46,7 @@ struct Route {
     call: Call,
     /// The logarithm of the length of requests.
     request_class: u32,
-    /// The device number of the file system (fstat(2)).
+    /// The number of the file system.
     file_system: Option<u64>,
 }
 
@@ -78,8 +80,8 @@ pub struct Trial {
 impl Trial {
     /// Chooses the way of a range from (`Read`) or to (`Write`) a file, for a channel that has moved `moved` bytes before.
     pub fn begin(circumstances: Circumstances, range: &FileRange<'_>, moved: u64) -> Self {
-        let facts = rustix::fs::fstat(range.file).ok();
-        let route = Route::new(circumstances, facts.map(|facts| facts.st_dev));
+        let file_system = Identity::of(range.file).map(|identity| identity.device);
+        let route = Route::new(circumstances, file_system);
         Self::of(CHOICES.get(route, RULE), range.length, moved)
     }
 
@@ -98,13 +100,16 @@ impl Trial {
     }
 
     /// So many bytes of the range were moved, and went past the page cache or not. A range that did not go past it as intended is no
-    /// measurement of that.
-    pub fn end(&mut self, bytes: u64, went_direct: bool) {
+    /// measurement of that. `helpers` is the processor time of threads that helped the caller's.
+    pub fn end(&mut self, bytes: u64, went_direct: bool, helpers: Duration) {
         let Some(stopwatch) = self.stopwatch.take() else {
             return;
         };
         match went_direct == self.is_direct() {
-            true => self.choice.note(self.method, stopwatch.stop(bytes)),
+            true => {
+                let cost = stopwatch.stop(bytes).with_helpers(helpers);
+                self.choice.note(self.method, cost);
+            }
             false => self.choice.miss(),
         }
     }
@@ -113,6 +118,14 @@ impl Trial {
     pub fn refuse(&self, errno: Errno) {
         if matches!(errno, Errno::INVAL | Errno::OPNOTSUPP) {
             self.choice.refuse(errno);
+        }
+    }
+
+    /// Why a range goes through the page cache, for the log.
+    pub fn reason(&self) -> &'static str {
+        match self.choice.is_decided() {
+            true => "as measured",
+            false => "not measured yet",
         }
     }
 
@@ -136,7 +149,8 @@ mod tests {
         for _ in 0..1000 {
             let mut trial = Trial::of(Arc::clone(&choice), 1 << 20, LONG_BYTES - 1);
             assert!(!trial.is_direct());
-            trial.end(1 << 20, false);
+            trial.end(1 << 20, false, Duration::ZERO);
+            assert_eq!(trial.reason(), "not measured yet");
         }
         assert_eq!(
             Trial::of(choice, 1, 0).describe(),
@@ -152,7 +166,7 @@ mod tests {
             let mut trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
             let is_direct = trial.is_direct();
             counts[usize::from(is_direct)] += 1;
-            trial.end(PIECE_BYTES, is_direct);
+            trial.end(PIECE_BYTES, is_direct, Duration::ZERO);
         }
         assert_eq!(counts, [4, 4]);
         let trial = Trial::of(choice, PIECE_BYTES, LONG_BYTES);
@@ -162,6 +176,22 @@ mod tests {
                 .starts_with("CPU seconds per GB: O_DIRECT ")
         );
         assert!(trial.stopwatch.is_none());
+        assert_eq!(trial.reason(), "as measured");
+    }
+
+    /// Without it threads would seem to move bytes for nothing.
+    #[test]
+    fn the_time_of_helpers_counts() {
+        let choice = choice();
+        for _ in 0..8 {
+            let mut trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
+            let is_direct = trial.is_direct();
+            let helpers = if is_direct { 1000 } else { 0 };
+            trial.end(PIECE_BYTES, is_direct, Duration::from_secs(helpers));
+        }
+        let words = Trial::of(choice, PIECE_BYTES, LONG_BYTES).describe();
+        let of_helpers = "CPU seconds per GB: O_DIRECT 59604.";
+        assert!(words.starts_with(of_helpers), "{words}");
     }
 
     /// The bytes of a peer may be where direct I/O cannot use them, at each of its ranges.
@@ -172,7 +202,7 @@ mod tests {
         for _ in 0..100 {
             let mut trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
             measured += usize::from(trial.stopwatch.is_some());
-            trial.end(PIECE_BYTES, false);
+            trial.end(PIECE_BYTES, false, Duration::ZERO);
         }
         assert!(measured < 20, "{measured} of 100");
         let trial = Trial::of(choice, PIECE_BYTES, LONG_BYTES);

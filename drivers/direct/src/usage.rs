@@ -9,7 +9,7 @@ use crate::trial::PIECE_BYTES;
 /// The option of the drivers.
 pub const OPTION: OptionDoc = OptionDoc {
     name: "direct",
-    meaning: "moves files past the page cache: 1 over io_uring where the kernel has it, threads without; auto where it costs less, as measured",
+    meaning: "moves files past the page cache: 1 over io_uring where the kernel has it, otherwise as threads; threads with helper threads; auto, the default of rdma, where that pays, as measured; 0, the default of splice, never",
     example: "1",
     kind: OptionKind::Word,
     // Each channel has its own buffers and its own ring or threads, and popular files are read from the disk each time.
@@ -21,18 +21,17 @@ pub const OPTION: OptionDoc = OptionDoc {
 pub enum DirectUse {
     /// All that can.
     Always(EngineChoice),
-    /// Those of a channel and a file system where that costs less, as measured ([`crate::Trial`]). Only over io_uring: the
-    /// processor time of helper threads is not that of the channel's thread.
+    /// Those of a channel and a file system where that pays, as measured ([`crate::Trial`]).
     Measured,
 }
 
 impl DirectUse {
-    /// Reads the option; `None` means the page cache.
+    /// Reads the option, whose default is `usual`; `None` means the page cache.
     ///
     /// # Errors
     ///
     /// When the value is none of the option's.
-    pub fn parse(options: &Options<'_>) -> Result<Option<Self>, StackError> {
+    pub fn parse(options: &Options<'_>, usual: Option<Self>) -> Result<Option<Self>, StackError> {
         let usage = options.value(OPTION.name, |text| match text {
             "0" => Ok(None),
             "1" => Ok(Some(Self::Always(EngineChoice::Best))),
@@ -40,7 +39,7 @@ impl DirectUse {
             "auto" => Ok(Some(Self::Measured)),
             _ => Err("it is none of 0, 1, threads and auto".to_owned()),
         })?;
-        Ok(usage.flatten())
+        Ok(usage.unwrap_or(usual))
     }
 
     /// The engine that it needs.

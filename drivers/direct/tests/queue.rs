@@ -321,6 +321,28 @@ fn registered_memory_has_the_bytes_of_the_file_and_outlives_its_user() {
     }
 }
 
+/// An engine gives up what its user has left, and keeps what its user still has.
+#[test]
+fn registered_memory_is_released_when_its_user_has_left_it() {
+    let file = tempfile::tempfile().unwrap();
+    file.write_all_at(&pattern(PAGES_BYTES), 0).unwrap();
+    for choice in CHOICES {
+        let (mut engine, used, left) = (Engine::open(choice), Pages::new(), Pages::new());
+        for pages in [&used, &left] {
+            read_quarters(&mut engine, &file, pages, PAGES_BYTES as u64);
+        }
+        let registered = Arc::strong_count(&used);
+        let last = Arc::downgrade(&left);
+        engine.release();
+        drop(left);
+        engine.release();
+        assert_eq!(last.strong_count(), 0);
+        assert_eq!(Arc::strong_count(&used), registered);
+        read_quarters(&mut engine, &file, &used, PAGES_BYTES as u64);
+        assert!(used.content() == pattern(PAGES_BYTES));
+    }
+}
+
 /// Requests write from registered memory what it holds at that time.
 #[test]
 fn bytes_are_written_from_registered_memory() {

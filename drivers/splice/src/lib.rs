@@ -20,7 +20,7 @@
 //!
 //! | option | meaning |
 //! | --- | --- |
-//! | `direct=1` | reads and writes files past the page cache (`O_DIRECT`), over io_uring if available. `threads` uses helper threads, `auto` measures where it costs less, `0` is the default |
+//! | `direct=1` | reads and writes files past the page cache (`O_DIRECT`), over io_uring if available; `auto` does so where that pays, as measured; `threads` uses helper threads; `0` is the default |
 //!
 //! With `direct=1`, bytes that were read are sent without a copy if the kernel supports it (`MSG_ZEROCOPY`). Other sends are
 //! copied: a channel's caller gets its memory back when `send` returns, so every call would have to wait until the peer has
@@ -87,7 +87,8 @@ impl Driver for Splice {
         Ok(Built::Transport(Arc::new(SpliceTransport {
             settings: Settings::parse(&options)?,
             choice: Choice::Splice,
-            direct: DirectUse::parse(&options)?,
+            // Without it the kernel moves files without a copy, which cost less where it was measured.
+            direct: DirectUse::parse(&options, None)?,
         })))
     }
 
@@ -163,6 +164,10 @@ impl Transport for SpliceTransport {
 
     fn wants_direct(&self) -> bool {
         self.direct.is_some()
+    }
+
+    fn bypasses_cache(&self) -> bool {
+        matches!(self.direct, Some(DirectUse::Always(_)))
     }
 }
 

@@ -67,10 +67,8 @@ fn index(fixed: &FixedBuffers, start: usize, length: usize) -> Option<u16> {
 
 #[test]
 fn requests_use_the_buffer_that_has_all_of_their_bytes() {
-    let buffers: Vec<_> = parts(100..125, 10).collect();
-    assert_eq!(buffers, [100..110, 110..120, 120..125]);
     let fixed = FixedBuffers {
-        buffers,
+        buffers: vec![100..110, 110..120, 120..125],
         ..FixedBuffers::default()
     };
     assert_eq!(index(&fixed, 100, 10), Some(0));
@@ -78,6 +76,17 @@ fn requests_use_the_buffer_that_has_all_of_their_bytes() {
     assert_eq!(index(&fixed, 120, 5), Some(2));
     for (start, length) in [(99, 1), (105, 10), (120, 6), (126, 0), (100, usize::MAX)] {
         assert_eq!(index(&fixed, start, length), None, "{start} {length}");
+    }
+}
+
+/// A long ring would hold up the thread while its pages are pinned.
+#[test]
+fn long_memory_is_not_registered() {
+    let (mut table, mut fixed) = (Limited::new(usize::MAX), FixedBuffers::default());
+    for (length, count) in [(LONGEST_MEMORY + 1, 0), (LONGEST_MEMORY, 1)] {
+        let (memory, _owner) = memory(1 << 40, length);
+        fixed.prepare(&mut table, &memory, u64::MAX);
+        assert_eq!(fixed.buffers.len(), count, "{length}");
     }
 }
 
@@ -111,6 +120,30 @@ fn memory_is_held_while_the_table_has_it() {
     assert_eq!(Arc::strong_count(&owner), 2);
     assert_eq!(index(&fixed, 1000, 100), Some(0));
     assert_eq!(index(&fixed, 2000, 100), None);
+}
+
+#[test]
+fn memory_that_its_user_has_left_is_given_up() {
+    let (mut fixed, mut table) = (FixedBuffers::default(), Limited::new(usize::MAX));
+    let ((kept, kept_owner), (left, left_owner)) = (memory(1000, 100), memory(2000, 100));
+    fixed.prepare(&mut table, &kept, 1000);
+    fixed.prepare(&mut table, &left, 1000);
+    let last = Arc::downgrade(&left_owner);
+    drop(left);
+    fixed.release(&mut table);
+    assert_eq!(table.buffers, [1000..1100, 2000..2100], "its owner has it");
+    drop(left_owner);
+    table.interruptions = 1;
+    fixed.release(&mut table);
+    assert_eq!(last.strong_count(), 1, "the kernel has it");
+    fixed.release(&mut table);
+    assert!(table.buffers.iter().eq([&(1000..1100)]));
+    assert_eq!(last.strong_count(), 0);
+    assert_eq!(index(&fixed, 1000, 100), Some(0));
+    assert_eq!(index(&fixed, 2000, 100), None);
+    drop((kept, kept_owner));
+    fixed.release(&mut table);
+    assert!(table.buffers.is_empty() && fixed.buffers.is_empty());
 }
 
 proptest! {

@@ -24,8 +24,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
-use gridhaul_direct::{Call, Circumstances, Engine, Trial, block_bytes};
+use gridhaul_direct::{Call, Circumstances, Engine, Residence, Trial, block_bytes};
 use gridhaul_stack::{Body, Channel as _, ChannelError, Detail, FileRange, Movement, Operation};
 use gridhaul_tcp::TcpChannel;
 use rustix::io::Errno;
@@ -45,6 +46,8 @@ pub(crate) struct Direct {
     usage: DirectUse,
     engine: Option<Engine>,
     zerocopy: ZeroCopy,
+    /// Where the files of the channel are, with `direct=auto`.
+    residence: Residence,
     /// How the last range was moved.
     last: Last,
     /// The measurement of the last range, with `direct=auto`.
@@ -79,6 +82,7 @@ impl Direct {
             usage,
             engine: None,
             zerocopy: ZeroCopy::default(),
+            residence: Residence::default(),
             last: Last::None,
             trial: None,
             moved: 0,
@@ -102,8 +106,8 @@ impl Direct {
         if self.usage != DirectUse::Measured {
             return Some(file);
         }
-        if let Some(error) = self.engine().without_ring() {
-            self.last = Last::Cached(format!("io_uring: {error}").into());
+        if let Some(reason) = self.residence.reason_for_cache(range, call) {
+            self.last = Last::Cached(reason.into());
             return None;
         }
         let circumstances = Circumstances {
@@ -123,8 +127,10 @@ impl Direct {
     /// So many bytes of the last range were moved.
     pub(crate) fn end(&mut self, bytes: u64) {
         self.moved += bytes;
+        let engine = self.engine.as_mut();
+        let helpers = engine.map_or(Duration::ZERO, Engine::take_helper_time);
         if let Some(trial) = &mut self.trial {
-            trial.end(bytes, matches!(self.last, Last::Direct));
+            trial.end(bytes, matches!(self.last, Last::Direct), helpers);
         }
     }
 
