@@ -202,4 +202,12 @@ impl StorageError {
             _ => StorageErrorKind::Other,
         }
     }
+
+    /// Whether the file system, or the quota of the account, has no room left.
+    pub fn is_about_room(&self) -> bool {
+        matches!(
+            self.kind(),
+            StorageErrorKind::NoSpace | StorageErrorKind::QuotaExceeded
+        )
+    }
 }

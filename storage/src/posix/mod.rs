@@ -164,6 +164,9 @@ impl Storage for PosixStorage {
 
     fn open_read_direct(&self, path: &Path) -> Result<OpenedFile, StorageError> {
         let file = self.open_read(path)?;
+        if file.size_at_open() < direct::LEAST_BYTES {
+            return Ok(file);
+        }
         Ok(direct::opened_twice(file, OFlags::RDONLY))
     }
 

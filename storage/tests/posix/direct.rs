@@ -43,7 +43,7 @@ fn expect_twice(file: &OpenedFile) {
 }
 
 #[test]
-fn a_file_is_opened_twice_only_if_somebody_asks() {
+fn a_file_is_opened_twice_only_if_that_is_wanted_and_it_is_long() {
     let fixture = Fixture::new();
     if !has_direct(&fixture) {
         return;
@@ -56,11 +56,12 @@ fn a_file_is_opened_twice_only_if_somebody_asks() {
     );
     write(storage, path("f"), b"content").unwrap();
     let file = storage.open_read_direct(path("f")).unwrap();
+    assert!(file.direct().is_none(), "it is short");
+    let long = vec![7; 64 << 10];
+    write(storage, path("f"), &long).unwrap();
+    let file = storage.open_read_direct(path("f")).unwrap();
     expect_twice(&file);
-    assert_eq!(
-        (file.size_at_open(), content(&file)),
-        (7, b"content".to_vec())
-    );
+    assert_eq!((file.size_at_open(), content(&file)), (64 << 10, long));
     let file = storage
         .open_write_direct(path("f"), WriteMode::Truncate)
         .unwrap();
