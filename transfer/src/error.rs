@@ -7,6 +7,7 @@ use gridhaul_protocol::block::{BlockError, EodError};
 use gridhaul_protocol::ranges::{Overlap, RangeSet};
 use gridhaul_stack::{ChannelError, ConnectError};
 use gridhaul_storage::StorageError;
+use rustix::io::Errno;
 
 /// Why a transfer failed.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +61,20 @@ impl TransferError {
     pub(crate) fn open(path: &Path, error: StorageError) -> Self {
         let path = path.to_owned();
         Self::Open { path, error }
+    }
+
+    /// Whether the file system of the file, or the quota of the account, has no room left.
+    pub fn is_about_room(&self) -> bool {
+        match self {
+            Self::Open { error, .. } | Self::Storage(error) | Self::Lost(error) => {
+                error.is_about_room()
+            }
+            Self::Channel(ChannelError::File(error)) => {
+                let errno = Errno::from_io_error(error);
+                matches!(errno, Some(Errno::NOSPC | Errno::DQUOT))
+            }
+            _ => false,
+        }
     }
 
     /// A defect of the server; the panic message is in the log.

@@ -168,6 +168,13 @@ impl Running {
         lock(&self.failure).is_some()
     }
 
+    /// Whether the transfer has failed because there is no room left for its file.
+    pub(crate) fn has_no_room(&self) -> bool {
+        lock(&self.failure)
+            .as_ref()
+            .is_some_and(TransferError::is_about_room)
+    }
+
     /// Adds a channel to the transfer, so that [`RunningTransfer::progress`] includes its bytes.
     pub(crate) fn count_channel(&self, stripe: usize, channel: &dyn Channel) -> ChannelUse {
         let moved = Arc::new(AtomicU64::new(0));

@@ -257,6 +257,7 @@ fn to_handling(sent: message::Handling) -> Result<Handling, WireError> {
             modified: sent.demanded_modified.map(values::to_time).transpose()?,
             consent: None,
         },
+        frees_room: false,
         limit: None,
     })
 }

@@ -35,6 +35,13 @@ impl DataPort {
             Self::Active { stack, .. } => stack.wants_direct(),
         }
     }
+
+    fn bypasses_cache(&self) -> bool {
+        match self {
+            Self::Passive(listeners) => listeners.iter().any(StackListener::bypasses_cache),
+            Self::Active { stack, .. } => stack.bypasses_cache(),
+        }
+    }
 }
 
 /// An open channel with its read-ahead.
@@ -84,9 +91,14 @@ impl DataChannels {
         self.port.stripes()
     }
 
-    /// Whether a driver uses direct I/O, so that files should be opened for it as well.
+    /// Whether a driver may use direct I/O, so that files should be opened for it as well.
     pub(crate) fn wants_direct(&self) -> bool {
         self.port.wants_direct()
+    }
+
+    /// Whether a driver uses the page cache only for files that cannot be moved past it.
+    pub(crate) fn bypasses_cache(&self) -> bool {
+        self.port.bypasses_cache()
     }
 
     /// Whether an earlier transfer left channels open.

@@ -73,6 +73,9 @@ pub struct Handling {
     /// What a received file must be before it is complete. Not with [`UploadName::Final`]: there the session checks it after the
     /// transfer.
     pub demands: Demands,
+    /// A file under a temporary name that fails because there is no room left is removed: no restart would continue it, and others need
+    /// the room. Only of a client, on the node of its own process.
+    pub frees_room: bool,
     /// The offset of the transfer that a received file or part ends at, at the latest: what a peer sends behind it is not written, and
     /// fails the transfer with [`crate::PeerError::Excess`]. Only of a client, on the node of its own process.
     pub limit: Option<u64>,

@@ -7,6 +7,7 @@ use gridhaul_storage::OpenedFile;
 use super::request::Target;
 use super::unnamed::Unnamed;
 use super::upload::Upload;
+use crate::channels::DataChannels;
 use crate::context::Context;
 use crate::error::TransferError;
 use crate::node::{Plan, SyncPolicy};
@@ -26,12 +27,15 @@ impl Arriving {
         context: &Context,
         plan: &Plan,
         target: &Target<'_>,
-        direct: bool,
+        channels: &DataChannels,
     ) -> Result<Option<(OpenedFile, Self)>, TransferError> {
-        if let Some((file, unnamed)) = Unnamed::open(context, plan, target, direct) {
+        // Files without a name are not opened for direct I/O, so a driver that would use it for all others gets none.
+        if !channels.bypasses_cache()
+            && let Some((file, unnamed)) = Unnamed::open(context, plan, target)
+        {
             return Ok(Some((file, Self::Unnamed(unnamed))));
         }
-        let opened = Upload::open(context, plan, target, direct)?;
+        let opened = Upload::open(context, plan, target, channels.wants_direct())?;
         Ok(opened.map(|(file, upload)| (file, Self::Temporary(upload))))
     }
 

@@ -69,13 +69,18 @@ pub(crate) fn file(
     match (stored, upload) {
         (Ok(Stored::Complete), Some(upload)) => upload.complete(context, plan.handling.sync),
         (Ok(Stored::Failed), Some(upload)) => {
-            upload.suspend(context);
+            match plan.handling.frees_room && context.running.has_no_room() {
+                true => upload.remove(context),
+                false => upload.suspend(context),
+            }
             Ok(())
         }
         (Ok(_), None) => Ok(()),
         (Err(interrupted), upload) => {
+            let is_dropped = interrupted.is_wrong
+                || plan.handling.frees_room && interrupted.error.is_about_room();
             match upload {
-                Some(upload) if interrupted.is_wrong => upload.remove(context),
+                Some(upload) if is_dropped => upload.remove(context),
                 Some(upload) => upload.suspend(context),
                 None => {}
             }

@@ -65,7 +65,7 @@ pub(crate) fn open(
     }
     let upload = match plan.handling.upload {
         UploadName::Temporary | UploadName::Unnamed => {
-            Arriving::open(context, plan, &target, direct)?
+            Arriving::open(context, plan, &target, channels)?
         }
         UploadName::Final => None,
     };

@@ -22,12 +22,10 @@ impl Unnamed {
         context: &Context,
         plan: &Plan,
         target: &Target<'_>,
-        direct: bool,
     ) -> Option<(OpenedFile, Self)> {
         let handling = &plan.handling;
         let may_be = handling.upload == UploadName::Unnamed
             && target.is_fresh()
-            && !direct
             // Other nodes open the file by its name, ...
             && plan.share.is_none()
             // ... and so do checksums, ...

@@ -59,8 +59,8 @@ pub(crate) fn open(
         context.storage.open_read(part.path)
     };
     let file = opened.map_err(|error| TransferError::open(part.path, error))?;
-    // Direct I/O bypasses the page cache, so reading ahead is useless.
-    if !channels.wants_direct() {
+    // Reading ahead is useless for files that do not use the page cache.
+    if !channels.bypasses_cache() {
         context.look_ahead.note(&file);
     }
     // A file that grows during the transfer is sent with its size at the start.
