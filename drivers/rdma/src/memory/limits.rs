@@ -1,9 +1,16 @@
 //! The memory of the machine and the kernel's limit on pinned memory.
 
+use std::sync::LazyLock;
+
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// The default bound of all rings: a quarter of the machine's memory.
+/// The default bound of all rings on a machine with this much memory, in bytes: a quarter of it.
+pub(crate) fn default_part(memory: u64) -> u64 {
+    memory / 4
+}
+
+/// The default bound of all rings on this machine.
 pub(super) fn default_bytes() -> u64 {
     const UNKNOWN: u64 = 1 << 30;
     // SAFETY: it only reads a constant of the system.
@@ -12,7 +19,13 @@ pub(super) fn default_bytes() -> u64 {
     let total = u64::try_from(pages)
         .ok()
         .and_then(|pages| pages.checked_mul(page));
-    total.unwrap_or(UNKNOWN) / 4
+    default_part(total.unwrap_or(UNKNOWN))
+}
+
+/// Whether this process may pin any amount of memory, as far as was known when it was first asked.
+pub(super) fn pins_without_limit() -> bool {
+    static IS_FREE: LazyLock<bool> = LazyLock::new(|| pinned_bytes() == u64::MAX);
+    *IS_FREE
 }
 
 /// The bound of rings that the kernel pins for a device.

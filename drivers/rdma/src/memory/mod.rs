@@ -26,6 +26,8 @@ mod target;
 pub(crate) use bounds::Holder;
 pub(crate) use gridhaul_iwarp::{Buffer, Span};
 pub(crate) use lengths::Lengths;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use limits::default_part;
 pub(crate) use limits::pinned_bytes;
 pub use pool::MemoryLoad;
 pub(crate) use pool::{Part, Pool, PoolError, Share};

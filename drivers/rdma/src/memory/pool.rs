@@ -10,7 +10,7 @@ mod share;
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -226,6 +226,7 @@ impl Pool {
             pool: Arc::clone(self),
             holder,
             pins: AtomicU64::new(holder.pins),
+            stays_pinned: AtomicBool::new(false),
             rings,
             extra_bytes: 0,
             mapped_bytes: None,

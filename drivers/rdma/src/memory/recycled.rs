@@ -72,4 +72,7 @@ impl Used {
 pub(super) trait Reclaim: fmt::Debug + Send + Sync {
     /// Keeps the pages for another channel. Returns them if they are not wanted.
     fn reclaim(&self, pages: Used) -> Result<(), Used>;
+
+    /// A device has not ended its registration of the pages.
+    fn stay_pinned(&self);
 }

@@ -80,6 +80,14 @@ impl Memory {
         self.owner.is_some()
     }
 
+    /// A device did not end its registration, and may access the pages until the process ends: they stay mapped, and count as before.
+    pub(crate) fn keep_pinned(self: &Arc<Self>) {
+        if let Some(owner) = &self.owner {
+            owner.stay_pinned();
+        }
+        std::mem::forget(Arc::clone(self));
+    }
+
     /// In bytes.
     pub fn length(&self) -> usize {
         self.pages().length()

@@ -51,6 +51,28 @@ pub(crate) fn release_later(bytes: usize, value: impl Any + Send) {
     }
 }
 
+/// Does something when everything that was given to the thread before is released: at once if nothing is left.
+pub(super) fn after_release(action: impl FnOnce() + Send + 'static) {
+    let mut waiting = waiting();
+    if waiting.has_thread {
+        waiting.values.push_back(Box::new(Last(Some(action))));
+        return;
+    }
+    drop(waiting);
+    action();
+}
+
+/// Does something when it is dropped.
+struct Last<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for Last<F> {
+    fn drop(&mut self) {
+        if let Some(action) = self.0.take() {
+            action();
+        }
+    }
+}
+
 /// The thread.
 fn release_all() {
     loop {
@@ -116,6 +138,21 @@ pub(super) mod tests {
             drop(opens);
             assert_ne!(reports.recv(), Ok(thread::current().id()));
         }
+    }
+
+    #[test]
+    fn an_action_waits_for_what_was_given_before() {
+        let (report, reports) = channel();
+        let opens = Gate::close();
+        let last = report.clone();
+        after_release(move || last.send("after").unwrap());
+        assert!(reports.try_recv().is_err());
+        report.send("before").unwrap();
+        drop(opens);
+        assert_eq!(
+            [reports.recv(), reports.recv()],
+            [Ok("before"), Ok("after")]
+        );
     }
 
     struct Panics;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gridhaul_direct::{Call, LastingMemory, Request, Target};
 use gridhaul_iwarp::Span;
 
+use super::limits::pins_without_limit;
 use super::region::Memory;
 
 /// A ring that a disk reads from or writes to. It lives as long as requests are in flight.
@@ -30,6 +31,10 @@ unsafe impl Target for RingMemory {
     }
 
     fn lasting(&self) -> Option<LastingMemory> {
+        if !pins_without_limit() {
+            // The kernel would count the pages a second time against the limit, which the rings of other channels may use up to.
+            return None;
+        }
         let length = self.0.length();
         // The bytes that requests will write to are noted by `pointer`.
         let start = self.0.pointer_to_read(Span::new(0, length)).cast_mut();

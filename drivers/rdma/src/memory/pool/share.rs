@@ -3,7 +3,7 @@
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::Pool;
 use crate::memory::bounds::Holder;
@@ -11,6 +11,7 @@ use crate::memory::lengths::Lengths;
 use crate::memory::pages::{page_bytes, whole_pages};
 use crate::memory::recycled::{Cleared, Reclaim, Used};
 use crate::memory::region::Memory;
+use crate::memory::release::after_release;
 
 /// A channel's part of the pool. It is released when the share and the memory from it are dropped.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Share {
     pub(super) holder: Holder,
     /// The devices that still pin it, changed under the pool's lock.
     pub(super) pins: AtomicU64,
+    /// A device that was to deregister memory has not.
+    pub(super) stays_pinned: AtomicBool,
     pub(super) rings: Lengths,
     /// Further memory of the channel, in bytes.
     pub(super) extra_bytes: u64,
@@ -40,9 +43,23 @@ impl Share {
         }
     }
 
+    /// At most so many devices pin the memory, one at least if any did, when the registrations that were dropped until now have ended:
+    /// those of long memory end on another thread.
+    pub(crate) fn unpin_when_released(self: &Arc<Self>, devices: u64) {
+        let share = Arc::downgrade(self);
+        after_release(move || {
+            if let Some(share) = share.upgrade() {
+                share.unpin(devices);
+            }
+        });
+    }
+
     /// At most so many devices pin the memory from now on, one at least if any did.
-    pub(crate) fn unpin(&self, devices: u64) {
+    pub(super) fn unpin(&self, devices: u64) {
         let mut state = self.pool.lock();
+        if self.stays_pinned.load(Ordering::Relaxed) {
+            return;
+        }
         let holder = self.holder();
         let pins = devices.max(1).min(holder.pins);
         let mapped = self.mapped_bytes.as_ref();
@@ -132,6 +149,16 @@ impl Share {
             receives.map(incoming.get(), are_wanted)?,
         ];
         Ok((share, rings))
+    }
+
+    /// The parts of the two rings, which no memory is mapped for.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn without_pages(mut self) -> (Arc<Self>, [Part; 2]) {
+        let Lengths { outgoing, incoming } = self.rings;
+        self.mapped_bytes = Some(AtomicU64::new(self.rings.bytes(page_bytes())));
+        let share = Arc::new(self);
+        let parts = [outgoing, incoming].map(|length| Part::new(&share, whole_pages(length.get())));
+        (share, parts)
     }
 
     /// Takes up to `most` bytes more, and at least `least`. It never waits, and takes nothing while others
@@ -255,6 +282,10 @@ impl Part {
 impl Reclaim for Part {
     fn reclaim(&self, pages: Used) -> Result<(), Used> {
         self.share.pool.keep(pages)
+    }
+
+    fn stay_pinned(&self) {
+        self.share.stays_pinned.store(true, Ordering::Relaxed);
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use super::{ACCEPTOR, MIB, both, take, take_rings_at_once};
+use crate::memory::bounds::Holder;
 use crate::memory::lengths::Lengths;
 use crate::memory::pool::{Pool, Waiter};
 use crate::memory::recycled::{Cleared, Used};
@@ -43,6 +44,47 @@ fn long_memory_counts_until_it_is_unmapped() {
         thread::yield_now();
     }
     assert!(pool.load().idle_bytes < LONG);
+}
+
+/// As when a rail is left out: the registrations with its adapter are among what the thread releases.
+#[test]
+fn memory_counts_for_a_device_until_it_is_deregistered_there() {
+    let pool = Pool::new(64 * MIB, 64 * MIB);
+    let holder = Holder {
+        pins: 2,
+        ..ACCEPTOR
+    };
+    let (share, rings) = take(&pool, holder, MIB).unwrap().map(0, &|| true).unwrap();
+    let pinned = || pool.load().pinned_bytes;
+    let opens = Gate::close();
+    share.unpin_when_released(1);
+    assert_eq!(pinned(), 4 * MIB, "twice for each ring");
+    drop(opens);
+    while pinned() > 2 * MIB {
+        thread::yield_now();
+    }
+    // A channel that ends first gives back everything.
+    let opens = Gate::close();
+    share.unpin_when_released(1);
+    drop((share, rings));
+    assert_eq!(pinned(), 0);
+    drop(opens);
+}
+
+#[test]
+fn memory_that_a_device_does_not_let_go_counts_on() {
+    let pool = Pool::new(64 * MIB, 64 * MIB);
+    let holder = Holder {
+        pins: 2,
+        ..ACCEPTOR
+    };
+    let (share, [one, other]) = take(&pool, holder, MIB).unwrap().map(0, &|| true).unwrap();
+    one.keep_pinned();
+    share.unpin(1);
+    assert_eq!(pool.load().pinned_bytes, 4 * MIB);
+    drop((share, one, other));
+    let load = pool.load();
+    assert_eq!((load.pinned_bytes, load.used_bytes), (2 * MIB, MIB));
 }
 
 /// The thread that asks for a further ring has a stream to move.
