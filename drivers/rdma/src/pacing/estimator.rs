@@ -13,12 +13,13 @@
 use std::time::Duration;
 
 use super::loss_budget::LossBudget;
+use super::shortest::Shortest;
 
 /// Estimates for a path. Times are counted from one moment, as everywhere in pacing.
 #[derive(Debug, Default)]
 pub(super) struct RoundTripEstimator {
     /// The shortest time that a message took.
-    least: Option<Duration>,
+    least: Shortest,
     /// The budget of late messages that did arrive.
     budget: LossBudget,
     /// The device's last retransmission, where devices count them.
@@ -38,29 +39,30 @@ impl RoundTripEstimator {
         if took > self.late_after() && !self.was_not_repeated(posted_at) {
             return true;
         }
-        self.least = Some(self.least.map_or(took, |least| least.min(took)));
+        self.least.took(took, self.lateness() / 2, now);
         false
     }
 
     /// Whether a round trip was measured.
     pub(super) fn is_measured(&self) -> bool {
-        self.least.is_some()
+        self.least.get().is_some()
     }
 
     /// The estimated round trip time.
     pub(super) fn round_trip(&self) -> Duration {
-        self.least.unwrap_or(FIRST_TIMEOUT)
+        self.least.get().unwrap_or(FIRST_TIMEOUT)
     }
 
     /// The delay beyond the shortest time at which a message counts as late.
     pub(super) fn lateness(&self) -> Duration {
         self.least
+            .get()
             .map_or(LEAST_LATENESS, |least| LEAST_LATENESS.max(least / 2))
     }
 
     /// The time after which a message counts as late.
     pub(super) fn late_after(&self) -> Duration {
-        match self.least {
+        match self.least.get() {
             Some(least) => least + self.lateness(),
             None => FIRST_TIMEOUT,
         }
@@ -70,7 +72,7 @@ impl RoundTripEstimator {
     /// trip and repairs it in another.
     pub(super) fn lost_after(&self, is_paused: bool) -> Duration {
         let late_after = self.late_after();
-        match self.least {
+        match self.least.get() {
             // While sending is paused, a late message belongs to the loss that caused the pause.
             Some(least) if !is_paused => late_after.max(2 * least + 3 * self.lateness() / 2),
             _ => late_after,
@@ -119,7 +121,7 @@ mod tests {
     /// A path whose quickest message took `least`.
     fn after(least: Duration) -> RoundTripEstimator {
         let mut estimator = RoundTripEstimator::default();
-        assert!(!estimator.arrived(Duration::ZERO, least));
+        assert!(!estimator.arrived(POSTED_AT - least, POSTED_AT));
         estimator
     }
 

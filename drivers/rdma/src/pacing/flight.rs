@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::RETRY_INTERVAL;
 use super::bucket::time_of;
+use super::shortest::Shortest;
 use super::window::Window;
 
 /// Counts sent and arrived bytes. Times are counted from one moment, as everywhere in pacing.
@@ -21,8 +22,8 @@ pub(super) struct Flight {
     window: Window,
     /// Bytes that were sent and have neither arrived nor been lost.
     under_way: u64,
-    /// The shortest time that a message took.
-    quickest: Option<Duration>,
+    /// The time that the quickest message took.
+    quickest: Shortest,
     /// The round trip time without load, if it was measured.
     measured: Option<Duration>,
     /// Bytes that have arrived.
@@ -39,7 +40,7 @@ impl Flight {
             burst,
             window,
             under_way: 0,
-            quickest: None,
+            quickest: Shortest::default(),
             measured: None,
             arrived: 0,
         }
@@ -59,12 +60,14 @@ impl Flight {
     pub(super) fn arrived(&mut self, bytes: u64, posted_at: Duration, now: Duration) {
         self.gone(bytes);
         let took = now.saturating_sub(posted_at);
-        self.quickest = Some(self.quickest.map_or(took, |quickest| quickest.min(took)));
+        // What is bounded by the burst waits for no more than the burst.
+        let margin = time_of(self.burst, self.rate);
+        self.quickest.took(took, margin, now);
         self.arrived = self.arrived.saturating_add(bytes);
         // The first messages of a program reach the device long after the clock was read, because
         // its code is not in the caches yet; their times are too long.
         let measured = self.measured.filter(|_| self.arrived <= self.burst);
-        let least = [self.quickest, measured].into_iter().flatten().min();
+        let least = [self.quickest.get(), measured].into_iter().flatten().min();
         let left_at = now.saturating_sub(least.unwrap_or(took));
         self.window.arrived(bytes, left_at);
     }
@@ -89,13 +92,13 @@ impl Flight {
 
     /// The burst, if it bounds the bytes in flight.
     pub(super) fn bounding_burst(&self) -> Option<u64> {
-        let round_trip = self.quickest.or(self.measured)?;
+        let round_trip = self.quickest.get().or(self.measured)?;
         self.covers(round_trip).then_some(self.burst)
     }
 
     /// Whether the times of arrivals matter: the path is short, or no message has arrived yet.
     pub(super) fn is_bounded(&self) -> bool {
-        self.quickest.is_none() || self.bounding_burst().is_some()
+        self.quickest.get().is_none() || self.bounding_burst().is_some()
     }
 
     /// Whether the burst covers two round trips, one of them for acknowledgements that a busy host
@@ -108,6 +111,7 @@ impl Flight {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pacing::shortest::WINDOW;
 
     const MILLISECOND: Duration = Duration::from_millis(1);
     const NOW: Duration = Duration::from_secs(1);
@@ -140,6 +144,19 @@ mod tests {
         assert!(!flight.is_bounded());
         flight.posted(1 << 30);
         assert_eq!(flight.hold(1000, NOW), None);
+    }
+
+    /// The route changed after earlier messages.
+    #[test]
+    fn a_path_that_has_become_longer_is_not_bounded_any_more() {
+        let mut flight = after(MILLISECOND);
+        let mut now = NOW;
+        while flight.is_bounded() {
+            flight.posted(1000);
+            now += 50 * MILLISECOND;
+            flight.arrived(1000, now - 50 * MILLISECOND, now);
+        }
+        assert!((WINDOW..2 * WINDOW).contains(&now), "{now:?}");
     }
 
     #[test]

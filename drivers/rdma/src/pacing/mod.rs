@@ -24,7 +24,7 @@
 //! A token bucket ([`bucket`], [`slots`]) spaces the messages. A thread wakes up late; the burst has room for
 //! what the rate allows in the meantime, unless a policer's burst is known ([`pace`]). Where a policer's
 //! burst covers two round trips, the bytes in flight are limited to it as well ([`flight`], [`window`]): a
-//! busy host may send several messages late and at once. Neither is needed where adapters limit the rate of their queue pairs
+//! busy host may send several messages late and at once. A path may become longer ([`shortest`]). Neither is needed where adapters limit the rate of their queue pairs
 //! themselves ([`limiter`], [`limits`]).
 //!
 //! # With `rate=auto`
@@ -57,6 +57,7 @@ mod pacers;
 mod path;
 mod rates;
 mod search;
+mod shortest;
 mod sizing;
 mod slots;
 mod trial;

@@ -30,6 +30,8 @@ pub(crate) struct Pacer {
     completed_bytes: u64,
     /// The adapter limits the rate of this sender's queue pairs.
     limiter: Option<Limiter>,
+    /// It did, and did not keep to it. The limits of the channel are lifted at the next poll.
+    breaks_limit: bool,
     /// When their limit was last compared with their part of the rate.
     compared_at: Option<Duration>,
     /// The number of its rail, whose counters are read.
@@ -63,6 +65,7 @@ impl Pacer {
             channel: path.join(),
             rail: 0,
             limiter: None,
+            breaks_limit: false,
             compared_at: None,
             path,
             slot: None,
@@ -75,19 +78,28 @@ impl Pacer {
         }
     }
 
-    /// The adapter limits each of the queue pairs to its part of the path's rate, if so many channels share it. So many bytes may be
-    /// handed to it at once.
-    pub(super) fn limit(&mut self, channels: usize, burst: u64) {
+    /// Has the adapter limit each of the queue pairs to its part of the path's rate, which so many channels share. So many bytes may
+    /// then be handed to it at once. Returns whether the adapter does so.
+    pub(super) fn limit(
+        &mut self,
+        channels: usize,
+        burst: u64,
+        endpoint: &mut dyn Endpoint,
+    ) -> bool {
         let queue_pairs = self.under_way.len();
-        if self.limiter.is_none() && queue_pairs > 0 {
-            let shared = [queue_pairs, channels];
-            let rate = self.path.begin_limit(self.channel, shared, burst);
-            self.limiter = rate.map(|rate| Limiter::new(rate, queue_pairs));
+        if queue_pairs == 0 {
+            return false;
         }
+        let shared = [queue_pairs, channels];
+        let Some(rate) = self.path.begin_limit(self.channel, shared, burst) else {
+            return false;
+        };
+        self.limiter = Some(Limiter::new(rate, queue_pairs));
+        endpoint.limit_rate(self.rail, rate)
     }
 
     /// The adapter does not limit the rate any more.
-    fn end_limit(&mut self) {
+    pub(super) fn end_limit(&mut self) {
         if self.limiter.take().is_some() {
             self.path.end_limit(self.channel);
         }
@@ -136,6 +148,9 @@ impl Pacer {
 
     /// To be called at each poll, before completions are reported: whether a late message was lost depends on the device's counters.
     pub(crate) fn wake(&mut self, now: Duration, endpoint: &mut dyn Endpoint) {
+        if std::mem::take(&mut self.breaks_limit) {
+            endpoint.lift_limits();
+        }
         if self.limiter.is_some() && !endpoint.limits_rate() {
             self.end_limit();
         }
@@ -215,6 +230,7 @@ impl Pacer {
             let limiter = self.limiter.as_mut();
             let keeps = |limiter: &mut Limiter| limiter.arrived(queue_pair, posted.bytes, now);
             if !limiter.is_none_or(keeps) {
+                self.breaks_limit = true;
                 self.end_limit();
             }
             if self.learns {

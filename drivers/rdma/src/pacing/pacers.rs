@@ -31,11 +31,13 @@ impl Pacers {
         Self(paths.iter().enumerate().map(pacer).collect())
     }
 
-    /// Adapters limit the queue pairs to equal parts of the rate of their path, if so many channels share it. So many bytes may be
-    /// handed to them at once.
-    pub(crate) fn limit(&mut self, channels: usize, burst: u64) {
-        for pacer in &mut self.0 {
-            pacer.limit(channels, burst);
+    /// Has the adapters limit the queue pairs to equal parts of the rate of their path, which so many channels share. So many
+    /// bytes may then be handed to them at once. If one of the adapters does not, none does.
+    pub(crate) fn limit(&mut self, channels: usize, burst: u64, endpoint: &mut dyn Endpoint) {
+        let mut pacers = self.0.iter_mut();
+        if !pacers.all(|pacer| pacer.limit(channels, burst, endpoint)) {
+            endpoint.lift_limits();
+            self.0.iter_mut().for_each(Pacer::end_limit);
         }
     }
 

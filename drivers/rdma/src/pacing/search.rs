@@ -48,8 +48,6 @@ pub(super) struct Search {
     estimator: RoundTripEstimator,
     /// Bytes that arrived since the last loss.
     arrived: u64,
-    /// The time of a loss that seemed random.
-    chance: Option<Duration>,
     /// Bytes that were sent and have neither arrived nor been lost.
     under_way: u64,
     /// The bound of the bytes in flight on a short path.
@@ -107,7 +105,6 @@ impl Search {
             pause: None,
             estimator: RoundTripEstimator::default(),
             arrived: 0,
-            chance: None,
             under_way: 0,
             window: Window::new(),
             misses: Misses::default(),

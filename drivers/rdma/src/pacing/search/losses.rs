@@ -9,9 +9,6 @@ const MOST_TRIAL_TIME: Duration = Duration::from_secs(4);
 
 pub(super) const MOST_REST: Duration = Duration::from_secs(600);
 
-/// After this long at a rate, a single loss counts as random.
-const PROVEN: Duration = Duration::from_secs(5);
-
 impl Search {
     /// Messages sent from `posted_at` on are late and may still arrive.
     pub(super) fn late(&mut self, posted_at: Duration, now: Duration) {
@@ -85,7 +82,6 @@ impl Search {
                 self.rest = (self.rest * 2).min(MOST_REST);
                 self.go(Phase::Resting, self.rates.low());
             }
-            Phase::Resting if self.is_chance(posted_at) => self.chance = Some(posted_at),
             Phase::Resting => {
                 self.rates.failed();
                 self.distrust();
@@ -103,12 +99,5 @@ impl Search {
     /// Tries the middle of the interval.
     pub(super) fn halve(&mut self) {
         self.go(Phase::Narrowing, self.rates.middle());
-    }
-
-    /// Whether a loss may be random: the rate has passed for a long time, without a recent loss.
-    fn is_chance(&self, lost_at: Duration) -> bool {
-        let began = self.trial.as_ref().map(Trial::began);
-        let since = began.max(self.chance);
-        since.is_some_and(|since| lost_at.saturating_sub(since) >= PROVEN)
     }
 }
