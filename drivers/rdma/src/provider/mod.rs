@@ -33,7 +33,7 @@ pub use self::address::{AdapterPort, FabricRecord, Gids, PortRecord, QueuePairRe
 pub use self::completion::Completion;
 pub use self::rails::MAX_RAILS;
 pub(crate) use self::rails::{
-    RemoteRing, adapter_of, all_repeats, part_of_rate, queue_pairs_on, rail_of,
+    Keys, RemoteRing, adapter_of, all_repeats, keys_of, part_of_rate, queue_pairs_on, rail_of,
 };
 pub use self::registrar::{Registered, Registrar};
 pub use self::request::{Request, Work};
@@ -76,11 +76,9 @@ pub struct Wanted {
     pub round_trip: Duration,
     /// The longest IP packet that gets to the peer's host, if TCP knows it.
     pub path_mtu: Option<u32>,
-    /// The rate in bytes of payload per second of the path of each rail, if it is known. A device that can limit the rate of queue
-    /// pairs should do so: those of all channels of the path share it.
+    /// The rate in bytes of payload per second of the path of each rail, if it is known. The queue pairs of all channels of the
+    /// path share it.
     pub rate: Option<u64>,
-    /// The channels that share the path, as far as is known.
-    pub channels: usize,
 }
 
 /// An endpoint whose queue pairs are connected by records that the two ends exchange.
@@ -156,7 +154,8 @@ pub trait Endpoint: Send + fmt::Debug {
     /// When the device cannot pin it, or not memory of this kind.
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region>;
 
-    /// The keys of a region at further adapters, in their order.
+    /// The keys of a region at further adapters, in their order; no more than [`MAX_RAILS`] with the first one. Each region of
+    /// an endpoint has as many.
     fn further_keys(&self, _region: usize) -> Vec<u32> {
         Vec::new()
     }
@@ -237,16 +236,19 @@ pub trait Endpoint: Send + fmt::Debug {
         None
     }
 
-    /// Whether the device limits every queue pair to its part of [`Wanted::rate`], or as [`Endpoint::limit_rate`] told it last.
+    /// Whether the devices of all rails limit their queue pairs as [`Endpoint::limit_rate`] told them last.
     fn limits_rate(&self) -> bool {
         false
     }
 
-    /// Limits each queue pair of a rail to another rate in bytes of payload per second. Returns whether the device does so; if not, it
-    /// limits them to no less.
+    /// Limits each queue pair of a rail, and those that replace them, to a rate in bytes of payload per second. Returns whether the
+    /// device does so; if not, the limits of all rails are lifted.
     fn limit_rate(&mut self, _rail: usize, _rate: u64) -> bool {
         false
     }
+
+    /// Lifts the limits of all rails.
+    fn lift_limits(&mut self) {}
 
     /// Readable when there is an event for [`Endpoint::poll`] after [`Endpoint::watch`].
     fn descriptor(&self) -> BorrowedFd<'_>;

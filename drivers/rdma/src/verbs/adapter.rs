@@ -15,9 +15,9 @@ use super::place::Place;
 use super::ports::Protocol;
 use super::queue_limits::MAX_READS;
 use super::queue_pair::{Shared, slot_bytes};
-use super::{DEVICE, MESSAGES, REQUESTS};
+use super::{DEVICE, MESSAGES, REQUESTS, vectors};
 use crate::memory::Memory;
-use crate::provider::{Access, MAX_MESSAGE_BYTES, PortRecord, Region, Wanted};
+use crate::provider::{Access, MAX_MESSAGE_BYTES, PortRecord, Wanted};
 
 /// The largest WRITE or READ in bytes: devices allow 2 GiB and count in 32 bits.
 const MAX_TRANSFER_BYTES: u32 = 1 << 30;
@@ -150,38 +150,6 @@ impl Adapter {
         ]
     }
 
-    /// Registers memory under this number.
-    pub(super) fn register(
-        &mut self,
-        number: usize,
-        memory: &Arc<Memory>,
-        access: Access,
-    ) -> io::Result<u32> {
-        let registration = Registration::new(&self.shared.domain, memory, access)
-            .map_err(|error| explain_memlock(error, memory.length()))?;
-        let key = registration.remote_key();
-        if number >= self.regions.len() {
-            self.regions.resize_with(number + 1, || None);
-        }
-        self.regions[number] = Some(registration);
-        Ok(key)
-    }
-
-    /// Takes over what was registered in its domain.
-    pub(super) fn adopt(&mut self, registration: Registration) -> Region {
-        let free = self.regions.iter().position(Option::is_none);
-        let region = Region {
-            id: free.unwrap_or(self.regions.len()),
-            address: registration.memory().address(),
-            key: registration.remote_key(),
-        };
-        match free {
-            Some(free) => self.regions[free] = Some(registration),
-            None => self.regions.push(Some(registration)),
-        }
-        region
-    }
-
     /// A region of ours.
     pub(super) fn region(&self, number: usize) -> &Registration {
         self.regions[number].as_ref().expect("a region of ours")
@@ -226,7 +194,7 @@ fn shared(
     let is_iwarp = place.port.protocol == Protocol::Iwarp;
     let domain = Domain::new(device, is_iwarp).map_err(at("a protection domain"))?;
     let domain = Arc::new(domain);
-    let vector = device.next_vector();
+    let vector = vectors::next_of(place.device(), device.completion_vectors());
     let queue = |entries: usize| {
         let queue = CompletionQueue::new(device, queue_pairs * entries, vector);
         queue.map(Arc::new).map_err(at("a completion queue"))

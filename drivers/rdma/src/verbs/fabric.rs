@@ -60,7 +60,7 @@ pub(super) struct Path {
     pub(super) is_software: bool,
     /// The rate of the path in bytes of payload per second, which the queue pairs of all channels share.
     pub(super) rate: Option<u64>,
-    /// The rate in bytes of payload per second to limit each queue pair to.
+    /// The rate in bytes of payload per second that the device limits each queue pair to.
     pub(super) limit: Option<u64>,
     /// The rates that the device can limit queue pairs to.
     pub(super) rate_range: Option<RateRange>,
@@ -130,14 +130,13 @@ impl Path {
         self.port.gid[..8] == peer.gid[..8]
     }
 
-    /// Connects a queue pair to one of the peer. Returns whether the device limits its rate.
+    /// Connects a queue pair to one of the peer.
     pub(super) fn connect(
         &self,
         connecting: &Connecting,
         port: &PortRecord,
         peer: QueuePairRecord,
-    ) -> io::Result<bool> {
-        let mtu = self.port.mtu.min(port.mtu);
+    ) -> io::Result<()> {
         self.expect_packets(&connecting.queue_pair, port, peer)?;
         let attributes = QueuePairAttributes {
             state: STATE_READY_TO_SEND,
@@ -154,28 +153,7 @@ impl Path {
             | SET_NOT_READY_RETRIES
             | SET_FIRST_SENT
             | SET_READS;
-        connecting.queue_pair.modify(attributes, mask)?;
-        let limit = self.kilobits(mtu);
-        // A device that refuses leaves pacing to the software.
-        Ok(limit.is_some_and(|limit| connecting.queue_pair.limit_rate(limit).is_ok()))
-    }
-
-    /// The limit of each queue pair with packets of this MTU, if the device has such a limit.
-    fn kilobits(&self, mtu: u8) -> Option<u32> {
-        let (limit, range) = self.limit.zip(self.rate_range)?;
-        limiter::kilobits(limit, mtu, range)
-    }
-
-    /// Limits a connected queue pair to another rate. Returns whether the device does so; if not, it gets the highest limit, and
-    /// the software paces.
-    pub(super) fn change_limit(&self, queue_pair: &QueuePair, mtu: u8) -> bool {
-        let limit = self.kilobits(mtu);
-        let is_limited = limit.is_some_and(|limit| queue_pair.limit_rate(limit).is_ok());
-        if !is_limited && let Some(range) = self.rate_range {
-            // If that is refused as well, nothing else can be done.
-            let _ = queue_pair.limit_rate(range.most);
-        }
-        is_limited
+        connecting.queue_pair.modify(attributes, mask)
     }
 
     /// Makes a queue pair ready to receive from one of the peer. It has a static rate only if the device has that one: mlx5 takes one

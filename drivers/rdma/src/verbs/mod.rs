@@ -37,6 +37,8 @@ mod place;
 mod ports;
 mod queue_limits;
 mod queue_pair;
+mod rate_limits;
+mod regions;
 mod registrar;
 mod replacement;
 mod requests;
@@ -45,6 +47,7 @@ mod retries;
 mod slot;
 mod sysfs;
 mod timer;
+mod vectors;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -64,7 +67,7 @@ pub(crate) use self::place::Place;
 pub(crate) use self::ports::Protocol;
 pub(crate) use self::queue_limits::{DEPTH, QueueLimits};
 use self::queue_pair::QueuePair;
-use self::registrar::DomainRegistrar;
+use self::registrar::Registrations;
 use self::retries::Retries;
 use self::slot::Slot;
 use crate::memory::Memory;
@@ -111,8 +114,6 @@ pub(crate) struct VerbsEndpoint {
     /// Replacements that are connected later.
     later: Retries,
     turns: ConnectTurns,
-    /// The adapters limit the rate of every queue pair.
-    is_limited: bool,
     /// Why a device found no way to the peer, by rail, at the last connection.
     unreachable: Vec<Option<String>>,
     /// The rails that the next connection leaves out.
@@ -191,7 +192,7 @@ impl Endpoint for VerbsEndpoint {
         if self.rails.len() > 1 {
             details.push(Detail::setting("rails", self.working_rails as u64));
         }
-        if self.is_limited {
+        if self.is_limited() {
             details.push(Detail::text("limiter", "adapter"));
         }
         if first.place.port.protocol == Protocol::InfiniBand {
@@ -228,81 +229,36 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn limits_rate(&self) -> bool {
-        self.is_limited
+        self.is_limited()
     }
 
     fn limit_rate(&mut self, rail: usize, rate: u64) -> bool {
-        let rails = self.rails.len();
-        let Some(known) = self.rails.get_mut(rail) else {
-            return false;
-        };
-        // Replacements get it when they are connected.
-        known.path.limit = Some(rate);
-        let (path, mtu) = (known.path, known.mtu());
-        let slots = self.slots.iter().enumerate();
-        let on_rail = slots.filter(|(number, _)| rail_of(*number, rails) == rail);
-        for queue_pair in on_rail.filter_map(|(_, slot)| slot.connected()) {
-            self.is_limited &= path.change_limit(queue_pair, mtu);
-        }
-        self.is_limited
+        self.limit_rail(rail, rate)
+    }
+
+    fn lift_limits(&mut self) {
+        self.lift_all_limits();
     }
 
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
-        let access = match access {
-            // RFC 5040 5.2: the peer writes what we READ, by the key that the request names.
-            Access::Sink if self.is_iwarp() => Access::RemoteWrite,
-            other => other,
-        };
-        // All adapters have the same numbers.
-        let regions = &self.adapters[0].regions;
-        let free = regions.iter().position(Option::is_none);
-        let id = free.unwrap_or(regions.len());
-        let adapters = self.adapters.iter_mut();
-        let keys: io::Result<Vec<_>> = adapters
-            .map(|adapter| adapter.register(id, memory, access))
-            .collect();
-        match keys {
-            Ok(keys) => Ok(Region {
-                id,
-                address: memory.address(),
-                key: keys[0],
-            }),
-            Err(error) => {
-                self.deregister(id);
-                Err(error)
-            }
-        }
+        self.register_at_all(memory, access)
     }
 
     fn registrar(&self) -> Option<Box<dyn Registrar>> {
-        // Several adapters need a registration each.
-        let [adapter] = &self.adapters[..] else {
-            return None;
-        };
-        let registrar = DomainRegistrar::new(&adapter.shared.domain, self.is_iwarp());
-        Some(Box::new(registrar))
+        Some(Box::new(self.registrar_of_all()))
     }
 
     fn adopt(&mut self, registered: Registered) -> io::Result<Region> {
-        let (registration, [adapter]) = (registered.into_inner(), &mut self.adapters[..]) else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
-        Ok(adapter.adopt(registration.ok_or(io::ErrorKind::InvalidInput)?))
+        let registrations: Option<Registrations> = registered.into_inner();
+        self.add_region(registrations.ok_or(io::ErrorKind::InvalidInput)?)
     }
 
     fn further_keys(&self, region: usize) -> Vec<u32> {
-        let further = self.adapters.iter().skip(1);
-        further
-            .map(|adapter| adapter.region(region).remote_key())
-            .collect()
+        self.keys_after_first(region)
     }
 
     fn deregister(&mut self, region: usize) {
-        for adapter in &mut self.adapters {
-            if let Some(registration) = adapter.regions.get_mut(region) {
-                *registration = None;
-            }
-        }
+        self.remove_region(region);
     }
 
     fn post(&mut self, number: usize, request: Request) -> Result<(), PostError> {

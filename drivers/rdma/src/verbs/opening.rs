@@ -20,9 +20,7 @@ use super::queue_pair::QueuePair;
 use super::retries::Retries;
 use super::slot::{Connecting, Proof, Slot};
 use super::{CONNECTION, LATER, OF_ADAPTERS, RETRIES, VerbsEndpoint};
-use crate::provider::{
-    Fabric, FabricRecord, Limits, Wanted, Work, adapter_of, part_of_rate, queue_pairs_on, rail_of,
-};
+use crate::provider::{Fabric, FabricRecord, Limits, Wanted, Work, adapter_of, rail_of};
 
 /// The object that was not created, in an error.
 const QUEUE_PAIR: &str = "a queue pair";
@@ -72,12 +70,9 @@ impl VerbsEndpoint {
         let rails: Vec<_> = (0..rails)
             .map(|rail| {
                 let adapter = adapter_of(rail, count);
-                let mut path = paths[adapter];
-                let sharing = queue_pairs_on(rail, queue_pairs, rails) * wanted.channels.max(1);
-                path.limit = path.rate.map(|rate| part_of_rate(rate, sharing));
                 Rail {
                     adapter,
-                    path,
+                    path: paths[adapter],
                     peer_port: None,
                 }
             })
@@ -110,7 +105,6 @@ impl VerbsEndpoint {
             failures: Vec::new(),
             retries: Retries::new(RETRIES),
             later: Retries::new(LATER),
-            is_limited: false,
             unreachable: Vec::new(),
             skipped: Vec::new(),
             working_rails: 0,
@@ -221,7 +215,6 @@ impl Fabric for VerbsEndpoint {
             rail.path.check(port).map_err(io::Error::other)?;
             rail.peer_port = Some(*port);
         }
-        self.is_limited = true;
         self.unreachable = vec![None; self.rails.len()];
         let skipped = std::mem::take(&mut self.skipped);
         for (number, other) in peer.queue_pairs.iter().enumerate() {
@@ -237,7 +230,7 @@ impl Fabric for VerbsEndpoint {
                 continue;
             }
             match rail.path.connect(&connecting, port, *other) {
-                Ok(is_limited) => self.is_limited &= is_limited,
+                Ok(()) => {}
                 Err(error) if is_without_way(&error) => {
                     self.unreachable[on_rail] = Some(error.to_string());
                     continue;

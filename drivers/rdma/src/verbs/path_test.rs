@@ -4,6 +4,7 @@
 //! may discard all of them. The data connection is TCP and shows neither.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use rustix::event::epoll;
 use super::adapter::Rail;
 use super::bindings::{STATUS_SUCCESS, WorkCompletion};
 use super::mtu;
+use super::ports::Protocol;
 use super::queue_pair::{CompletionId, Subject};
 use super::{VerbsEndpoint, rail_of};
 use crate::provider::Work;
@@ -20,11 +22,16 @@ use crate::provider::Work;
 /// Completions that are read with one call.
 const BATCH: usize = 16;
 
+/// How often the kernel is asked about the path while a test runs.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
 /// What is known of the tests of each rail.
 #[derive(Debug)]
 struct Tests {
     /// Requests that have not completed.
     missing: Vec<usize>,
+    /// The bytes of the longest request.
+    longest: Vec<usize>,
     has_failed: Vec<bool>,
 }
 
@@ -32,6 +39,7 @@ impl Tests {
     fn new(rails: usize) -> Self {
         Self {
             missing: vec![0; rails],
+            longest: vec![0; rails],
             has_failed: vec![false; rails],
         }
     }
@@ -67,10 +75,6 @@ impl VerbsEndpoint {
             .deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let ours = Instant::now() + self.patience(left);
-        let until = Operation {
-            deadline: Some(operation.deadline.map_or(ours, |theirs| theirs.min(ours))),
-            cancel: operation.cancel,
-        };
         loop {
             self.read_tests(&mut tests);
             if tests.are_over() {
@@ -79,6 +83,11 @@ impl VerbsEndpoint {
             if self.arm_requests()? {
                 continue;
             }
+            let until = ours.min(Instant::now() + LOOK_INTERVAL);
+            let until = Operation {
+                deadline: Some(operation.deadline.map_or(until, |theirs| theirs.min(until))),
+                cancel: operation.cancel,
+            };
             match until.wait_readable(requests.as_fd()) {
                 Ok(()) => {
                     for adapter in &mut self.adapters {
@@ -87,10 +96,22 @@ impl VerbsEndpoint {
                 }
                 Err(ChannelError::DeadlineExceeded) => {
                     operation.check()?;
-                    return Ok(tests.passed());
+                    if Instant::now() >= ours {
+                        return Ok(tests.passed());
+                    }
+                    self.fail_too_long(&mut tests);
                 }
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Ends tests with packets that are longer than what the kernel has been told of the path since the data connection was made.
+    /// Its device in software repeats such a packet for ever: it takes the error for a full queue (rxe_send of Linux 6.1).
+    fn fail_too_long(&self, tests: &mut Tests) {
+        for (number, rail) in self.rails.iter().enumerate() {
+            tests.has_failed[number] |=
+                tests.missing[number] > 0 && is_too_long(rail, tests.longest[number]);
         }
     }
 
@@ -152,6 +173,11 @@ impl VerbsEndpoint {
                 tests.has_failed[rail] = true;
                 continue;
             }
+            let bytes = match &work {
+                Work::Write { span, .. } | Work::Read { span, .. } => span.length,
+                Work::Send(_) | Work::Carry { .. } => 0,
+            };
+            tests.longest[rail] = tests.longest[rail].max(bytes);
             match self.post_test(number, work) {
                 Ok(count) => tests.missing[rail] += count,
                 Err(_) if rails > 1 => tests.has_failed[rail] = true,
@@ -261,6 +287,18 @@ impl VerbsEndpoint {
             }
         }
     }
+}
+
+/// Whether the kernel sends no packets of this rail with so many bytes, or the longest packets.
+fn is_too_long(rail: &Rail, bytes: usize) -> bool {
+    let of_kernel = rail.path.is_software && rail.path.protocol == Protocol::Roce;
+    let Some(peer) = rail.peer_port.filter(|_| of_kernel) else {
+        return false;
+    };
+    let [own, theirs] =
+        [rail.path.port.gid, peer.gid].map(|gid| IpAddr::V6(gid.into()).to_canonical());
+    let needed = mtu::ip_bytes(rail.mtu()).min(bytes as u64 + mtu::HEADERS);
+    mtu::of_route(own, theirs).is_ok_and(|most| u64::from(most) < needed)
 }
 
 /// How long an adapter may take that sends again after this time.

@@ -71,6 +71,8 @@ pub(super) struct QueuePair {
     batch: Batch,
     /// Messages that were posted.
     sent: usize,
+    /// The device limits its rate.
+    is_limited: bool,
     /// Slots for incoming messages, then for outgoing ones.
     slots: Arc<Registration>,
     /// The offset in `slots` of this queue pair's first slot.
@@ -118,6 +120,7 @@ impl QueuePair {
             requests: Requests::new(depths.sends),
             batch: Batch::default(),
             sent: 0,
+            is_limited: false,
             slots: Arc::clone(&shared.slots),
             first_slot: place * slot_bytes(depths),
         })
@@ -155,9 +158,20 @@ impl QueuePair {
         self.own.static_rate()
     }
 
-    /// See [`OwnQueuePair::limit_rate`].
-    pub(super) fn limit_rate(&self, rate: u32) -> io::Result<()> {
-        self.own.limit_rate(rate)
+    /// Limits it to so many kilobits per second from now on, once it is connected. Returns whether the device does so; otherwise an
+    /// earlier limit stays.
+    pub(super) fn limit(&mut self, rate: u32) -> bool {
+        let is_taken = self.own.limit_rate(rate).is_ok();
+        self.is_limited |= is_taken;
+        is_taken
+    }
+
+    /// If it is limited, it gets the device's highest limit.
+    pub(super) fn lift_limit(&mut self, most: u32) {
+        if std::mem::take(&mut self.is_limited) {
+            // If that is refused as well, nothing else can be done.
+            let _ = self.own.limit_rate(most);
+        }
     }
 
     /// Posts all receive buffers. ibv_post_recv(3): only after the queue pair is initialised.

@@ -1,4 +1,4 @@
-//! Registers memory in the domain of an endpoint, also from another thread: ibv_reg_mr(3) of all drivers
+//! Registers memory in the domains of an endpoint, also from another thread: ibv_reg_mr(3) of all drivers
 //! may be called from several threads.
 
 use std::io;
@@ -9,34 +9,48 @@ use super::objects::{Domain, Registration};
 use crate::memory::Memory;
 use crate::provider::{Access, Registered, Registrar};
 
-/// Registers memory in a domain.
+/// The registrations of a region, by adapter.
+pub(super) type Registrations = Vec<Option<Registration>>;
+
+/// Registers memory in the domain of each adapter.
 #[derive(Debug)]
 pub(super) struct DomainRegistrar {
-    domain: Arc<Domain>,
+    /// `None` for an adapter that needs no memory.
+    domains: Vec<Option<Arc<Domain>>>,
     is_iwarp: bool,
 }
 
 impl DomainRegistrar {
-    pub(super) fn new(domain: &Arc<Domain>, is_iwarp: bool) -> Self {
-        Self {
-            domain: Arc::clone(domain),
-            is_iwarp,
-        }
+    pub(super) fn new(domains: Vec<Option<Arc<Domain>>>, is_iwarp: bool) -> Self {
+        Self { domains, is_iwarp }
     }
 
-    fn registration(&self, memory: &Arc<Memory>, access: Access) -> io::Result<Registration> {
+    /// The registrations, by adapter. If one fails, the others end.
+    pub(super) fn registrations(
+        &self,
+        memory: &Arc<Memory>,
+        access: Access,
+    ) -> io::Result<Registrations> {
         let access = match access {
-            // As where the endpoint registers.
+            // RFC 5040 5.2: the peer writes what we READ, by the key that the request names.
             Access::Sink if self.is_iwarp => Access::RemoteWrite,
             other => other,
         };
-        Registration::new(&self.domain, memory, access)
-            .map_err(|error| explain_memlock(error, memory.length()))
+        let domains = self.domains.iter();
+        domains
+            .map(|domain| {
+                let registered = domain.as_ref().map(|domain| {
+                    Registration::new(domain, memory, access)
+                        .map_err(|error| explain_memlock(error, memory.length()))
+                });
+                registered.transpose()
+            })
+            .collect()
     }
 }
 
 impl Registrar for DomainRegistrar {
     fn register(&self, memory: &Arc<Memory>, access: Access) -> io::Result<Registered> {
-        self.registration(memory, access).map(Registered::new)
+        self.registrations(memory, access).map(Registered::new)
     }
 }

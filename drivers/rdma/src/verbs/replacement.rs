@@ -271,8 +271,11 @@ impl VerbsEndpoint {
         let connected = rail.path.connect(connecting, port, peer);
         let now = clock::now();
         self.turns.took(on_rail, now.saturating_sub(begins), now);
-        self.is_limited &= connected?;
+        connected?;
         connecting.is_connected = true;
+        if !rail.limit(&mut connecting.queue_pair) {
+            self.lift_all_limits();
+        }
         self.notify(number, Step::Connected)
     }
 

@@ -115,11 +115,11 @@ impl Slot {
     }
 
     /// The queue pair that this end has connected.
-    pub(super) fn connected(&self) -> Option<&QueuePair> {
-        let connecting = self.connecting.as_ref();
+    pub(super) fn connected(&mut self) -> Option<&mut QueuePair> {
+        let connecting = self.connecting.as_mut();
         let connecting = connecting.filter(|connecting| connecting.is_connected);
-        let connecting = connecting.map(|connecting| &connecting.queue_pair);
-        self.current.as_ref().or(connecting)
+        let connecting = connecting.map(|connecting| &mut connecting.queue_pair);
+        self.current.as_mut().or(connecting)
     }
 
     /// The queue pair of this generation. Data may arrive over it before the peer confirms the

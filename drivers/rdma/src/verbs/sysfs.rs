@@ -2,9 +2,12 @@
 //!
 //! Files are read with a bound: a driver, or another directory in the place of sysfs, may show anything.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+
+use crate::numa::numbers;
 
 /// sysfs shows at most a page.
 const MOST_BYTES: u64 = 4096;
@@ -18,6 +21,11 @@ const MOST_NAMES: usize = 4096;
 /// `SYSFS_PATH` names another directory than `/sys`, as for libibverbs (sysfs.c of rdma-core), which must find the same devices.
 pub(super) fn root() -> PathBuf {
     std::env::var_os("SYSFS_PATH").map_or_else(|| PathBuf::from("/sys"), PathBuf::from)
+}
+
+/// procfs, beside sysfs: both describe the same machine.
+pub(super) fn proc() -> PathBuf {
+    root().join("../proc")
 }
 
 /// The directory of RDMA devices.
@@ -44,6 +52,15 @@ pub(super) fn text(path: &Path) -> Option<String> {
 /// A number in decimal digits.
 pub(super) fn number(path: &Path) -> Option<u64> {
     text(path)?.parse().ok()
+}
+
+/// A list of processors or nodes such as `0-3,8`.
+pub(super) fn list(path: &Path) -> Option<BTreeSet<usize>> {
+    /// Linux can be built for no more processors.
+    const MOST_PROCESSORS: usize = 8192;
+    const MOST_LIST_BYTES: u64 = 64 << 10;
+    let text = String::from_utf8(bytes(path, MOST_LIST_BYTES)?).ok()?;
+    Some(numbers(&text, MOST_PROCESSORS)?.into_iter().collect())
 }
 
 /// The beginning of a file. `None` if it cannot be read.

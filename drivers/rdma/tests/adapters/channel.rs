@@ -13,6 +13,9 @@ use gridhaul_stack::{
 /// What the two ends of a channel report after a transfer, or why there was none.
 pub(crate) type Outcome = Result<Vec<(String, String)>, String>;
 
+/// The report of an end, and its channel, which is open.
+type Opened = Result<(Vec<(String, String)>, Box<dyn Channel>), String>;
+
 pub(crate) fn stack(text: &str) -> Stack {
     let mut registry = Registry::new();
     registry.register(Rdma);
@@ -22,7 +25,7 @@ pub(crate) fn stack(text: &str) -> Stack {
 
 /// Sends so many bytes from the connecting end to the other one. The first outcome is that of the connecting end.
 pub(crate) fn transfer(connecting: &str, accepting: &str, bytes: usize) -> [Outcome; 2] {
-    transfer_as(1, connecting, accepting, bytes, || {})
+    transfer_as(1, connecting, accepting, bytes, || {}, || {})
 }
 
 /// The same, where the accepting end begins its part after `prepare`.
@@ -32,7 +35,17 @@ pub(crate) fn transfer_after(
     bytes: usize,
     prepare: impl FnOnce(),
 ) -> [Outcome; 2] {
-    transfer_as(1, connecting, accepting, bytes, prepare)
+    transfer_as(1, connecting, accepting, bytes, prepare, || {})
+}
+
+/// The same, with a look at the process before the channel is closed.
+pub(crate) fn transfer_and_look(
+    connecting: &str,
+    accepting: &str,
+    bytes: usize,
+    look: impl FnOnce(),
+) -> [Outcome; 2] {
+    transfer_as(1, connecting, accepting, bytes, || {}, look)
 }
 
 /// The same over the only channel that is opened, although so many were announced.
@@ -42,7 +55,7 @@ pub(crate) fn transfer_on_one_of(
     accepting: &str,
     bytes: usize,
 ) -> [Outcome; 2] {
-    transfer_as(channels, connecting, accepting, bytes, || {})
+    transfer_as(channels, connecting, accepting, bytes, || {}, || {})
 }
 
 fn transfer_as(
@@ -51,6 +64,7 @@ fn transfer_as(
     accepting: &str,
     bytes: usize,
     prepare: impl FnOnce(),
+    look: impl FnOnce(),
 ) -> [Outcome; 2] {
     let (connecting, accepting) = (stack(connecting), stack(accepting));
     let content: Vec<u8> = (0..bytes)
@@ -64,12 +78,13 @@ fn transfer_as(
     let mut listener = accepting.listen(local, &sockets).expect("listening");
     let address = listener.address();
     thread::scope(|scope| {
-        let sender = scope.spawn(|| {
+        let sender = scope.spawn(|| -> Opened {
             let cancel = Cancel::new();
             let operation = within_a_minute(&cancel);
             let channel = connecting.connect(address, &sockets, &operation);
             let mut channel = channel.map_err(|error| error.to_string())?;
-            send(&mut *channel, &content, &operation)
+            let report = send(&mut *channel, &content, &operation)?;
+            Ok((report, channel))
         });
         let cancel = Cancel::new();
         let operation = within_a_minute(&cancel);
@@ -78,8 +93,13 @@ fn transfer_as(
         let receiver = incoming.establish(&operation);
         let receiver = receiver
             .map_err(|error| error.to_string())
-            .and_then(|mut channel| receive(&mut *channel, &content, &operation));
-        [sender.join().expect("no panic"), receiver]
+            .and_then(|mut channel| {
+                let report = receive(&mut *channel, &content, &operation)?;
+                Ok((report, channel))
+            });
+        let ends = [sender.join().expect("no panic"), receiver];
+        look();
+        ends.map(|end| end.map(|(report, _)| report))
     })
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Adapter {
     partitions: Vec<u16>,
     /// What sysfs does not show: see `library/fake.h`.
     fake: String,
+    /// The processor that handles the interrupt of each completion vector.
+    interrupts: &'static [usize],
     /// The P_Key of the interface of IPoIB with the address 127.0.0.1, if it belongs to this adapter.
     interface: Option<u16>,
     is_bonded: bool,
@@ -52,6 +54,7 @@ impl Adapter {
             )],
             partitions: vec![0xffff],
             fake: String::new(),
+            interrupts: &[],
             interface: None,
             is_bonded: false,
             path: None,
@@ -70,6 +73,7 @@ impl Adapter {
             gids: vec![(mapped.clone(), "IB/RoCE v1"), (mapped, "RoCE v2")],
             partitions: vec![0xffff],
             fake: String::new(),
+            interrupts: &[],
             interface: None,
             is_bonded: false,
             path: None,
@@ -131,6 +135,13 @@ impl Adapter {
         }
     }
 
+    /// On a machine with two NUMA nodes, near the processors 8 to 15, with an interrupt for each completion vector on one of these
+    /// processors.
+    pub(crate) fn interrupts(mut self, processors: &'static [usize]) -> Self {
+        self.interrupts = processors;
+        self.with("comp_vectors", processors.len())
+    }
+
     /// With a setting of `library/fake.h`.
     pub(crate) fn with(mut self, name: &str, value: impl Display) -> Self {
         self.fake.push_str(&format!("{name} {value}\n"));
@@ -165,6 +176,7 @@ impl Adapter {
             let device = sysfs.join("class/infiniband").join(self.name);
             write(&device.join("fake"), self.fake.trim_end());
         }
+        self.write_interrupts(sysfs);
         self.write_interface(sysfs);
         if let Some(path) = self.path {
             write(&sysfs.join("path"), path);
@@ -174,6 +186,33 @@ impl Adapter {
         }
         if let Some(ibacm) = self.ibacm {
             write(&sysfs.join("ibacm"), ibacm);
+        }
+    }
+
+    fn write_interrupts(&self, sysfs: &Path) {
+        if self.interrupts.is_empty() {
+            return;
+        }
+        write(&sysfs.join("devices/system/node/online"), "0-1");
+        let hardware = sysfs
+            .join("class/infiniband")
+            .join(self.name)
+            .join("device");
+        write(&hardware.join("local_cpulist"), "8-15");
+        let proc = sysfs.parent().expect("a parent").join("proc");
+        for (vector, processor) in self.interrupts.iter().enumerate() {
+            let number = (40 + vector).to_string();
+            write(&hardware.join("msi_irqs").join(&number), "msix");
+            let handler = format!("mlx5_comp{vector}@pci:0000:c1:00.0");
+            write(
+                &sysfs.join("kernel/irq").join(&number).join("actions"),
+                &handler,
+            );
+            let affinity = proc
+                .join("irq")
+                .join(&number)
+                .join("effective_affinity_list");
+            write(&affinity, &processor.to_string());
         }
     }
 
@@ -229,6 +268,14 @@ pub(crate) fn recorded(device: &str, file: &str) -> Vec<u64> {
     lines.map(|line| line.parse().expect("a number")).collect()
 }
 
+/// Lets a device with the setting `keeps_memory` deregister long memory.
+pub(crate) fn let_go(device: &str) {
+    write(
+        &sysfs().join("class/infiniband").join(device).join("let_go"),
+        "",
+    );
+}
+
 /// Runs the present test in a process that has these adapters.
 pub(crate) fn with_adapters(adapters: &[Adapter], test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
@@ -246,9 +293,10 @@ pub(crate) fn run(adapters: &[Adapter], arguments: &[&str]) {
     let Some(libraries) = library::directory() else {
         return;
     };
-    let sysfs = tempfile::tempdir().expect("a directory");
+    let root = tempfile::tempdir().expect("a directory");
+    let sysfs = root.path().join("sys");
     for adapter in adapters {
-        adapter.write(sysfs.path());
+        adapter.write(&sysfs);
     }
     let program = std::env::current_exe().expect("this program");
     let outcome = Command::new(program)
@@ -257,7 +305,7 @@ pub(crate) fn run(adapters: &[Adapter], arguments: &[&str]) {
         .args(["--include-ignored", "--nocapture", "--test-threads=2"])
         .env(INSIDE, "1")
         .env("LD_LIBRARY_PATH", libraries)
-        .env("SYSFS_PATH", sysfs.path())
+        .env("SYSFS_PATH", &sysfs)
         .output()
         .expect("started");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -91,6 +91,42 @@ fn channels_use_every_interrupt_of_an_adapter() {
     });
 }
 
+/// The threads of channels are on the node of their adapter.
+#[test]
+fn channels_use_interrupts_near_their_adapter() {
+    let adapter = Adapter::roce("mlx5_0", 1).interrupts(&[0, 9, 1, 12]);
+    with_adapters(&[adapter], || {
+        for _ in 0..2 {
+            let [sender, _] = transfer("rdma", "rdma", 1000);
+            assert_eq!(detail(&sender, "provider"), "verbs");
+        }
+        let vectors: BTreeSet<_> = recorded("mlx5_0", "vectors").into_iter().collect();
+        assert_eq!(
+            vectors,
+            BTreeSet::from([1, 3]),
+            "on the processors 9 and 12"
+        );
+    });
+}
+
+/// One channel uses both, and the next one other interrupts of both.
+#[test]
+fn channels_over_two_adapters_use_every_interrupt_of_both() {
+    let adapters = [Adapter::roce("mlx5_0", 1), Adapter::roce("mlx5_1", 2)];
+    with_adapters(
+        &adapters.map(|adapter| adapter.with("comp_vectors", 2)),
+        || {
+            let stack = "rdma:device=mlx5_0+mlx5_1;provider=verbs";
+            let [sender, _] = transfer(stack, stack, 1000);
+            assert_eq!(detail(&sender, "rails"), "2");
+            for device in ["mlx5_0", "mlx5_1"] {
+                let vectors: BTreeSet<_> = recorded(device, "vectors").into_iter().collect();
+                assert_eq!(vectors, BTreeSet::from([0, 1]), "{device}, two ends");
+            }
+        },
+    );
+}
+
 #[test]
 fn a_receiver_with_a_new_lid_is_reached_again() {
     the_new_lid_is_used(1);

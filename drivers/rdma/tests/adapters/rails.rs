@@ -1,9 +1,12 @@
 //! A channel over several adapters.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::channel::{Outcome, detail, transfer};
-use crate::fabric::{Adapter, with_adapters};
+use gridhaul_rdma::memory_load;
+
+use crate::channel::{Outcome, detail, transfer, transfer_and_look};
+use crate::fabric::{Adapter, let_go, recorded, with_adapters};
 
 const BYTES: usize = 5 << 20;
 
@@ -200,6 +203,53 @@ fn a_path_that_carries_nothing_is_left_out() {
             start.elapsed()
         });
         assert!(times[1] < times[0], "{times:?}");
+    });
+}
+
+/// The budget of pinned memory has room only when the kernel has.
+#[test]
+fn memory_counts_until_an_adapter_that_is_left_out_has_deregistered_it() {
+    const LONG_BYTES: u64 = 64 << 20;
+    let [first, second, third, fourth] = four();
+    let second = second.with("keeps_memory", 1);
+    let fourth = fourth.with("keeps_memory", 1).with("path_mtu", 0);
+    with_adapters(&[first, second, third, fourth], || {
+        let stack = |devices| format!("rdma:device={devices};provider=verbs;slab=16M;slabs=4");
+        let left_out = ["mlx5_1", "mlx5_3"];
+        let long_ones = || {
+            let all = left_out.map(|device| recorded(device, "deregistered"));
+            let all = all.iter().flatten();
+            all.filter(|bytes| **bytes >= LONG_BYTES).count()
+        };
+        let look = || {
+            let held = memory_load();
+            if held.used_bytes < 2 * LONG_BYTES {
+                eprintln!("not tested: rings of {held:?}, see `ulimit -l`");
+                left_out.into_iter().for_each(let_go);
+                return;
+            }
+            assert_eq!(long_ones(), 0);
+            let twice = 2 * held.used_bytes;
+            assert_eq!(held.pinned_bytes, twice, "by two adapters of each end");
+            left_out.into_iter().for_each(let_go);
+            let end = Instant::now() + Duration::from_secs(60);
+            let counts_once = || {
+                let load = memory_load();
+                load.pinned_bytes == load.used_bytes
+            };
+            // Two rings of each end.
+            while long_ones() < 4 || !counts_once() {
+                assert!(Instant::now() < end, "{:?}", memory_load());
+                thread::yield_now();
+            }
+        };
+        let outcomes = transfer_and_look(
+            &stack("mlx5_0+mlx5_1"),
+            &stack("mlx5_2+mlx5_3"),
+            BYTES,
+            look,
+        );
+        expect_rails(&outcomes, "");
     });
 }
 

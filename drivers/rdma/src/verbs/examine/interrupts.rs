@@ -3,13 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::super::sysfs;
+use super::super::sysfs::{self, list};
 use super::{Adapter, Line};
-use crate::numa::numbers;
-
-/// Linux can be built for no more processors.
-const MOST_PROCESSORS: usize = 8192;
-
 /// The table of interrupts has a column for each processor.
 const MOST_TABLE_BYTES: u64 = 16 << 20;
 
@@ -116,13 +111,6 @@ impl Adapter<'_> {
     }
 }
 
-/// A list of the kernel such as `0-3,8`.
-fn list(path: &Path) -> Option<Processors> {
-    const MOST_BYTES: u64 = 64 << 10;
-    let text = String::from_utf8(sysfs::bytes(path, MOST_BYTES)?).ok()?;
-    Some(numbers(&text, MOST_PROCESSORS)?.into_iter().collect())
-}
-
 /// The numbers of the interrupts that have a handler: a line for each begins with its number and a colon. `None` if the table cannot be
 /// read.
 fn registered(table: &Path) -> Option<BTreeSet<u32>> {
@@ -155,6 +143,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::numa::numbers;
 
     proptest! {
         #[test]

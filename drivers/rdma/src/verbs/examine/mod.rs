@@ -35,7 +35,7 @@ use super::sysfs;
 pub(crate) fn examine() -> Vec<Finding> {
     let machine = Machine {
         sys: sysfs::root(),
-        proc: PathBuf::from("/proc"),
+        proc: sysfs::proc(),
         paused: dcb::paused,
     };
     machine.examine()

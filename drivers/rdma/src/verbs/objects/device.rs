@@ -4,7 +4,6 @@ use std::ffi::c_int;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::errno::{check, set_nonblocking};
 use super::extension::{RateRange, rate_range};
@@ -93,13 +92,10 @@ impl OpenDevice {
         check(code).map(|()| attributes)
     }
 
-    /// The interrupt (completion vector) for the queues of the next channel. Channels take turns: with one
-    /// interrupt for all, one processor would handle the completions of all.
-    pub(in crate::verbs) fn next_vector(&self) -> c_int {
-        static CHANNELS: AtomicU32 = AtomicU32::new(0);
+    /// The number of its interrupts for completions (completion vectors).
+    pub(in crate::verbs) fn completion_vectors(&self) -> c_int {
         // SAFETY: the context is open while this value lives.
-        let vectors = unsafe { self.context.as_ref() }.completion_vectors;
-        turn(CHANNELS.fetch_add(1, Ordering::Relaxed), vectors)
+        unsafe { self.context.as_ref() }.completion_vectors
     }
 
     /// Readable when the device has an event.
@@ -143,25 +139,5 @@ impl Drop for OpenDevice {
     fn drop(&mut self) {
         // SAFETY: everything that depends on the device holds this value, so none is left.
         unsafe { (self.verbs.ibv_close_device)(self.context.as_ptr()) };
-    }
-}
-
-/// The number of a turn among so many; 0 if there are none.
-fn turn(number: u32, count: c_int) -> c_int {
-    let count = u32::try_from(count).unwrap_or(0).max(1);
-    c_int::try_from(number % count).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn channels_take_turns_with_interrupts() {
-        let turns = |count| [0, 1, 2, 3, u32::MAX].map(|number| turn(number, count));
-        assert_eq!(turns(3), [0, 1, 2, 0, 0]);
-        assert_eq!(turns(1), [0; 5]);
-        assert_eq!(turns(0), [0; 5], "a driver without any");
-        assert_eq!(turns(-1), [0; 5]);
     }
 }

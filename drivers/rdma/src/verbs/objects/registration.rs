@@ -203,9 +203,8 @@ impl Drop for Registered {
         // SAFETY: it is registered, and this is the only place that ends that.
         let code = unsafe { (self.domain.device.verbs.ibv_dereg_mr)(self.region.as_ptr()) };
         if code != 0 {
-            // The device can still access the pages, which must not go to another channel. They stay
-            // mapped, and count as used until the process ends.
-            std::mem::forget(Arc::clone(&self.memory));
+            // The device can still access the pages, which must not go to another channel.
+            self.memory.keep_pinned();
         }
     }
 }

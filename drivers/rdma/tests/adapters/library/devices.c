@@ -83,17 +83,19 @@ static void read_settings(struct device *device)
 		{"refuse_errno", &set->refuse_errno}, {"refuse_count", &set->refuse_count},
 		{"event_after", &set->event_after}, {"event", &set->event},
 		{"limit_max", &set->limit_max}, {"limit_errno", &set->limit_errno},
-		{"limit_ignored", &set->limit_ignored}, {"no_static_rates", &set->no_static_rates},
+		{"limit_ignored", &set->limit_ignored}, {"limit_count", &set->limit_count},
+		{"no_static_rates", &set->no_static_rates},
 		{"own_static_rate", &set->own_static_rate},
 		{"new_lid", &set->new_lid}, {"new_prefix", &set->new_prefix}, {"absent_ms", &set->absent_ms},
 		{"overrun_after", &set->overrun_after}, {"rtr_errno", &set->rtr_errno},
 		{"rtr_after", &set->rtr_after}, {"rtr_ms", &set->rtr_ms},
 		{"keeps_completions", &set->keeps_completions}, {"optional_errno", &set->optional_errno},
+		{"keeps_memory", &set->keeps_memory},
 	};
 	*set = (struct settings){
 		.active_mtu = IBV_MTU_4096, .path_mtu = IBV_MTU_4096, .comp_vectors = 1, .max_cqe = 1 << 20, .created_qp_wr = 1 << 20, .created_recv_wr = 1 << 20,
 		.max_qp_wr = 1 << 14, .max_reads = 16, .refuse_after = -1, .refuse_count = 1, .event_after = -1,
-		.overrun_after = -1, .service_level = -1,
+		.overrun_after = -1, .service_level = -1, .limit_count = LONG_MAX,
 	};
 	char text[2048], *rest = text;
 	if (!read_file(device->directory, "fake", text, sizeof(text)))

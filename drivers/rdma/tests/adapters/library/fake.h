@@ -62,8 +62,10 @@ struct settings {
 	long keeps_completions;
 	/* The highest rate to which the device limits queue pairs, in kilobits per second; 0 without a limiter. */
 	long limit_max;
-	/* The error with which it refuses a limit, and whether it sends faster nevertheless. */
+	/* The error with which it refuses a limit, and whether it takes limits and sends faster nevertheless. */
 	long limit_errno, limit_ignored;
+	/* It takes so many limits below the highest. */
+	long limit_count;
 	/* The error of RTR, as where the kernel gets no answer of the neighbour; after so many requests of the device, and so many
 	   milliseconds. */
 	long rtr_errno, rtr_after, rtr_ms;
@@ -71,6 +73,8 @@ struct settings {
 	long no_static_rates, own_static_rate;
 	/* The error with which it refuses memory with optional access flags; 0 if it takes it. */
 	long optional_errno;
+	/* It deregisters long memory when its directory has the file `let_go`. */
+	long keeps_memory;
 };
 
 struct device {

@@ -3,6 +3,7 @@
 #include "fake.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -82,14 +83,30 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *ibv, void *address, size_t length, int 
 	return ibv_reg_mr_iova2(ibv, address, length, (uintptr_t)address, access);
 }
 
+static void wait_until_let_go(const struct device *device)
+{
+	char path[700];
+	snprintf(path, sizeof(path), "%s/let_go", device->directory);
+	for (int waits = 0; access(path, F_OK); waits++) {
+		if (waits == 60000)
+			complain("%s is not written", path);
+		usleep(1000);
+	}
+}
+
 int ibv_dereg_mr(struct ibv_mr *ibv)
 {
 	/* Devices need time for each page, so the threads that move data or close channels leave long memory to another one. */
+	struct device *device = context_of(ibv->context)->device;
+	bool is_long = ibv->length >= 64 << 20;
 	char thread[16] = "";
 	pthread_getname_np(pthread_self(), thread, sizeof(thread));
-	if (ibv->length >= 64 << 20 && strcmp(thread, "rdma-release"))
+	if (is_long && strcmp(thread, "rdma-release"))
 		complain("%zu bytes are deregistered by the thread %s", ibv->length, thread);
+	if (is_long && device->set.keeps_memory)
+		wait_until_let_go(device);
 	pthread_mutex_lock(&lock);
+	record(device, "deregistered", ibv->length);
 	struct region **place = &regions;
 	while (*place && &(*place)->ibv != ibv)
 		place = &(*place)->next;

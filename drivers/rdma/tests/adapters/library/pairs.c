@@ -253,10 +253,14 @@ int limit_rate(struct ibv_qp *ibv, struct ibv_qp_rate_limit_attr *limit)
 		return EOPNOTSUPP;
 	pthread_mutex_lock(&lock);
 	record(device, "limits", limit->rate_limit);
-	if (is_valid && !device->set.limit_errno && !device->set.limit_ignored)
+	int code = is_valid ? device->set.limit_errno : EINVAL;
+	/* A table of rates may be full. The highest is there anyway. */
+	if (!code && limit->rate_limit < most && device->set.limit_count-- <= 0)
+		code = ENOMEM;
+	if (!code && !device->set.limit_ignored)
 		pair->limit = limit->rate_limit;
 	pthread_mutex_unlock(&lock);
-	return is_valid ? device->set.limit_errno : EINVAL;
+	return code;
 }
 
 /* The error that the device is to report instead of taking this request. */
