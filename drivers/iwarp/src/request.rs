@@ -66,8 +66,8 @@ pub enum Request {
     },
 }
 
-/// The longest [`Message`] without its payload, in bytes.
-pub const MAX_MESSAGE_BYTES: usize = 32;
+/// The longest [`Message`] without its payload, in bytes: one that names a ring has a key for each of several adapters.
+pub const MAX_MESSAGE_BYTES: usize = 48;
 
 /// A short message between the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -129,7 +129,7 @@ impl Liar {
 }
 
 fn write_record(socket: &mut TcpStream, kind: u8, content: &[u8]) {
-    let mut record = b"GHRDMA\r\n\x07".to_vec();
+    let mut record = b"GHRDMA\r\n\x08".to_vec();
     record.push(kind);
     record.extend(u16::try_from(content.len()).expect("short").to_be_bytes());
     record.extend(content);

@@ -182,7 +182,7 @@ impl Exchange {
         }
         let stall_at = self.sender.stall_at(now);
         let reader = self.reader.as_ref();
-        let read_at = reader.and_then(|reader| reader.next_at(&self.sender, now));
+        let read_at = reader.and_then(|reader| reader.next_at(&self.sender, &self.receiver, now));
         // A queue pair can stall only while it has requests that did not complete.
         let crawls = self.crawls.iter().flatten();
         let crawls = crawls.filter(|_| stall_at.is_some());
@@ -234,7 +234,7 @@ impl Exchange {
         }
         while posted < POSTED_BYTES
             && let Some(reader) = &mut self.reader
-            && let Some((queue_pair, request)) = reader.next(&mut self.sender, now)
+            && let Some((queue_pair, request)) = reader.next(&mut self.sender, &self.receiver, now)
         {
             posted += request.work.bytes();
             Self::post(endpoint, queue_pair, request)?;

@@ -1,6 +1,6 @@
 //! Messages between the two ends while data flows, sent with SEND.
 
-use crate::provider::{self, MAX_MESSAGE_BYTES};
+use crate::provider::{self, Keys, MAX_MESSAGE_BYTES};
 
 const ARRIVED: u8 = 1;
 const CREDIT: u8 = 2;
@@ -13,6 +13,7 @@ const SWITCH: u8 = 8;
 const LEFT: u8 = 9;
 const TAKE_BACK: u8 = 10;
 const DECLINED: u8 = 11;
+const SOURCE: u8 = 12;
 
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +44,19 @@ pub(crate) enum Message {
         number: u32,
         bytes: u64,
         address: u64,
-        key: u32,
+        /// At each adapter of the receiver; none in `mode=get`, where the sender does not access it.
+        keys: Keys,
+    },
+    /// The sender moves the stream to that ring, and to a ring of so many bytes of its own, from which the receiver fetches everything
+    /// from this position on (`mode=get`).
+    Source {
+        /// The number of the receiver's ring.
+        number: u32,
+        at: u64,
+        bytes: u64,
+        address: u64,
+        /// At each adapter of the sender.
+        keys: Keys,
     },
     /// From this position on the stream is in that ring.
     Switch {
@@ -110,13 +123,27 @@ impl Message {
                 number,
                 bytes: length,
                 address,
-                key,
+                keys,
             } => {
                 bytes.push(RING);
                 bytes.extend(length.to_be_bytes());
                 bytes.extend(address.to_be_bytes());
-                bytes.extend(key.to_be_bytes());
                 bytes.extend(number.to_be_bytes());
+                encode_keys(keys, &mut bytes);
+            }
+            Self::Source {
+                number,
+                at,
+                bytes: length,
+                address,
+                keys,
+            } => {
+                bytes.push(SOURCE);
+                for value in [at, length, address] {
+                    bytes.extend(value.to_be_bytes());
+                }
+                bytes.extend(number.to_be_bytes());
+                encode_keys(keys, &mut bytes);
             }
             Self::Switch { number, at, window } => {
                 bytes.push(SWITCH);
@@ -150,6 +177,7 @@ impl Message {
             | Self::End { .. }
             | Self::Abandon { .. }
             | Self::Ring { .. }
+            | Self::Source { .. }
             | Self::Switch { .. }
             | Self::Left { .. }
             | Self::TakeBack { .. }
@@ -162,7 +190,7 @@ impl Message {
     /// When the bytes are not a valid message.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let (&kind, rest) = bytes.split_first().ok_or(MessageError::Empty)?;
-        if !(ARRIVED..=DECLINED).contains(&kind) {
+        if !(ARRIVED..=SOURCE).contains(&kind) {
             return Err(MessageError::Kind(kind));
         }
         let wrong = MessageError::Length {
@@ -193,14 +221,24 @@ impl Message {
             },
             (RING, rest) => {
                 let (address, rest) = rest.split_first_chunk().ok_or(wrong)?;
-                let [a, b, c, d, number @ ..] = rest else {
-                    return Err(wrong);
-                };
+                let (number, keys) = rest.split_first_chunk().ok_or(wrong)?;
                 Self::Ring {
-                    number: u32::from_be_bytes(number.try_into().map_err(|_| wrong)?),
+                    number: u32::from_be_bytes(*number),
                     bytes: place,
                     address: u64::from_be_bytes(*address),
-                    key: u32::from_be_bytes([*a, *b, *c, *d]),
+                    keys: decode_keys(keys).ok_or(wrong)?,
+                }
+            }
+            (SOURCE, rest) => {
+                let (length, rest) = rest.split_first_chunk().ok_or(wrong)?;
+                let (address, rest) = rest.split_first_chunk().ok_or(wrong)?;
+                let (number, keys) = rest.split_first_chunk().ok_or(wrong)?;
+                Self::Source {
+                    number: u32::from_be_bytes(*number),
+                    at: place,
+                    bytes: u64::from_be_bytes(*length),
+                    address: u64::from_be_bytes(*address),
+                    keys: decode_keys(keys).ok_or(wrong)?,
                 }
             }
             (SWITCH, rest) => {
@@ -224,11 +262,30 @@ impl Message {
     }
 }
 
+fn encode_keys(keys: &Keys, bytes: &mut Vec<u8>) {
+    bytes.extend(keys.as_slice().iter().flat_map(|key| key.to_be_bytes()));
+}
+
+/// The rest of a message.
+fn decode_keys(rest: &[u8]) -> Option<Keys> {
+    let (keys, []) = rest.as_chunks() else {
+        return None;
+    };
+    let keys: Vec<_> = keys.iter().map(|key| u32::from_be_bytes(*key)).collect();
+    Keys::of(&keys)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::provider::MAX_RAILS;
+
+    fn keys() -> impl Strategy<Value = Keys> {
+        let keys = proptest::collection::vec(any::<u32>(), 0..=MAX_RAILS);
+        keys.prop_map(|keys| Keys::of(&keys).unwrap())
+    }
 
     fn messages() -> impl Strategy<Value = Message> {
         prop_oneof![
@@ -249,12 +306,21 @@ mod tests {
                 queue_pair,
                 generation
             }),
-            (any::<u32>(), any::<u64>(), any::<u64>(), any::<u32>()).prop_map(
-                |(number, bytes, address, key)| Message::Ring {
+            (any::<u32>(), any::<u64>(), any::<u64>(), keys()).prop_map(
+                |(number, bytes, address, keys)| Message::Ring {
                     number,
                     bytes,
                     address,
-                    key
+                    keys
+                }
+            ),
+            (any::<u32>(), any::<[u64; 3]>(), keys()).prop_map(
+                |(number, [at, bytes, address], keys)| Message::Source {
+                    number,
+                    at,
+                    bytes,
+                    address,
+                    keys
                 }
             ),
             (any::<u32>(), any::<u64>(), any::<u64>())
@@ -288,10 +354,16 @@ mod tests {
     #[test]
     fn invalid_messages_are_named() {
         assert_eq!(Message::decode(b""), Err(MessageError::Empty));
-        assert_eq!(Message::decode(b"\x0c"), Err(MessageError::Kind(12)));
+        assert_eq!(Message::decode(b"\x0d"), Err(MessageError::Kind(13)));
         let length = |kind, length| Err(MessageError::Length { kind, length });
         assert_eq!(Message::decode(b"\x03\0\0\0\0\0\0\0"), length(3, 8));
         assert_eq!(Message::decode(b"\x01\0\0\0\0\0\0\0\0"), length(1, 9));
         assert_eq!(Message::decode(b"\x06\0\0\0\0\0\0\0\0\0"), length(6, 10));
+        // A ring with part of a key, and with more keys than an end has adapters.
+        for keys in [3, 4 * (MAX_RAILS + 1)] {
+            let mut ring = vec![RING];
+            ring.resize(21 + keys, 0);
+            assert_eq!(Message::decode(&ring), length(RING, ring.len()));
+        }
     }
 }

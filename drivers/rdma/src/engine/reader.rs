@@ -1,13 +1,15 @@
 //! Fetches pieces (`mode=get`).
 //!
-//! The sender announces pieces in its ring. The receiver READs them to the same places of its own
+//! The sender announces pieces in its ring. The receiver READs them to their places in its own
 //! ring; a piece has arrived when its READs have completed. Credit works as with a sender that
-//! writes.
+//! writes. Where the stream moves to other rings, the places in both change.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
-use super::ring::Ring;
+use super::receiver::{Receiver, ReceiverError};
+use super::ring::{Ring, Rings};
 use super::sender::Sender;
 use crate::pacing::Pacers;
 use crate::provider::{RemoteRing, Request, Work};
@@ -15,11 +17,9 @@ use crate::provider::{RemoteRing, Request, Work};
 /// The parameters of a reader.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReaderSettings {
-    /// The layout of both rings.
+    /// The layout of the sender's first ring.
     pub(crate) ring: Ring,
-    /// Our ring, by the provider's number.
-    pub(crate) region: usize,
-    /// The sender's ring.
+    /// That ring.
     pub(crate) remote: RemoteRing,
     pub(crate) queue_pairs: usize,
     /// READs that may be outstanding on one queue pair.
@@ -33,6 +33,8 @@ pub(crate) struct ReaderSettings {
 pub(crate) struct Reader {
     settings: ReaderSettings,
     pacers: Pacers,
+    /// The sender's rings.
+    from: Rings<RemoteRing>,
     /// Announced pieces that have not fully arrived, by start.
     pieces: BTreeMap<u64, Piece>,
     /// Outstanding READs of each queue pair.
@@ -52,25 +54,14 @@ struct Piece {
     here: u64,
 }
 
-impl Piece {
-    /// The next READ of this piece. Its request identifier is the end of the range that it fetches.
-    fn read(&mut self, settings: &ReaderSettings, queue_pair: usize) -> Request {
-        let length = self.next_bytes(settings);
-        let span = settings.ring.place(self.requested, length);
-        self.requested += length;
-        Request {
-            id: READ | self.requested,
-            work: Work::Read {
-                region: settings.region,
-                span,
-                from: settings.remote.at(queue_pair, span.offset),
-            },
-        }
-    }
-
-    fn next_bytes(&self, settings: &ReaderSettings) -> u64 {
-        (self.end - self.requested).min(settings.message_bytes)
-    }
+/// A ring of the sender that a stream moves to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NextSource {
+    /// From this position on the stream is there.
+    pub(crate) at: u64,
+    /// Its length in bytes.
+    pub(crate) bytes: NonZeroU64,
+    pub(crate) remote: RemoteRing,
 }
 
 /// Marks READs among request identifiers. No stream is long enough for its positions to need this
@@ -80,6 +71,7 @@ const READ: u64 = 1 << 63;
 impl Reader {
     pub(crate) fn new(settings: ReaderSettings, pacers: impl Into<Pacers>) -> Self {
         Self {
+            from: Rings::new(settings.ring, settings.remote),
             settings,
             pacers: pacers.into(),
             pieces: BTreeMap::new(),
@@ -95,13 +87,33 @@ impl Reader {
 
     /// A piece is in the sender's ring. The caller has validated the range. A piece that is
     /// announced again, because its queue pair was lost, is fetched once.
-    pub(crate) fn announced(&mut self, start: u64, length: u64) {
-        self.pieces.entry(start).or_insert(Piece {
-            end: start + length,
+    ///
+    /// # Errors
+    ///
+    /// When it overlaps with another one.
+    pub(crate) fn announced(&mut self, start: u64, length: u64) -> Result<(), ReceiverError> {
+        let end = start + length;
+        match self.pieces.range(..end).next_back() {
+            Some((&other, piece)) if (other, piece.end) == (start, end) => return Ok(()),
+            Some((_, piece)) if piece.end > start => {
+                return Err(ReceiverError::Overlap { start, end });
+            }
+            _ => {}
+        }
+        let piece = Piece {
+            end,
             queue_pair: None,
             requested: start,
             here: start,
-        });
+        };
+        self.pieces.insert(start, piece);
+        Ok(())
+    }
+
+    /// Whether an announced piece that has not fully arrived reaches beyond a position.
+    pub(crate) fn reaches_beyond(&self, at: u64) -> bool {
+        let last = self.pieces.values().next_back();
+        last.is_some_and(|piece| piece.end > at)
     }
 
     /// Announced pieces that have not fully arrived.
@@ -111,27 +123,77 @@ impl Reader {
 
     /// The next READ and its queue pair, or `None` if all announced pieces were requested, no queue pair
     /// has room, or the pacers hold READs back. The sender counts the READ, as it counts all requests.
-    pub(crate) fn next(&mut self, sender: &mut Sender, now: Duration) -> Option<(usize, Request)> {
+    pub(crate) fn next(
+        &mut self,
+        sender: &mut Sender,
+        receiver: &Receiver,
+        now: Duration,
+    ) -> Option<(usize, Request)> {
         let (start, queue_pair) = self.next_piece(sender)?;
-        let piece = self.pieces.get_mut(&start)?;
-        let bytes = piece.next_bytes(&self.settings);
-        if !self.pacers.pass(queue_pair, bytes, now) {
+        let length = self.next_bytes(&self.pieces[&start], receiver);
+        if !self.pacers.pass(queue_pair, length, now) {
             return None;
         }
+        let piece = self.pieces.get_mut(&start)?;
         if piece.queue_pair.is_none() {
             piece.queue_pair = Some(queue_pair);
             self.next = queue_pair + 1;
         }
         self.waiting[queue_pair] += 1;
-        sender.count(queue_pair, bytes, now);
-        Some((queue_pair, piece.read(&self.settings, queue_pair)))
+        sender.count(queue_pair, length, now);
+        let (remote, there) = self.from.place(piece.requested, length);
+        let (region, span) = receiver.place(piece.requested, length);
+        piece.requested += length;
+        // The identifier is the end of the range that it fetches.
+        let request = Request {
+            id: READ | piece.requested,
+            work: Work::Read {
+                region,
+                span,
+                from: remote.at(queue_pair, there.offset),
+            },
+        };
+        Some((queue_pair, request))
+    }
+
+    /// The length of the next READ of a piece: what is contiguous in both rings.
+    fn next_bytes(&self, piece: &Piece, receiver: &Receiver) -> u64 {
+        let from = piece.requested;
+        let there = self.from.contiguous_in_one(from);
+        let contiguous = there.min(receiver.contiguous(from));
+        (piece.end - from)
+            .min(self.settings.message_bytes)
+            .min(contiguous)
     }
 
     /// When to call [`Reader::next`] again if the pacers hold READs back: `now` or later.
-    pub(crate) fn next_at(&self, sender: &Sender, now: Duration) -> Option<Duration> {
+    pub(crate) fn next_at(
+        &self,
+        sender: &Sender,
+        receiver: &Receiver,
+        now: Duration,
+    ) -> Option<Duration> {
         let (start, queue_pair) = self.next_piece(sender)?;
-        let bytes = self.pieces[&start].next_bytes(&self.settings);
+        let bytes = self.next_bytes(&self.pieces[&start], receiver);
         Some(self.pacers.ready_at(queue_pair, bytes, now))
+    }
+
+    /// The ring of the sender that the newest part of the stream is in.
+    pub(crate) fn remote(&self) -> RemoteRing {
+        self.from.at(u64::MAX).1
+    }
+
+    /// The stream moves. `source` is the sender's next ring, if that is another one; READs have up to so many bytes from now on.
+    pub(crate) fn move_to(&mut self, source: Option<NextSource>, message_bytes: u64) {
+        self.settings.message_bytes = message_bytes;
+        if let Some(NextSource { at, bytes, remote }) = source {
+            self.from.move_to(at, bytes, remote);
+        }
+    }
+
+    /// The stream has left the earlier rings.
+    pub(crate) fn leave(&mut self) {
+        self.from.leave();
     }
 
     /// See [`Pacers::spin_time`].

@@ -166,7 +166,7 @@ impl Receiver {
         if fetching + self.early.len() > self.max_pieces {
             return Err(ReceiverError::TooManyPieces(self.max_pieces));
         }
-        Ok(self.is_new(start))
+        self.is_missing(start, start + length)
     }
 
     /// The peer announces a piece that it has written to the ring. `is_written` returns whether all
@@ -201,22 +201,9 @@ impl Receiver {
     pub(crate) fn arrived(&mut self, start: u64, length: u64) -> Result<(), ReceiverError> {
         self.check(start, length)?;
         let end = start + length;
-        if end <= self.ready {
+        if !self.is_missing(start, end)? {
             // It was written again after its queue pair was lost, although it had arrived.
             return Ok(());
-        }
-        let overlap = ReceiverError::Overlap { start, end };
-        if start < self.ready {
-            return Err(overlap);
-        }
-        let before = self.early.range(..end).next_back();
-        match before {
-            Some((&other_start, &other_end)) if other_end > start => {
-                // A sender cuts pieces once, so a repeated piece has the same bounds.
-                let is_same = (other_start, other_end) == (start, end);
-                return if is_same { Ok(()) } else { Err(overlap) };
-            }
-            _ => {}
         }
         self.early.insert(start, end);
         if self.early.len() > self.max_pieces {
@@ -229,6 +216,29 @@ impl Receiver {
         // Bytes before it may have been missing.
         self.pass_padding();
         self.check_end()
+    }
+
+    /// Whether a piece has not arrived.
+    ///
+    /// # Errors
+    ///
+    /// When another one has that overlaps with it.
+    fn is_missing(&self, start: u64, end: u64) -> Result<bool, ReceiverError> {
+        if end <= self.ready {
+            return Ok(false);
+        }
+        let overlap = ReceiverError::Overlap { start, end };
+        if start < self.ready {
+            return Err(overlap);
+        }
+        match self.early.range(..end).next_back() {
+            Some((&other_start, &other_end)) if other_end > start => {
+                // A sender cuts pieces once, so a repeated piece has the same bounds.
+                let is_same = (other_start, other_end) == (start, end);
+                if is_same { Ok(false) } else { Err(overlap) }
+            }
+            _ => Ok(true),
+        }
     }
 
     /// The stream ends at `at`.

@@ -1,4 +1,7 @@
 //! The layout of a stream in a ring, and in two rings while it moves from one to the next.
+//!
+//! Byte `n` of the stream is at byte `n` modulo its length in every ring. So what is aligned in one ring is aligned in the next one,
+//! wherever the stream moves.
 
 use std::num::NonZeroU64;
 
@@ -7,7 +10,7 @@ use crate::memory::Span;
 /// The layout of a stream in a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ring {
-    /// The position of the stream that is at the first byte of the ring.
+    /// The position of the stream from which on it is in this ring.
     base: u64,
     bytes: NonZeroU64,
 }
@@ -20,7 +23,7 @@ impl Ring {
         Self { base: 0, bytes }
     }
 
-    /// A ring of which this position of the stream is the first.
+    /// A ring that the stream moves to at this position.
     pub(super) fn from(base: u64, bytes: NonZeroU64) -> Self {
         Self { base, bytes }
     }
@@ -41,7 +44,7 @@ impl Ring {
         self.bytes
     }
 
-    /// The position of the stream that is at its first byte.
+    /// The position of the stream from which on it is in this ring.
     pub(super) fn base(self) -> u64 {
         self.base
     }
@@ -65,7 +68,7 @@ impl Ring {
 
     /// The offset of a position in the ring.
     pub(super) fn offset(self, position: u64) -> u64 {
-        position.saturating_sub(self.base) % self.bytes
+        position % self.bytes
     }
 
     /// How many bytes from `start` on are contiguous in the ring.
@@ -135,6 +138,12 @@ impl<T: Copy> Rings<T> {
         }
     }
 
+    /// The same within the ring of `start`, where a peer may say that the stream has left the one before too early.
+    pub(super) fn contiguous_in_one(&self, start: u64) -> u64 {
+        let (ring, _) = self.at(start);
+        self.contiguous(start).min(ring.contiguous(start))
+    }
+
     /// The place of `length` contiguous bytes of the stream from `start`, and what its ring is made of.
     pub(super) fn place(&self, start: u64, length: u64) -> (T, Span) {
         let (ring, of) = self.at(start);
@@ -182,19 +191,19 @@ mod tests {
         assert_eq!(rings.place(23, 7), ('a', Span::new(3, 7)));
         rings.move_to(27, bytes(100), 'b');
         assert_eq!(rings.contiguous(23), 4, "up to where it moves");
-        assert_eq!(rings.contiguous(27), 100);
-        assert_eq!(rings.place(30, 5), ('b', Span::new(3, 5)));
+        assert_eq!(rings.contiguous(27), 73);
+        assert_eq!(rings.place(30, 5), ('b', Span::new(30, 5)));
         let places: Vec<_> = rings.places(18, 30).collect();
         let expected = [
             ('a', Span::new(8, 2)),
             ('a', Span::new(0, 7)),
-            ('b', Span::new(0, 3)),
+            ('b', Span::new(27, 3)),
         ];
         assert_eq!(places, expected);
         assert_eq!((rings.moves_at(), rings.latest().bytes()), (Some(27), 100));
         assert_eq!(rings.latest().limit(20), 127, "all of it is free");
         assert_eq!(rings.leave(), Some('a'));
         assert_eq!(rings.leave(), None);
-        assert_eq!(rings.place(127, 1), ('b', Span::new(0, 1)));
+        assert_eq!(rings.place(126, 1), ('b', Span::new(26, 1)));
     }
 }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use self::load::QueuePair;
-pub(crate) use self::moving::{Destination, Shape};
+pub(crate) use self::moving::{Destination, OwnRing, Shape};
 use self::moving::{Left, Moving, Notice};
 use super::message::Message;
 use super::ring::{Ring, Rings};

@@ -17,6 +17,16 @@ pub(crate) enum Way {
     Incoming,
 }
 
+impl Way {
+    /// The one for this direction.
+    pub(crate) fn of<T>(self, [outgoing, incoming]: [T; 2]) -> T {
+        match self {
+            Self::Outgoing => outgoing,
+            Self::Incoming => incoming,
+        }
+    }
+}
+
 /// Supplies registered memory for rings, never waiting.
 pub(crate) trait Supply: fmt::Debug + Send {
     /// Asks for a ring. One is asked for at a time in each direction.

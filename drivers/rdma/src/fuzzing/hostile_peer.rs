@@ -25,7 +25,7 @@ use crate::handshake::{self, Method, Methods, Mode, Offer, PathRecord, Record, R
 use crate::iwarp::SoftEndpoint;
 use crate::memory::{Buffer, Holder, Lengths, Memory, Pool, Span};
 use crate::open::{Opened, open, private_data};
-use crate::provider::{Access, Completion, Endpoint, Remote, Request, Work};
+use crate::provider::{Access, Completion, Endpoint, Keys, Remote, Request, Work};
 use crate::settings::Settings;
 
 /// The content of another session's rings.
@@ -113,7 +113,14 @@ fn step(input: &mut Input<'_>, session: &Session) -> Step {
         }),
         224..=239 => Step::Message(Message::Credit { consumed: near }),
         240..=247 => Step::Message(Message::End { at: near }),
-        248..=249 => Step::Message(Message::Abandon {
+        249 => Step::Message(Message::Source {
+            number: 1,
+            at: near,
+            bytes: count as u64 * 64,
+            address: place as u64,
+            keys: Keys::of(&[0]).expect("one is few"),
+        }),
+        248 => Step::Message(Message::Abandon {
             queue_pair: place % 2,
             generation: u32::from(kind) % 4,
         }),
@@ -121,7 +128,7 @@ fn step(input: &mut Input<'_>, session: &Session) -> Step {
             number: u32::from(kind) - 249,
             bytes: count as u64 * 64,
             address: place as u64,
-            key: 0,
+            keys: Keys::of(&[0]).expect("one is few"),
         }),
         252..=253 => Step::Message(Message::Switch {
             number: u32::from(kind) - 251,

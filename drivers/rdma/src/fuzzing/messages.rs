@@ -16,7 +16,7 @@ use crate::engine::{
 use crate::memory::Memory;
 use crate::pacing::{Pacer, Path, Rate};
 use crate::provider::{
-    Access, Completion, Endpoint, Limits, Loss, PostError, Region, RemoteRing, Request, Work,
+    Access, Completion, Endpoint, Keys, Limits, Loss, PostError, Region, RemoteRing, Request, Work,
 };
 
 const RING_BYTES: u64 = 1000;
@@ -71,7 +71,6 @@ pub fn messages(input: &[u8]) {
     if modes & 2 != 0 {
         let settings = ReaderSettings {
             ring,
-            region: 1,
             remote,
             queue_pairs: QUEUE_PAIRS,
             depth: 4,
@@ -79,7 +78,7 @@ pub fn messages(input: &[u8]) {
         };
         exchange = exchange.fetch(Reader::new(settings, pacer()));
     }
-    if modes & 3 == 0 && modes & 32 != 0 {
+    if modes & 32 != 0 {
         exchange.let_rings_change(Box::new(Rings::default()), STEP * 5);
     }
     let mut now = Duration::ZERO;
@@ -213,13 +212,24 @@ fn message(kind: u8, input: &mut Input<'_>, consumed: u64) -> Message {
             consumed: u64::from(input.byte()) * 4,
         },
         240..=247 => Message::End { at: near },
+        249 => {
+            let number = u32::from(input.byte() % 4);
+            Message::Source {
+                number,
+                at: near,
+                bytes: ring_of_peer(number),
+                address: u64::from(number) << 32,
+                keys: Keys::of(&[0]).expect("one is few"),
+            }
+        }
         250..=251 => {
             let number = u32::from(input.byte() % 12);
             Message::Ring {
                 number,
                 bytes: ring_of_peer(number),
                 address: u64::from(number) << 32,
-                key: 0,
+                // Of one adapter, sometimes of two.
+                keys: Keys::of(&[0; 2][..1 + usize::from(number == 11)]).expect("two are few"),
             }
         }
         252..=253 => Message::Switch {

@@ -141,10 +141,10 @@ mod tests {
     fn a_ring_as_it_is_leaves_room_for_the_longest() {
         let usual = offer(16 << 20, 1, 64, MAX_INLINE_BYTES);
         assert_eq!(usual.within_slots(), usual);
-        assert_eq!(usual.slot_bytes(), (16_384 + 32) * 192 + 32 * 1024);
+        assert_eq!(usual.slot_bytes(), (16_384 + 48) * 192 + 48 * 1024);
         let small = offer(64 << 10, 3, 64, MAX_INLINE_BYTES);
         assert_eq!(small.within_slots(), small.with_usual_slots());
-        let bytes = 3 * ((1024 + 32) * 192 + 32 * 1024);
+        let bytes = 3 * ((1024 + 48) * 192 + 48 * 1024);
         assert_eq!(small.with_usual_slots().slot_bytes(), bytes);
     }
 

@@ -27,7 +27,7 @@ const NAME: &[u8; 8] = b"GHRDMA\r\n";
 
 /// The version of the handshake and of everything that follows it: the messages of the engine and the
 /// notices that replace queue pairs. Both ends need the same.
-pub const VERSION: u8 = 7;
+pub const VERSION: u8 = 8;
 
 /// The longest record that is accepted.
 const MAX_RECORD_BYTES: usize = 1024;
@@ -120,11 +120,11 @@ mod tests {
         let error = read(&ours, &operation).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the other end speaks version 3 of the protocol, this one version 7"
+            "the other end speaks version 3 of the protocol, this one version 8"
         );
         // The header is the same in all versions.
         let mut answer = [0; HEAD_BYTES];
         read_exact(&theirs, &mut answer, &operation).unwrap();
-        assert_eq!(answer[..HEAD_BYTES - 2], *b"GHRDMA\r\n\x07\x04");
+        assert_eq!(answer[..HEAD_BYTES - 2], *b"GHRDMA\r\n\x08\x04");
     }
 }

@@ -59,12 +59,6 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// Whether rings can change while data flows: a message names one key of a ring, and places that are aligned, or from which
-    /// the peer reads, stay.
-    pub(crate) fn may_grow(&self) -> bool {
-        !self.aligned && self.rails == 1 && self.mode == Mode::Put
-    }
-
     /// The smaller of each number, the common features, what either end needs, and this mode.
     pub(crate) fn within(self, other: Self) -> Self {
         Self {

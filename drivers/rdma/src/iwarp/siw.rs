@@ -187,7 +187,6 @@ fn accept(listener: &Listener) -> Peer<VerbsEndpoint> {
         payload_bytes: PAYLOAD_BYTES,
         path_mtu: None,
         rate: None,
-        channels: 1,
         round_trip: Duration::from_millis(1),
     };
     let mut endpoint = VerbsEndpoint::new(&[place], 1, wanted).unwrap();

@@ -1,5 +1,6 @@
 //! Opens a channel on a data connection: negotiates, makes the rings, connects the queue pairs.
 
+pub(crate) mod agreement;
 mod capabilities;
 mod fabric;
 mod interface;
@@ -23,6 +24,7 @@ use gridhaul_stack::exact::ReadError;
 use gridhaul_stack::{ChannelError, Operation, Side, SocketOptions, random_bytes};
 use gridhaul_tcp::TcpChannel;
 
+use self::agreement::{Load, choose, offer_with_slots};
 use self::capabilities::Capabilities;
 use self::fabric::TestRings;
 #[cfg(any(test, fuzzing))]
@@ -31,7 +33,6 @@ use self::opening::{OpenError, Opening, QueuePairListener};
 use self::rings::{NewEndpoint, Rings, locality};
 pub(crate) use self::tuning::Opened;
 use self::tuning::Parts;
-use crate::files::ALIGNMENT;
 use crate::handshake::{
     self, Answer, Method, Methods, Mode, Offer, PathRecord, Record, RecordError,
 };
@@ -98,7 +99,12 @@ impl Opening<'_> {
     fn connect_with(&self, capabilities: &Capabilities) -> Result<Opened, OpenError> {
         let pins = capabilities.place.is_some();
         let path = self.path(capabilities);
-        let rings = self.offered_rings(capabilities, path);
+        let load = Load {
+            flow: self.options.flow,
+            channels: self.options.channels,
+            over_tcp: capabilities.methods == Methods::default().with(Method::Soft),
+        };
+        let rings = self.ring_rules(pins).offered(path, load);
         let adapters = capabilities.adapters();
         let mut share = self.share(Side::Connector, adapters, rings)?;
         let longer = share.rings().longer();
@@ -108,13 +114,8 @@ impl Opening<'_> {
         let mut offer = self.settings.offer(share.rings(), queue_pairs, rails);
         let has_slots = pins || capabilities.methods.has(Method::Provided);
         if has_slots {
-            let fitted = with_slots(offer, &mut share);
-            offer = Offer {
-                rings: share.rings(),
-                ..self.or_refuse(fitted)?
-            }
-            .within_pieces()
-            .within_rails();
+            let fitted = offer_with_slots(offer, &mut share);
+            offer = self.or_refuse(fitted.map_err(OpenError::from))?;
         }
         let record = Record::Offer(offer, capabilities.methods, path);
         handshake::write(&self.socket, &record, self.operation)?;
@@ -133,9 +134,6 @@ impl Opening<'_> {
         if answer.chosen.rails > 1 && !answer.method.has_rails() {
             return Err(OpenError::ExceedsOffer);
         }
-        if answer.chosen.grows && !answer.chosen.may_grow() {
-            return Err(OpenError::ExceedsOffer);
-        }
         share.shrink(answer.chosen.rings);
         if has_slots {
             // It is no more than for the offer.
@@ -145,7 +143,8 @@ impl Opening<'_> {
         let endpoint = self.new_endpoint(answer.chosen, answer.method, capabilities);
         let rings =
             endpoint.and_then(|endpoint| self.rings(endpoint, locality, share, answer.chosen));
-        let most_grown = self.most_grown(path, answer.method != Method::Soft);
+        let rules = self.ring_rules(answer.method != Method::Soft);
+        let most_grown = rules.most_grown(path, answer.chosen.mode);
         let mut rings = self.or_refuse(rings)?;
         let mut remote = self.exchange(&rings, answer.chosen)?;
         match &mut rings.new_endpoint {
@@ -271,8 +270,9 @@ impl Opening<'_> {
             ))
         })?;
         let path = self.path(capabilities).with(path);
-        let ring_bytes = self.settings.ring_bytes;
-        let ring_bytes = ring_bytes.unwrap_or_else(|| ring_length::of_path(self.trusted(path), 1));
+        let pins = method != Method::Soft;
+        let rules = self.ring_rules(pins);
+        let ring_bytes = rules.acceptable(path);
         let ours = capabilities.adapters();
         let pairs = match method.has_rails() {
             true => ours
@@ -286,37 +286,14 @@ impl Opening<'_> {
         let wanted = self
             .settings
             .offer(Lengths::both(ring_bytes), queue_pairs, rails);
-        let pins = method != Method::Soft;
-        let wanted = offer.within(wanted);
-        let rings = self.within_trust(wanted.rings, pins);
-        let most_grown = self.most_grown(path, pins);
-        let wanted = Offer {
-            rings,
-            // Between ports whose rates both ends know, the rings are long enough from the start.
-            grows: wanted.grows && wanted.may_grow() && most_grown > rings.longer().get(),
-            ..wanted
-        };
+        let (wanted, most_grown) = rules.accepted(offer.within(wanted), path);
         let pinning = if pins {
             ours.clamp(1, wanted.rails.into())
         } else {
             0
         };
         let mut share = self.share(Side::Acceptor, pinning, wanted.rings.reversed())?;
-        if wanted.aligned {
-            share.shrink(share.rings().in_units(ALIGNMENT));
-        }
-        let mut chosen = Offer {
-            rings: share.rings().reversed(),
-            ..wanted
-        }
-        .within_pieces();
-        if method != Method::Soft {
-            chosen = Offer {
-                rings: share.rings().reversed(),
-                ..with_slots(chosen, &mut share)?
-            };
-        }
-        let chosen = chosen.within_rails();
+        let chosen = choose(wanted, &mut share, pins)?;
         let locality = locality(method, capabilities);
         let new_endpoint = self.new_endpoint(chosen, method, capabilities)?;
         let further = match new_endpoint {
@@ -364,35 +341,6 @@ fn test_rings(mode: Mode, lengths: Lengths, regions: [usize; 2], remote: RemoteR
         sink,
         remote,
     }
-}
-
-/// Reserves pinned memory for messages, with inline payloads and queue pairs as far as there is some. The
-/// rings may become shorter.
-fn with_slots(offer: Offer, share: &mut Share) -> Result<Offer, OpenError> {
-    let fitted = offer.within_slots();
-    if share.set_extra(fitted.slot_bytes()) {
-        return Ok(fitted);
-    }
-    // Rings that stay as they are need fewer.
-    let fitted = offer.without_growth().within_slots();
-    if share.set_extra(fitted.slot_bytes()) {
-        return Ok(fitted);
-    }
-    let usual = fitted.with_usual_slots();
-    let one = Offer {
-        queue_pairs: 1,
-        ..usual
-    };
-    let found = [usual, one]
-        .into_iter()
-        .find(|offer| share.make_room(offer.slot_bytes()));
-    found.ok_or_else(|| {
-        OpenError::Local(format!(
-            "no memory for messages: they take {} bytes in addition to rings, which rdma-memory and the limit on pinned \
-             memory do not leave",
-            one.slot_bytes()
-        ))
-    })
 }
 
 /// Memory that an adapter pins for messages.

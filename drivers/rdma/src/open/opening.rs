@@ -7,6 +7,7 @@ use gridhaul_iwarp::HandshakeError;
 use gridhaul_stack::{ChannelError, Operation, SocketOptions};
 use gridhaul_tcp::TcpListener;
 
+use super::agreement::NoSlots;
 use crate::handshake::{self, Mode, Record, RecordError, Token};
 use crate::provider::Limits;
 use crate::settings::Settings;
@@ -34,6 +35,13 @@ pub(super) enum OpenError {
     /// The path does not carry packets of the adapters. Both ends know that.
     #[error("{0}")]
     NoPath(String),
+}
+
+/// The other end learns of it.
+impl From<NoSlots> for OpenError {
+    fn from(error: NoSlots) -> Self {
+        Self::Local(error.to_string())
+    }
 }
 
 /// The data connection of a channel that is being opened.

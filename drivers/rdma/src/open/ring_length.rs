@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use crate::handshake::PathRecord;
+use crate::handshake::{Mode, PathRecord};
 use crate::memory::Lengths;
 use crate::verbs::DEPTH;
 
@@ -80,9 +80,18 @@ pub(crate) fn of_client(rings: Lengths, limit: u64) -> Lengths {
 /// The longest ring to which a ring may grow, in bytes: the path of the port, if its rate is known, and on
 /// behalf of a client its part of `limit`. Such a ring carries what it was made for, so that a client gets no
 /// memory for a path that it only claims.
-pub(crate) fn most_grown(path: PathRecord, limit: u64, is_client: bool) -> u64 {
+///
+/// In `mode=get` a place of a ring is free again after two round trips.
+pub(crate) fn most_grown(path: PathRecord, mode: Mode, limit: u64, is_client: bool) -> u64 {
+    let products = match mode {
+        Mode::Put => 1,
+        Mode::Get => 2,
+    };
     let of_port = match path.rate {
-        Some(_) => of_path(path, 1).get(),
+        Some(_) => of_path(path, 1)
+            .get()
+            .saturating_mul(products)
+            .min(MOST_BYTES),
         None => MOST_BYTES,
     };
     match is_client {
@@ -100,7 +109,7 @@ pub(crate) fn longest_round_trip_of_client(rate: u64, limit: u64) -> Duration {
     };
     // A small bound has less than the usual length, because half is reserved for further channels and a quarter of
     // the rest for accepting ends.
-    let ring_bytes = most_grown(path, limit, true).min(limit / 8 * 3);
+    let ring_bytes = most_grown(path, Mode::Put, limit, true).min(limit / 8 * 3);
     longest_round_trip(rate, ring_bytes)
 }
 
@@ -179,6 +188,17 @@ mod tests {
     fn a_peer_that_delays_its_answers_gets_no_longer_ring() {
         assert_eq!(ring(1_250_000_000, 500), ring(1_250_000_000, 60_000));
         assert_eq!(ring(u64::MAX, u64::MAX), MOST_BYTES);
+    }
+
+    #[test]
+    fn a_ring_from_which_the_peer_reads_may_grow_to_twice_the_length() {
+        let most = |mode, path| most_grown(path, mode, u64::MAX, false);
+        assert_eq!(most(Mode::Put, path(12_500_000_000, 100)), 2_500_000_000);
+        assert_eq!(most(Mode::Get, path(12_500_000_000, 100)), 5_000_000_000);
+        assert_eq!(most(Mode::Get, path(u64::MAX, 100)), MOST_BYTES);
+        let is_client = true;
+        let of_client = most_grown(path(0, 100), Mode::Get, 1 << 40, is_client);
+        assert_eq!(of_client, MOST_BYTES.min(1 << 37));
     }
 
     /// It claims any rate, delays its acknowledgements, and offers two long rings.

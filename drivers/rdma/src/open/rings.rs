@@ -4,21 +4,22 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridhaul_stack::{ChannelError, Flow, Side};
+use gridhaul_stack::{ChannelError, Side};
 
+use super::agreement::RingRules;
 use super::capabilities::{self, Capabilities};
 use super::interface;
 use super::opening::{OpenError, Opening, local_error};
-use super::ring_length::{self, requests};
+use super::ring_length::requests;
 use super::round_trip::{path_mtu, round_trip};
-use crate::handshake::{Method, Methods, Mode, Offer, PathRecord, RingRecord, messages};
+use crate::handshake::{Method, Mode, Offer, PathRecord, RingRecord, messages};
 use crate::iwarp::SoftEndpoint;
 use crate::memory::{Holder, Lengths, Memory, Pool, PoolError, Share};
 use crate::numa::Locality;
 use crate::outgoing::Outgoing;
 use crate::outgoing::Sections;
 use crate::pacing::Rate;
-use crate::provider::{Endpoint, Fabric, Wanted};
+use crate::provider::{Endpoint, Fabric, Wanted, keys_of};
 use crate::verbs::{Place, VerbsEndpoint};
 
 /// This end of a channel before its queue pairs are connected.
@@ -38,10 +39,11 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// Memory that fewer adapters pin than the ends had agreed on, because rails were left out, counts less.
+    /// Memory that fewer adapters pin than the ends had agreed on, because rails were left out, counts less once the adapters of
+    /// those have deregistered it.
     pub(super) fn count_adapters(&mut self) {
         let further = self.new_endpoint.endpoint().further_keys(self.source);
-        self.share.unpin(1 + further.len() as u64);
+        self.share.unpin_when_released(1 + further.len() as u64);
     }
 }
 
@@ -70,10 +72,6 @@ impl NewEndpoint {
         }
     }
 }
-
-/// The ring for the direction in which no data flows, in bytes: it carries handshakes of transforms.
-const OTHER_WAY_BYTES: NonZeroU64 =
-    NonZeroU64::new(256 << 10).expect("a constant that is not zero");
 
 /// On a shorter path a ring of the usual length is enough for any network card without RDMA, whose
 /// rate is then not looked up.
@@ -104,55 +102,9 @@ impl Opening<'_> {
         }
     }
 
-    /// The part of a path that the length of rings may follow.
-    pub(super) fn trusted(&self, path: PathRecord) -> PathRecord {
-        match self.settings.party {
-            Some(_) => ring_length::trusted(path),
-            None => path,
-        }
-    }
-
-    /// The rings that the connecting end offers. The accepting end takes those or shorter ones.
-    pub(super) fn offered_rings(&self, capabilities: &Capabilities, path: PathRecord) -> Lengths {
-        let ring_bytes = self.offered_ring_bytes(capabilities, path);
-        let both = Lengths::both(ring_bytes);
-        let little = ring_bytes.min(OTHER_WAY_BYTES);
-        let rings = match self.options.flow {
-            Flow::Both => both,
-            Flow::Out => Lengths {
-                incoming: little,
-                ..both
-            },
-            Flow::In => Lengths {
-                outgoing: little,
-                ..both
-            },
-        };
-        self.within_trust(rings, capabilities.place.is_some())
-    }
-
-    /// Bounds rings on behalf of a client whose length follows from what the other end claims.
-    pub(super) fn within_trust(&self, rings: Lengths, pins: bool) -> Lengths {
-        if self.settings.ring_bytes.is_some() || self.settings.party.is_none() {
-            return rings;
-        }
-        ring_length::of_client(rings, Pool::of_process().limit(pins))
-    }
-
-    fn offered_ring_bytes(&self, capabilities: &Capabilities, path: PathRecord) -> NonZeroU64 {
-        if let Some(asked) = self.settings.ring_bytes {
-            return asked;
-        }
-        let of_path = ring_length::of_path(self.trusted(path), self.options.channels);
-        let message = self.settings.message;
-        let Some(short) = ring_length::of_short_path(path.round_trip, message) else {
-            return of_path;
-        };
-        let is_soft = capabilities.methods == Methods::default().with(Method::Soft);
-        let ring_bytes = if is_soft { short } else { of_path };
-        // Where a shorter ring is enough, all channels get rings of the same length.
-        let common = Pool::of_process().common_ring_bytes(capabilities.place.is_some());
-        NonZeroU64::new(common).map_or(ring_bytes, |common| ring_bytes.min(common))
+    /// What decides about the rings of this end, whose memory a device pins or not.
+    pub(super) fn ring_rules(&self, pins: bool) -> RingRules {
+        RingRules::new(self.settings, Pool::of_process(), pins)
     }
 
     /// This channel's part of the memory for rings, perhaps less than wanted. So many `adapters` may
@@ -173,13 +125,6 @@ impl Opening<'_> {
             PoolError::Cancelled => ChannelError::Cancelled.into(),
             PoolError::Waited(_) | PoolError::Bound(_) => OpenError::Local(error.to_string()),
         })
-    }
-
-    /// The length in bytes to which rings may grow, from what this end knows about the path.
-    pub(super) fn most_grown(&self, path: PathRecord, pins: bool) -> u64 {
-        let limit = Pool::of_process().limit(pins);
-        let is_client = self.settings.party.is_some();
-        ring_length::most_grown(self.trusted(path), limit, is_client)
     }
 
     /// Maps the rings and registers them with the endpoint.
@@ -223,8 +168,7 @@ impl Opening<'_> {
             Mode::Put => sink,
             Mode::Get => source,
         };
-        let mut keys = vec![exposed.key];
-        keys.extend(endpoint.further_keys(exposed.id));
+        let keys = keys_of(endpoint, exposed).as_slice().to_vec();
         Ok(Rings {
             new_endpoint,
             outgoing: match sections {
@@ -270,7 +214,6 @@ impl Opening<'_> {
             round_trip: round_trip(&self.socket),
             path_mtu: path_mtu(&self.socket),
             rate: self.fixed_rate(),
-            channels: self.options.channels,
         };
         match (method, &capabilities.place) {
             (Method::Iwarp, Some(place)) if capabilities::method(place) == method => {

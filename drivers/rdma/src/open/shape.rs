@@ -61,7 +61,7 @@ const MOST_PIECE_BYTES: u64 = 1 << 30;
 
 /// The length of messages in a ring, which may be shorter than wanted: one part is being filled, one
 /// is in flight and one is being drained.
-pub(super) fn message_in(ring: Ring, longest: u64) -> u64 {
+pub(crate) fn message_in(ring: Ring, longest: u64) -> u64 {
     longest.min(ring.bytes().div_ceil(3))
 }
 

@@ -20,6 +20,7 @@ use crate::provider::{Access, Endpoint, Registered, Registrar};
 #[derive(Debug)]
 pub(super) struct RingSupply {
     share: Arc<Share>,
+    mode: Mode,
     shaping: Shaping,
     /// The longest ring in bytes.
     most: u64,
@@ -47,15 +48,16 @@ const HUGE_BYTES: u64 = 2 << 20;
 const LEAST_BYTES: u64 = 64 << 10;
 
 impl RingSupply {
-    /// Rings of up to `most` bytes for the channel with this share.
+    /// Rings of up to `most` bytes for the channel with this share, beside its adapter.
     pub(super) fn new(
-        share: Arc<Share>,
+        (share, locality): (Arc<Share>, Option<Arc<Locality>>),
+        mode: Mode,
         shaping: Shaping,
         most: u64,
-        locality: Option<Arc<Locality>>,
     ) -> Self {
         Self {
             share,
+            mode,
             shaping,
             most,
             locality,
@@ -139,23 +141,15 @@ fn rounded_down(bytes: u64) -> u64 {
     }
 }
 
-fn access(way: Way) -> Access {
-    let [outgoing, incoming] = Mode::Put.access();
-    match way {
-        Way::Outgoing => outgoing,
-        Way::Incoming => incoming,
-    }
-}
-
 /// Registers with the endpoint, unless the thread has done so.
 fn take_over(
     endpoint: &mut dyn Endpoint,
-    way: Way,
+    access: Access,
     (memory, registered): Prepared,
 ) -> io::Result<Supplied> {
     let region = match registered {
         Some(registered) => endpoint.adopt(registered)?,
-        None => endpoint.register(&memory, access(way))?,
+        None => endpoint.register(&memory, access)?,
     };
     let bytes = NonZeroU64::new(memory.length() as u64).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(Supplied {
@@ -167,7 +161,7 @@ fn take_over(
 
 impl Supply for RingSupply {
     fn ask(&mut self, endpoint: &mut dyn Endpoint, way: Way, wanted: Wanted) {
-        let preparing = self.prepare(endpoint, access(way), wanted);
+        let preparing = self.prepare(endpoint, way.of(self.mode.access()), wanted);
         let asked = preparing.map_or(Asked::Refused, Asked::Preparing);
         self.asked[way as usize] = Some(asked);
     }
@@ -183,7 +177,8 @@ impl Supply for RingSupply {
             Some(Asked::Refused) | None => None,
         };
         *asked = None;
-        let supplied = prepared.map(|prepared| take_over(endpoint, way, prepared));
+        let supplied =
+            prepared.map(|prepared| take_over(endpoint, way.of(self.mode.access()), prepared));
         Some(supplied.and_then(Result::ok))
     }
 
@@ -235,7 +230,7 @@ mod tests {
             pieces: 64,
             immediate: false,
         };
-        let supply = RingSupply::new(share, shaping, most, None);
+        let supply = RingSupply::new((share, None), Mode::Put, shaping, most);
         (supply, SoftEndpoint::new(1024, 16).unwrap())
     }
 

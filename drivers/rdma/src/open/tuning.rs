@@ -164,9 +164,10 @@ impl Opening<'_> {
             limits.queue_pairs
         };
         let mut pacers = Pacers::new(&paths, watched);
-        if self.fixed_rate().is_some() && endpoint.limits_rate() {
+        // With `mode=get` the peer's device sends, and this end paces its READs.
+        if self.fixed_rate().is_some() && chosen.mode == Mode::Put {
             let usual = Burst::usual(message, rate);
-            pacers.limit(self.options.channels, usual.bytes);
+            pacers.limit(self.options.channels, usual.bytes, endpoint);
         }
         let sender = Sender::new(settings, pacers);
         let incoming = Ring::new(rings.lengths.incoming);
@@ -181,7 +182,6 @@ impl Opening<'_> {
             check_reads(limits, chosen.mode)?;
             let settings = ReaderSettings {
                 ring: incoming,
-                region: rings.sink,
                 remote,
                 queue_pairs: limits.queue_pairs,
                 depth: limits.reads,
@@ -189,8 +189,13 @@ impl Opening<'_> {
             };
             exchange = exchange.fetch(Reader::new(settings, Pacers::new(&paths, 0)));
         }
-        if chosen.grows && chosen.mode == Mode::Put {
-            let supply = RingSupply::new(rings.share, shaping, most_grown, rings.locality.clone());
+        if chosen.grows {
+            let supply = RingSupply::new(
+                (rings.share, rings.locality.clone()),
+                chosen.mode,
+                shaping,
+                most_grown,
+            );
             exchange.let_rings_change(Box::new(supply), round_trip);
         }
         gauges::note_opened(limits.queue_pairs);

@@ -6,7 +6,7 @@ use super::{Exchange, Fault, State};
 use crate::engine::message::Message;
 use crate::engine::reader::Reader;
 use crate::memory::{Buffer, Span};
-use crate::provider::{Completion, Endpoint, Loss, RemoteRing};
+use crate::provider::{Completion, Endpoint, Loss};
 
 impl Exchange {
     pub(super) fn complete_all(
@@ -110,7 +110,7 @@ impl Exchange {
                     }
                     Some(reader) => {
                         if self.receiver.wants(start, length, reader.pieces())? {
-                            reader.announced(start, length);
+                            reader.announced(start, length)?;
                         }
                     }
                 }
@@ -146,13 +146,15 @@ impl Exchange {
                 number,
                 bytes,
                 address,
-                key,
-            } => {
-                // Rings change only on channels with one rail.
-                if let Some(remote) = RemoteRing::over(1, address, &[key]) {
-                    self.ring_offered(endpoint, number, bytes, remote)?;
-                }
-            }
+                keys,
+            } => self.ring_offered(endpoint, number, bytes, (address, keys))?,
+            Message::Source {
+                number,
+                at,
+                bytes,
+                address,
+                keys,
+            } => self.source_changes(number, at, bytes, (address, keys))?,
             Message::Switch { number, at, window } => self.switched(number, at, window)?,
             Message::Left { number } => self.peer_left(endpoint, number)?,
             Message::TakeBack { number } => self.ring_taken_back(endpoint, number)?,

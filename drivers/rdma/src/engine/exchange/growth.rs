@@ -7,7 +7,10 @@
 //! ring, and one ring is offered at a time, so a peer cannot make this end hold more than two in each
 //! direction beside those that are being released, which count against the bound. A ring that is not used
 //! is taken back ([`offered`]).
+//!
+//! In `mode=get` the steps are the same ([`fetched`]).
 
+mod fetched;
 mod offered;
 mod outgoing;
 
@@ -19,6 +22,8 @@ use self::offered::{Decline, Offered, USE_TIME};
 use super::{Exchange, Fault};
 use crate::engine::demand::{Demand, State, Wish};
 use crate::engine::message::Message;
+use crate::engine::reader::NextSource;
+use crate::engine::receiver::ReceiverError;
 use crate::engine::supply::{Supplied, Supply, Wanted, Way};
 use crate::memory::Memory;
 use crate::provider::{Endpoint, RemoteRing, Request, Work};
@@ -34,6 +39,8 @@ pub(super) struct Growth {
     /// The number of the ring that is received into, and of the last one that was offered.
     received: u32,
     offers: u32,
+    /// The ring that this end will fetch from when the stream moves (`mode=get`).
+    source: Option<NextSource>,
     /// How long an offered ring waits for the stream.
     use_time: Duration,
     sending: Sending,
@@ -96,6 +103,12 @@ pub(crate) enum GrowthError {
     Offer(u32),
     #[error("the peer offered a ring of {bytes} bytes, and {least} are the least")]
     Length { bytes: u64, least: u64 },
+    #[error("the peer offered ring {0} without a key for each of its adapters")]
+    Keys(u32),
+    #[error(
+        "the peer moves the stream to a ring of its own with ring {0}, which it was not offered"
+    )]
+    Source(u32),
     #[error("the peer moved the stream to ring {0}, which it was not offered")]
     Switch(u32),
     #[error("the peer has left the ring before ring {0}, to which the stream was not moved")]
@@ -150,11 +163,12 @@ impl Exchange {
     pub(crate) fn let_rings_change(&mut self, supply: Box<dyn Supply>, round_trip: Duration) {
         self.growth = Some(Growth {
             supply,
-            demand: Demand::new(round_trip, self.receiver.ring_bytes()),
+            demand: self.demand(round_trip),
             wish: None,
             receiving: Receiving::Steady,
             received: 0,
             offers: 0,
+            source: None,
             use_time: USE_TIME,
             sending: Sending::Steady,
             offered: 0,
@@ -169,8 +183,9 @@ impl Exchange {
     /// The path is as long as that from now on.
     #[cfg(test)]
     pub(crate) fn expect_round_trip(&mut self, round_trip: Duration) {
+        let demand = self.demand(round_trip);
         let growth = self.growth.as_mut().expect("the rings may change");
-        growth.demand = Demand::new(round_trip, self.receiver.ring_bytes());
+        growth.demand = demand;
     }
 
     /// Offered rings wait so long for the stream.
@@ -178,6 +193,13 @@ impl Exchange {
     pub(crate) fn take_rings_back_after(&mut self, time: Duration) {
         let growth = self.growth.as_mut().expect("the rings may change");
         growth.use_time = time;
+    }
+
+    /// Whether the stream moves to another ring as soon as the bytes are there for which there is a promise: nothing more should
+    /// be promised.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        let sending = self.growth.as_ref().map(|growth| &growth.sending);
+        matches!(sending, Some(Sending::Ready(offer, _)) if self.sender.can_move_once_filled(offer.bytes))
     }
 
     /// The ring to send from from now on, if it has changed.
@@ -227,8 +249,10 @@ impl Exchange {
             }
             Receiving::Asked => match growth.supply.answer(endpoint, Way::Incoming) {
                 Some(Some(ring)) => {
+                    let exposed = self.exposed(endpoint, &ring);
                     growth.offers = growth.offers.saturating_add(1);
-                    growth.receiving = Receiving::Offered(Offered::new(ring));
+                    growth.source = None;
+                    growth.receiving = Receiving::Offered(Offered::new(ring, exposed));
                 }
                 Some(None) => {
                     growth.demand.refused(now);
@@ -323,6 +347,15 @@ impl Exchange {
         growth.is_longer = true;
         growth.receiving = Receiving::Moving { has_moved: false };
         let region = ring.region.id;
+        let source = growth.source.take();
+        let used = NonZeroU64::new(window.min(ring.bytes.get())).unwrap_or(NonZeroU64::MIN);
+        let shape = growth.supply.shape(used, ring.bytes);
+        if let Some(reader) = &mut self.reader {
+            if reader.reaches_beyond(at) {
+                return Err(ReceiverError::Switch { at }.into());
+            }
+            reader.move_to(source, shape.message_bytes);
+        }
         self.receiver.switch(at, (ring.bytes, region), window)?;
         if let Some(memory) = ring.memory {
             self.incoming.push((region, memory));
@@ -350,6 +383,9 @@ impl Exchange {
         }
         growth.receiving = Receiving::Steady;
         let region = self.receiver.leave()?;
+        if let Some(reader) = &mut self.reader {
+            reader.leave();
+        }
         endpoint.deregister(region);
         self.incoming.retain(|(other, _)| *other != region);
         Ok(())

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::{Receiver, ReceiverError};
+use crate::memory::Span;
 
 impl Receiver {
     /// From `at` on, the stream is in another ring of this length and region. The sender has at most
@@ -43,6 +44,16 @@ impl Receiver {
         self.rings.moves_at().is_some()
     }
 
+    /// How many bytes from a position on are contiguous in its ring.
+    pub(crate) fn contiguous(&self, start: u64) -> u64 {
+        self.rings.contiguous_in_one(start)
+    }
+
+    /// The region and the place of so many contiguous bytes.
+    pub(crate) fn place(&self, start: u64, length: u64) -> (usize, Span) {
+        self.rings.place(start, length)
+    }
+
     /// Whether everything before the present ring was taken out.
     pub(crate) fn has_moved(&self) -> bool {
         self.rings.moves_at().is_none_or(|at| self.consumed >= at)
@@ -51,6 +62,11 @@ impl Receiver {
     /// The region that [`Receiver::ready`] is in.
     pub(crate) fn region(&self) -> usize {
         self.rings.at(self.consumed).1
+    }
+
+    /// The length in bytes of the ring that [`Receiver::ready`] is in.
+    pub(crate) fn bytes_of_ring_in_use(&self) -> u64 {
+        self.rings.at(self.consumed).0.bytes()
     }
 
     /// The length of the present ring in bytes.

@@ -8,6 +8,8 @@ use crate::memory::Span;
 pub(crate) struct Stretch {
     /// Where they begin in the stream.
     pub(crate) position: u64,
+    /// Their ring, or that of the next bytes.
+    pub(crate) region: usize,
     /// Where they are in the ring; none if nothing has arrived.
     pub(crate) span: Span,
     /// No further bytes will be contiguous with them.
@@ -64,9 +66,11 @@ impl Receiver {
         let end = padding.map_or(self.ready, |(&start, _)| start.min(self.ready));
         let contiguous = self.rings.contiguous(position);
         let length = (end - position).min(contiguous);
+        let (region, span) = self.rings.place(position, length);
         Stretch {
             position,
-            span: self.rings.place(position, length).1,
+            region,
+            span,
             is_whole: end < self.ready || length == contiguous || self.end == Some(end),
         }
     }

@@ -5,12 +5,14 @@
 //! place has two meanings, and all of the new rings can be used at once. A notice on each queue pair,
 //! before the first new piece there, tells the peer where the stream moves. Another one tells it that
 //! nothing more arrives in its earlier ring, whose key then becomes invalid.
+//!
+//! In `mode=get` the peer accesses our ring and not its own, so that it gets the keys of ours with the notice.
 
 use std::num::NonZeroU64;
 
 use super::{End, Sender};
 use crate::engine::message::Message;
-use crate::provider::RemoteRing;
+use crate::provider::{Keys, Region, RemoteRing};
 
 /// The rings that the stream moves to.
 #[derive(Debug, Clone, Copy)]
@@ -19,8 +21,18 @@ pub(crate) struct Destination {
     pub(crate) number: u32,
     /// The peer's ring, and its length in bytes.
     pub(crate) theirs: (RemoteRing, NonZeroU64),
-    /// Our ring: its region, and its length in bytes. `None` if it stays.
-    pub(crate) own: Option<(usize, NonZeroU64)>,
+    /// `None` if our ring stays.
+    pub(crate) own: Option<OwnRing>,
+}
+
+/// A ring of ours.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnRing {
+    pub(crate) region: Region,
+    /// Its keys at our adapters.
+    pub(crate) keys: Keys,
+    /// Its length in bytes.
+    pub(crate) bytes: NonZeroU64,
 }
 
 /// How the stream is cut for rings of some length.
@@ -34,13 +46,20 @@ pub(crate) struct Shape {
     pub(crate) immediate: bool,
 }
 
+/// What the peer is told about a move.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    /// The number of its ring.
+    number: u32,
+    /// Where it fetches from; `None` if it does not fetch, or as before.
+    source: Option<Message>,
+    switch: Message,
+}
+
 /// The stream is in two rings.
 #[derive(Debug)]
 pub(super) struct Moving {
-    number: u32,
-    /// Where it moves to the peer's next ring.
-    at: u64,
-    window: u64,
+    told: Told,
     /// When everything before this position is consumed, the earlier rings are empty.
     until: u64,
     /// For each queue pair, the requests that may access the earlier rings; `None` before they are empty.
@@ -50,11 +69,9 @@ pub(super) struct Moving {
 /// The stream has left its earlier rings.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Left {
-    number: u32,
-    at: u64,
-    window: u64,
-    /// The queue pair over which the peer was told; `None` while all are lost.
-    told: Option<usize>,
+    told: Told,
+    /// The queue pair over which the peer was told that it is left; `None` while all are lost.
+    on: Option<usize>,
 }
 
 /// A message that precedes all others on its queue pair.
@@ -62,6 +79,8 @@ pub(super) struct Left {
 pub(super) enum Notice {
     /// This queue pair is lost.
     Abandoned(usize),
+    /// Where the peer fetches from after the move that the next notice is about.
+    Source,
     /// The stream moves to another ring, or has moved there last.
     Moving,
     /// It has left the earlier one.
@@ -80,21 +99,33 @@ impl Sender {
         self.own.latest().length()
     }
 
+    /// Whether the peer fetches announced pieces (`mode=get`).
+    pub(crate) fn is_fetched(&self) -> bool {
+        self.settings.is_fetched
+    }
+
+    /// The present ring of the peer.
+    pub(crate) fn remote(&self) -> RemoteRing {
+        self.theirs.at(self.cut).1
+    }
+
     /// Whether the stream can move to a ring of this length: it is in one ring only, does not end, what
     /// waits to be sent fits, and nothing is being filled.
     pub(crate) fn can_move(&self, bytes: NonZeroU64) -> bool {
-        self.moving.is_none()
-            && self.promised == 0
-            && self.end == End::Open
-            && self.filled - self.cut <= bytes.get()
+        self.promised == 0 && self.can_move_once_filled(bytes)
+    }
+
+    /// Whether it can do so as soon as nothing is being filled.
+    pub(crate) fn can_move_once_filled(&self, bytes: NonZeroU64) -> bool {
+        self.moving.is_none() && self.end == End::Open && self.filled - self.cut <= bytes.get()
     }
 
     /// Moves the stream. [`Sender::can_move`] holds.
     pub(crate) fn move_to(&mut self, to: Destination, shape: Shape) {
         let (theirs, bytes) = to.theirs;
         self.theirs.move_to(self.cut, bytes, theirs);
-        if let Some((region, bytes)) = to.own {
-            self.own.move_to(self.filled, bytes, region);
+        if let Some(own) = &to.own {
+            self.own.move_to(self.filled, own.bytes, own.region.id);
         }
         self.settings.message_bytes = shape.message_bytes;
         self.settings.piece_bytes = shape.piece_bytes;
@@ -103,19 +134,53 @@ impl Sender {
         for queue_pair in &mut self.queue_pairs {
             queue_pair.measure_in(window, &self.settings);
         }
-        self.moving = Some(Moving {
+        let fetched_from = to.own.filter(|_| self.settings.is_fetched);
+        let source = fetched_from.map(|own| Message::Source {
+            number: to.number,
+            at: self.filled,
+            bytes: own.bytes.get(),
+            address: own.region.address,
+            keys: own.keys,
+        });
+        let switch = Message::Switch {
             number: to.number,
             at: self.cut,
             window,
+        };
+        self.moving = Some(Moving {
+            told: Told {
+                number: to.number,
+                source,
+                switch,
+            },
             until: self.filled,
             requests: None,
         });
         self.left = None;
+        // What is still to be said about the move before is out of date: the peer knows it, because it has offered another ring.
+        let is_of_loss = |&(_, notice): &(usize, Notice)| matches!(notice, Notice::Abandoned(_));
+        self.notices.retain(is_of_loss);
         for on in 0..self.queue_pairs.len() {
             if !self.queue_pairs[on].lost {
-                self.notices.push_back((on, Notice::Moving));
+                self.tell_move(on);
             }
         }
+    }
+
+    /// What the peer is told about the present or the last move.
+    fn told(&self) -> Option<Told> {
+        match &self.moving {
+            Some(moving) => Some(moving.told),
+            None => self.left.map(|left| left.told),
+        }
+    }
+
+    /// Tells the peer about that move.
+    fn tell_move(&mut self, on: usize) {
+        if self.told().is_some_and(|told| told.source.is_some()) {
+            self.notices.push_back((on, Notice::Source));
+        }
+        self.notices.push_back((on, Notice::Moving));
     }
 
     /// Whether requests must complete before the earlier rings can be left.
@@ -146,10 +211,8 @@ impl Sender {
             return None;
         }
         let left = Left {
-            number: moving.number,
-            at: moving.at,
-            window: moving.window,
-            told: None,
+            told: moving.told,
+            on: None,
         };
         self.moving = None;
         self.theirs.leave();
@@ -165,8 +228,8 @@ impl Sender {
     fn tell_left(&mut self) {
         let on = self.first_connected();
         if let (Some(left), Some(on)) = (&mut self.left, on) {
-            left.told = Some(on);
-            self.notices.push_back((on, Notice::Moving));
+            left.on = Some(on);
+            self.tell_move(on);
             self.notices.push_back((on, Notice::Left));
         }
     }
@@ -174,19 +237,19 @@ impl Sender {
     /// A queue pair was lost, perhaps with the notice.
     pub(super) fn lost_notice_of_leaving(&mut self, queue_pair: usize) {
         if let Some(left) = &mut self.left
-            && left.told == Some(queue_pair)
+            && left.on == Some(queue_pair)
         {
-            left.told = None;
+            left.on = None;
             self.tell_left();
         }
     }
 
     /// On a restored queue pair the peer does not know of moves yet.
     pub(super) fn repeat_moves(&mut self, queue_pair: usize) {
-        if self.moving.is_some() || self.left.is_some() {
-            self.notices.push_back((queue_pair, Notice::Moving));
+        if self.told().is_some() {
+            self.tell_move(queue_pair);
         }
-        if self.left.is_some_and(|left| left.told.is_none()) {
+        if self.left.is_some_and(|left| left.on.is_none()) {
             self.tell_left();
         }
     }
@@ -198,15 +261,10 @@ impl Sender {
                 queue_pair: lost,
                 generation: self.queue_pairs[lost].generation,
             }),
-            Notice::Moving => {
-                let moving = self.moving.as_ref();
-                let moving = moving.map(|moving| (moving.number, moving.at, moving.window));
-                let left = self.left.map(|left| (left.number, left.at, left.window));
-                let (number, at, window) = moving.or(left)?;
-                Some(Message::Switch { number, at, window })
-            }
+            Notice::Source => self.told()?.source,
+            Notice::Moving => Some(self.told()?.switch),
             Notice::Left => {
-                let number = self.left?.number;
+                let number = self.left?.told.number;
                 Some(Message::Left { number })
             }
         }

@@ -7,10 +7,10 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use self::wire::OnTheWay;
-use crate::engine::sender::{Destination, Post};
+use crate::engine::sender::{Destination, OwnRing, Post};
 use crate::engine::{Message, Receiver, Ring, Sender, SenderSettings, Shape, Source};
 use crate::pacing::{Pacers, Path, Rate};
-use crate::provider::{MAX_RAILS, RemoteRing, Work};
+use crate::provider::{Keys, MAX_RAILS, Region, RemoteRing, Work};
 
 /// Further rings have greater numbers of regions than memory outside of rings.
 const RINGS: usize = 1 << 20;
@@ -181,7 +181,15 @@ impl Fabric {
         self.offered += 1;
         let length = usize::try_from(ring).unwrap();
         self.received.push(Some(vec![0; length]));
-        let own = has_own.then_some((RINGS + self.offered, bytes));
+        let own = has_own.then_some(OwnRing {
+            region: Region {
+                id: RINGS + self.offered,
+                address: 0,
+                key: 0,
+            },
+            keys: Keys::NONE,
+            bytes,
+        });
         if has_own {
             self.sends_from = RINGS + self.offered;
             self.sent.insert(self.sends_from, Some(vec![0; length]));

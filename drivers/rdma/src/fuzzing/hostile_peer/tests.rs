@@ -84,12 +84,14 @@ fn writes_to_everywhere_are_refused() {
 /// Messages about rings that were not agreed, not due, or do not fit what the stream is.
 #[test]
 fn rings_change_only_as_they_were_offered() {
-    const OFFER: Message = Message::Ring {
-        number: 1,
-        bytes: 128 << 10,
+    let offer_of = |number, bytes, keys: &[u32]| Message::Ring {
+        number,
+        bytes,
         address: 0,
-        key: 0,
+        keys: Keys::of(keys).unwrap(),
     };
+    let offer = |number, bytes| offer_of(number, bytes, &[0]);
+    let valid = offer(1, 128 << 10);
     let switch = Message::Switch {
         number: 1,
         at: 0,
@@ -98,22 +100,33 @@ fn rings_change_only_as_they_were_offered() {
     let left = Message::Left { number: 1 };
     let take_back = |number| Message::TakeBack { number };
     let declined = Message::Declined { number: 1 };
-    for message in [OFFER, switch, left, take_back(1), declined] {
-        let refused = run(Mode::Put, &[Step::Message(message)]).unwrap_err();
+    let own = Message::Source {
+        number: 1,
+        at: 0,
+        bytes: 128 << 10,
+        address: 0,
+        keys: Keys::of(&[0]).unwrap(),
+    };
+    for (mode, message) in [
+        (Mode::Put, valid),
+        (Mode::Put, switch),
+        (Mode::Put, left),
+        (Mode::Put, take_back(1)),
+        (Mode::Put, declined),
+        (Mode::Get, own),
+    ] {
+        let refused = run(mode, &[Step::Message(message)]).unwrap_err();
         assert!(refused.contains("not negotiated"), "{refused}");
     }
-    let offer = |number, bytes| Message::Ring {
-        number,
-        bytes,
-        address: 0,
-        key: 0,
-    };
     for (message, words) in [
+        (own, "not negotiated"),
         (offer(2, 128 << 10), "ring 2, which was not due"),
         (offer(0, 128 << 10), ""),
         (offer(1, 0), "a ring of 0 bytes"),
         (offer(1, 4096), "a ring of 4096 bytes"),
         (offer(1, u64::MAX), ""),
+        (offer_of(1, 128 << 10, &[]), "without a key for each"),
+        (offer_of(1, 128 << 10, &[0, 0]), "without a key for each"),
         (switch, "ring 1, which it was not offered"),
         (left, "the ring before ring 1"),
         // The offer may have been lost with a queue pair.
@@ -129,12 +142,25 @@ fn rings_change_only_as_they_were_offered() {
             Err(refused) => assert!(!words.is_empty() && refused.contains(words), "{refused}"),
         }
     }
+    // Our end does not access the ring of a peer that reads.
+    for (message, words) in [
+        (offer_of(1, 128 << 10, &[]), ""),
+        (offer(2, 128 << 10), "ring 2, which was not due"),
+        (own, "of its own with ring 1, which it was not offered"),
+        (switch, "ring 1, which it was not offered"),
+    ] {
+        let session = Session::open(Mode::Get, true, None).unwrap();
+        match run_in(session, &[Step::Message(message)]) {
+            Ok(()) => assert_eq!(words, "", "{message:?} was accepted"),
+            Err(refused) => assert!(!words.is_empty() && refused.contains(words), "{refused}"),
+        }
+    }
     // A flood of one offer is one offer, and a flood of several is refused.
     let session = Session::open(Mode::Put, true, None).unwrap();
-    assert_eq!(run_in(session, &[Step::Message(OFFER); 500]), Ok(()));
+    assert_eq!(run_in(session, &[Step::Message(valid); 500]), Ok(()));
     // So is one that is taken back again and again.
     let session = Session::open(Mode::Put, true, None).unwrap();
-    let flood = [OFFER, take_back(1)].map(Step::Message).repeat(250);
+    let flood = [valid, take_back(1)].map(Step::Message).repeat(250);
     assert_eq!(run_in(session, &flood), Ok(()));
 }
 

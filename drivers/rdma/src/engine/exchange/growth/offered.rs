@@ -11,7 +11,7 @@ use super::{Growth, GrowthError, Receiving, Sending};
 use crate::engine::exchange::{Exchange, Fault};
 use crate::engine::message::Message;
 use crate::engine::supply::{Supplied, Way};
-use crate::provider::Endpoint;
+use crate::provider::{Endpoint, Keys};
 
 /// How long an offered ring waits for the stream. A sender prepares a ring of its own meanwhile, which takes seconds.
 pub(super) const USE_TIME: Duration = Duration::from_secs(60);
@@ -23,6 +23,8 @@ const ANSWER_TIME: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub(super) struct Offered {
     pub(super) ring: Supplied,
+    /// The address of the ring for the peer, and its keys at the adapters of this end.
+    exposed: (u64, Keys),
     /// When the peer was told first.
     told_at: Option<Duration>,
     taken_back_at: Option<Duration>,
@@ -31,9 +33,10 @@ pub(super) struct Offered {
 }
 
 impl Offered {
-    pub(super) fn new(ring: Supplied) -> Self {
+    pub(super) fn new(ring: Supplied, exposed: (u64, Keys)) -> Self {
         Self {
             ring,
+            exposed,
             told_at: None,
             taken_back_at: None,
             is_due: true,
@@ -74,13 +77,14 @@ impl Offered {
         if !self.is_due {
             return None;
         }
+        let (address, keys) = self.exposed;
         Some(match self.taken_back_at {
             Some(_) => Message::TakeBack { number },
             None => Message::Ring {
                 number,
                 bytes: self.ring.bytes.get(),
-                address: self.ring.region.address,
-                key: self.ring.region.key,
+                address,
+                keys,
             },
         })
     }

@@ -4,9 +4,9 @@ use std::num::NonZeroU64;
 
 use super::{Growth, GrowthError, Offer, Sending};
 use crate::engine::exchange::Exchange;
-use crate::engine::sender::Destination;
+use crate::engine::sender::{Destination, OwnRing};
 use crate::engine::supply::{Supplied, Wanted, Way};
-use crate::provider::{Endpoint, RemoteRing};
+use crate::provider::{Endpoint, Keys, keys_of};
 
 /// Our ring has at most so many times the bytes that the peer has taken since our ring last changed. A peer
 /// whose ring is the limit has taken most of one in the round trip that it observed, and offers four.
@@ -24,7 +24,8 @@ impl Exchange {
             && self.sender.can_move(offer.bytes)
         {
             let (offer, own) = (*offer, own.take());
-            self.move_outgoing(growth, offer, own);
+            let keys = own.as_ref().map(|own| keys_of(endpoint, own.region));
+            self.move_outgoing(growth, offer, own.zip(keys));
         }
         if matches!(growth.sending, Sending::Moving)
             && let Some(left) = self.sender.leave()
@@ -36,8 +37,9 @@ impl Exchange {
         }
     }
 
-    fn move_outgoing(&mut self, growth: &mut Growth, offer: Offer, own: Option<Supplied>) {
-        let own_bytes = own.as_ref().map(|own| own.bytes);
+    /// Moves the stream; `own` is our ring with its keys, unless that stays.
+    fn move_outgoing(&mut self, growth: &mut Growth, offer: Offer, own: Option<(Supplied, Keys)>) {
+        let own_bytes = own.as_ref().map(|(own, _)| own.bytes);
         let window = own_bytes
             .unwrap_or_else(|| self.sender.ring_length())
             .min(offer.bytes);
@@ -45,10 +47,14 @@ impl Exchange {
         let to = Destination {
             number: offer.number,
             theirs: (offer.remote, offer.bytes),
-            own: own.as_ref().map(|own| (own.region.id, own.bytes)),
+            own: own.as_ref().map(|(own, keys)| OwnRing {
+                region: own.region,
+                keys: *keys,
+                bytes: own.bytes,
+            }),
         };
         self.sender.move_to(to, shape);
-        if let Some(own) = own {
+        if let Some((own, _)) = own {
             growth.taken_before = self.sender.taken();
             self.outgoing = own.memory;
         }
@@ -63,10 +69,16 @@ impl Exchange {
         endpoint: &mut dyn Endpoint,
         number: u32,
         bytes: u64,
-        remote: RemoteRing,
+        (address, keys): (u64, Keys),
     ) -> Result<(), GrowthError> {
         let own = self.sender.ring_length().get();
         let taken = self.sender.taken();
+        let present = self.sender.remote();
+        let remote = match self.sender.is_fetched() {
+            // This end does not access it.
+            true => Some(present),
+            false => present.exchanged_for(address, keys),
+        };
         let Some(growth) = self.growth()? else {
             return Ok(());
         };
@@ -81,6 +93,7 @@ impl Exchange {
         let Some(length) = length else {
             return Err(GrowthError::Length { bytes, least });
         };
+        let remote = remote.ok_or(GrowthError::Keys(number))?;
         (growth.offered, growth.decline) = (number, None);
         let offer = Offer {
             number,
