@@ -46,8 +46,8 @@
 //! | `sl=3` | the service level of InfiniBand or RoCE packets |
 //! | `pkey=0x8001` | the partition of InfiniBand, where it is not that of the data connection's interface, or the first |
 //! | `mtu=1024` | the longest packet of an adapter; unless given, the longest that gets through |
-//! | `register=dynamic` | sends files from where they are, by pinning their pages, instead of reading them into the ring |
-//! | `direct=1` | reads and writes files past the page cache (`O_DIRECT`), with many requests in flight, over io_uring if available; `threads` uses helper threads, `auto` measures where it costs less than the page cache, `0` is the default |
+//! | `register=dynamic` | sends files from where they are, by pinning their pages, instead of reading them into the ring; slower where it was measured |
+//! | `direct=auto` | reads and writes files past the page cache (`O_DIRECT`) where that pays, as measured, with many requests in flight, over io_uring or helper threads; `1` always, `threads` with helper threads, `0` never |
 //! | `crc=on` | adds a checksum to every segment of `soft` |
 //!
 //! An administrator sets `device`, `gid`, `tc`, `sl`, `pkey` and `direct`; clients may set the others, sizes up to a
@@ -129,6 +129,7 @@ mod verbs;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use gridhaul_direct::DirectUse;
 use gridhaul_stack::options::OptionDoc;
 use gridhaul_stack::{
     AcceptError, Built, Channel, ConnectError, Driver, Finding, Gauge, ListenError, Listener,
@@ -254,7 +255,11 @@ impl Transport for RdmaTransport {
     }
 
     fn wants_direct(&self) -> bool {
-        self.settings.direct.is_some()
+        self.settings.aligns_files()
+    }
+
+    fn bypasses_cache(&self) -> bool {
+        matches!(self.settings.direct, Some(DirectUse::Always(_)))
     }
 
     /// All rings of the process are in one pool.

@@ -105,18 +105,20 @@ impl Streams {
         let mut done = 0;
         while done < range.length {
             let piece = self.files.piece(range, done);
-            self.send_piece(&piece, operation)?;
-            self.files.end(piece.length);
-            done += piece.length;
+            let count = self.send_piece(&piece, operation)?;
+            self.files.end(count);
+            done += count;
         }
         Ok(())
     }
 
+    /// Sends a range in one way; returns the count of bytes, less than all of it where the stream moves to another ring, and after a call
+    /// that has waited for the disk.
     fn send_piece(
         &mut self,
         range: &FileRange<'_>,
         operation: &Operation<'_>,
-    ) -> Result<(), ChannelError> {
+    ) -> Result<u64, ChannelError> {
         let least = (LEAST_PINNED_PAGES * rustix::param::page_size()) as u64;
         let ring_bytes = self.opened.exchange.sender.ring_length().get();
         let mut done = 0;
@@ -125,8 +127,10 @@ impl Streams {
             if range.length >= least {
                 done = self.send_pinned(range, operation)?;
             }
-        } else if let Some(plan) = self.plan(range, Call::Read, ring_bytes) {
-            done = self.send_queued(range, plan, operation)?;
+        } else if let Some(plan) = self.plan(range, Call::Read, ring_bytes)
+            && let Some(done) = self.send_queued(range, plan, operation)?
+        {
+            return Ok(done);
         }
         while done < range.length {
             // With a quick peer the calls below never wait, so the deadline is checked here.
@@ -136,7 +140,10 @@ impl Streams {
             let room = self.room(operation)?.first(left.min(most));
             let offset = range.offset + done;
             let memory = self.opened.outgoing.memory();
-            let count = match memory.read_from(range.file, offset, room) {
+            let timer = self.files.time_call();
+            let read = memory.read_from(range.file, offset, room);
+            let has_waited = self.files.note_call(Call::Read, timer);
+            let count = match read {
                 Ok(0) => return Err(range.too_short(offset)),
                 Ok(count) => count,
                 Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => continue,
@@ -149,8 +156,11 @@ impl Streams {
                 self.progress()?;
             }
             range.moved.fetch_add(count as u64, Ordering::Release);
+            if has_waited {
+                break;
+            }
         }
-        Ok(())
+        Ok(done)
     }
 
     /// How a range is moved between its file and a ring with several requests in flight, if it is.
@@ -356,6 +366,7 @@ impl Streams {
     fn advance(&mut self) -> Result<(), ChannelError> {
         self.now = clock::now();
         let moved = self.opened.advance(self.now);
+        self.files.release_rings();
         moved.map_err(|fault| protocol(fault.to_string()))
     }
 

@@ -1,8 +1,11 @@
-//! Moves files between a disk and the rings with several requests in flight (`direct=1`, and `direct=auto` where it costs less).
+//! Moves files between a disk and the rings with several requests in flight: with `direct=1`, and with `direct=auto`, the default, past
+//! the page cache where that pays, and through it where calls wait for the disk.
 //!
 //! ```text
 //!   send:     file -> requests -> outgoing ring      channel::streams::reading
 //!   receive:  file <- requests <- incoming ring      channel::streams::writing
+//!            plan: the way, and what carries out the requests
+//!            waits: whether calls wait for the disk
 //!            disk_range: the range and its requests
 //!                cut: which request is next, past the page cache where possible
 //!                flights: requests in the order of the file
@@ -15,19 +18,21 @@
 mod cut;
 mod disk_range;
 mod flights;
+mod plan;
+mod waits;
 
 use std::borrow::Cow;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
-use gridhaul_direct::{
-    Call, Circumstances, DirectUse, Engine, EngineChoice, Files, MAX_REQUESTS, Trial, block_bytes,
-};
+use gridhaul_direct::{Call, Circumstances, DirectUse, Engine, EngineChoice, Residence, Trial};
 use gridhaul_stack::{Detail, FileRange};
 
-use self::cut::Cutter;
 pub(crate) use self::disk_range::DiskRange;
 pub(crate) use self::flights::Failure;
+use self::plan::EngineKind;
+pub(crate) use self::plan::{Alignment, LEAST_RING_BYTES, Plan};
+use self::waits::{CallTimer, Waits};
 
 /// The content of a file begins at an offset of the ring that is congruent to its offset in the file, modulo this many bytes: a
 /// page of most machines, and at least a block of most disks.
@@ -36,20 +41,17 @@ pub(crate) const ALIGNMENT: u64 = 4096;
 /// Shorter ranges are moved with one call, which costs less.
 pub(crate) const LEAST_BYTES: u64 = 64 << 10;
 
-/// The longest request. Disks serve longer ones no faster.
-const LONGEST_REQUEST: u64 = 1 << 20;
-
-/// The least ring: it has several requests of [`LEAST_BYTES`].
-const LEAST_RING_BYTES: u64 = 256 << 10;
-
-/// A ring has room for this many requests.
-const PART_OF_RING: u64 = 16;
-
 /// Moves the files of one channel.
 #[derive(Debug)]
 pub(crate) struct DiskFiles {
     usage: Option<DirectUse>,
     engine: Option<Engine>,
+    /// The processor time of helper threads for the last range.
+    helper_time: Duration,
+    /// Whether calls wait for the disk, with `direct=auto`.
+    waits: Waits,
+    /// Where the files of the channel are, with `direct=auto`.
+    residence: Residence,
     last: Last,
     /// The measurement of the last range, with `direct=auto`.
     trial: Option<Trial>,
@@ -66,20 +68,14 @@ enum Last {
     Cached(Cow<'static, str>),
 }
 
-/// How a range is moved.
-#[derive(Debug)]
-pub(crate) struct Plan<'a> {
-    pub(crate) files: Files<'a>,
-    cutter: Cutter,
-    /// Requests in flight.
-    pub(crate) requests: usize,
-}
-
 impl DiskFiles {
     pub(crate) fn new(usage: Option<DirectUse>) -> Self {
         Self {
             usage,
             engine: None,
+            helper_time: Duration::ZERO,
+            waits: Waits::default(),
+            residence: Residence::default(),
             last: Last::None,
             trial: None,
             moved: 0,
@@ -101,8 +97,8 @@ impl DiskFiles {
         }
     }
 
-    /// As [`DiskFiles::plan`], but `None` also if one call at a time costs less over such a `connection`. [`DiskFiles::end`] ends the
-    /// range.
+    /// How to move a range between its file and a ring of this length, for a channel over such a `connection`; `None` if one call at
+    /// a time does. [`DiskFiles::end`] ends the range.
     pub(crate) fn choose<'a>(
         &mut self,
         range: &FileRange<'a>,
@@ -111,94 +107,101 @@ impl DiskFiles {
         ring_bytes: u64,
         alignment: Alignment,
     ) -> Option<Plan<'a>> {
+        let usage = self.usage?;
+        let (plan, reason) = Plan::new(range, call, ring_bytes, alignment)?;
         self.trial = None;
-        let plan = self.plan(range, ring_bytes, alignment)?;
-        if self.usage != Some(DirectUse::Measured) {
+        self.last = reason.map_or(Last::Direct, |reason| Last::Cached(reason.into()));
+        if usage != DirectUse::Measured {
             return Some(plan);
-        }
-        if plan.cutter.block.is_none() || !self.has_ring() {
-            return None;
         }
         let circumstances = Circumstances {
             connection,
             call,
-            request_bytes: plan.cutter.request_bytes,
+            request_bytes: plan.request_bytes(),
         };
+        if plan.is_direct() && self.goes_direct(range, circumstances) {
+            return Some(plan);
+        }
+        let plan = plan.through_cache(range.length)?;
+        if !self.waits.expects(call, range.length) {
+            return None;
+        }
+        if let Last::Cached(reason) = &mut self.last {
+            reason.to_mut().push_str("; calls wait for the disk");
+        }
+        Some(plan)
+    }
+
+    /// Whether a range that can go past the page cache does, as measured.
+    fn goes_direct(&mut self, range: &FileRange<'_>, circumstances: Circumstances) -> bool {
+        if let Some(reason) = self.residence.reason_for_cache(range, circumstances.call) {
+            self.last = Last::Cached(reason.into());
+            return false;
+        }
         let trial = Trial::begin(circumstances, range, self.moved);
         let is_direct = trial.is_direct();
         if !is_direct {
-            self.last = Last::Cached("as measured".into());
+            self.last = Last::Cached(trial.reason().into());
         }
         self.trial = Some(trial);
-        is_direct.then_some(plan)
+        is_direct
+    }
+
+    /// Times a call that moves bytes of a file while the thread waits. `None` if that makes no difference.
+    pub(crate) fn time_call(&self) -> Option<CallTimer> {
+        (self.usage == Some(DirectUse::Measured)).then(CallTimer::start)
+    }
+
+    /// Notes such a call. Returns whether it waited for the disk, so that the rest of the range is better moved with requests in flight.
+    pub(crate) fn note_call(&mut self, call: Call, timer: Option<CallTimer>) -> bool {
+        let has_waited = timer.is_some_and(|timer| timer.has_slept());
+        if has_waited {
+            self.waits.note(call);
+        }
+        has_waited
+    }
+
+    /// As if calls had waited.
+    #[cfg(test)]
+    pub(crate) fn expect_waits(&mut self) {
+        for call in [Call::Read, Call::Write] {
+            self.waits.note(call);
+        }
     }
 
     /// So many bytes of the last range were moved.
     pub(crate) fn end(&mut self, bytes: u64) {
         self.moved += bytes;
+        let helpers = std::mem::take(&mut self.helper_time);
         if let Some(trial) = &mut self.trial {
-            trial.end(bytes, matches!(self.last, Last::Direct));
+            trial.end(bytes, matches!(self.last, Last::Direct), helpers);
         }
     }
 
-    /// Whether there is io_uring.
-    fn has_ring(&mut self) -> bool {
-        let engine = self.take_engine();
-        if let Some(error) = engine.without_ring() {
-            self.last = Last::Cached(format!("io_uring: {error}").into());
-        }
-        let has_ring = engine.without_ring().is_none();
-        self.put_back(engine);
-        has_ring
-    }
-
-    /// How to move a range between its file and a ring of this length; `None` if one call at a time does.
-    fn plan<'a>(
-        &mut self,
-        range: &FileRange<'a>,
-        ring_bytes: u64,
-        alignment: Alignment,
-    ) -> Option<Plan<'a>> {
-        self.usage?;
-        if range.length < LEAST_BYTES || ring_bytes < LEAST_RING_BYTES {
-            return None;
-        }
-        let part = (ring_bytes / PART_OF_RING).min(LONGEST_REQUEST);
-        let request_bytes = part - part % ALIGNMENT;
-        let direct = range
-            .direct
-            .filter(|_| ring_bytes.is_multiple_of(ALIGNMENT));
-        let block = match (direct, alignment) {
-            (None, _) => Err("the file could not be opened past the page cache"),
-            (_, Alignment::None) => Err("the rings are not aligned"),
-            (Some(file), Alignment::Blocks) => block_of(file, request_bytes),
-        };
-        self.last = match block {
-            Ok(_) => Last::Direct,
-            Err(reason) => Last::Cached(reason.into()),
-        };
-        Some(Plan {
-            files: Files {
-                direct: direct.unwrap_or(range.file),
-                cached: range.file,
-            },
-            cutter: Cutter {
-                block: block.ok(),
-                request_bytes,
-            },
-            requests: usize::try_from(ring_bytes / request_bytes)
-                .map_or(MAX_REQUESTS, |requests| requests.min(MAX_REQUESTS)),
-        })
-    }
-
-    /// The engine, to be put back after use.
-    pub(crate) fn take_engine(&mut self) -> Engine {
+    /// The engine for a range, to be put back after use.
+    pub(crate) fn take_engine(&mut self, plan: &Plan<'_>) -> Engine {
         let choice = self.usage.map_or(EngineChoice::Threads, DirectUse::engine);
-        self.engine.take().unwrap_or_else(|| Engine::open(choice))
+        match plan.engine_kind() {
+            EngineKind::Any => self.engine.take().unwrap_or_else(|| Engine::open(choice)),
+            EngineKind::Threads => Engine::open(EngineChoice::Threads),
+        }
     }
 
-    pub(crate) fn put_back(&mut self, engine: Engine) {
-        self.engine = Some(engine);
+    pub(crate) fn put_back(&mut self, mut engine: Engine, kind: EngineKind) {
+        self.helper_time += engine.take_helper_time();
+        match kind {
+            EngineKind::Any => self.engine = Some(engine),
+            // It holds nothing between two ranges.
+            EngineKind::Threads => drop(engine),
+        }
+        self.release_rings();
+    }
+
+    /// Gives up the rings that the streams have left. While requests are in flight, nothing is given up.
+    pub(crate) fn release_rings(&mut self) {
+        if let Some(engine) = &mut self.engine {
+            engine.release();
+        }
     }
 
     /// Notes how a range was moved that could have gone past the page cache.
@@ -237,23 +240,5 @@ impl DiskFiles {
             Last::Cached(reason) => format!("page cache: {reason}").into(),
         };
         Some(Detail::text("files", text))
-    }
-}
-
-/// Whether the content of files is where direct I/O needs it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Alignment {
-    None,
-    Blocks,
-}
-
-/// The block of a file for requests of this length.
-fn block_of(file: BorrowedFd<'_>, request_bytes: u64) -> Result<u64, &'static str> {
-    let block = block_bytes(file).ok_or("the file system has no direct I/O for this file")?;
-    let block = block as u64;
-    if request_bytes.is_multiple_of(block) {
-        Ok(block)
-    } else {
-        Err("its blocks are longer than the requests")
     }
 }

@@ -13,6 +13,7 @@ use gridhaul_stack::{Party, StackError};
 
 pub(crate) use self::options::OPTIONS;
 pub(crate) use self::values::Provider;
+use crate::files;
 use crate::handshake::{Mode, Offer, USUAL_INLINE_BYTES};
 use crate::memory::Lengths;
 use crate::pacing::{Burst, Rate};
@@ -58,7 +59,7 @@ pub(crate) struct Settings {
 const SLAB_BYTES: u64 = 4 << 20;
 const SLABS: u64 = 4;
 /// The length of messages that no option sets, unless the path needs longer ones.
-pub(crate) const MESSAGE_BYTES: u64 = 256 << 10;
+const MESSAGE_BYTES: u64 = 256 << 10;
 const STALL: Duration = Duration::from_secs(3);
 
 impl Settings {
@@ -79,6 +80,8 @@ impl Settings {
             Some([AdapterName::Device(device)]) => (Some(device.clone()), Vec::new()),
             several => (None, several.unwrap_or_default().to_vec()),
         };
+        // Pinned sections are no ring, so files are not read into one.
+        let usual_direct = (!pins_files).then_some(DirectUse::Measured);
         let small = |name, most| {
             let number = options.value(name, values::between(0, most))?;
             Ok(number.and_then(|number| u8::try_from(number).ok()))
@@ -128,9 +131,21 @@ impl Settings {
                 partition: options.value("pkey", values::partition)?,
                 mtu: options.value("mtu", values::mtu)?,
             },
-            direct: DirectUse::parse(options)?,
+            direct: DirectUse::parse(options, usual_direct)?,
             pins_files,
         })
+    }
+
+    /// Whether files may go past the page cache, for which their content has to be aligned in the rings.
+    pub(crate) fn aligns_files(&self) -> bool {
+        let is_long_enough = self
+            .ring_bytes
+            .is_none_or(|bytes| bytes.get() >= files::LEAST_RING_BYTES);
+        match self.direct {
+            None => false,
+            Some(DirectUse::Always(_)) => true,
+            Some(DirectUse::Measured) => is_long_enough,
+        }
     }
 
     /// The offer to the other end, which also limits the other end's offer, with these rings of the
@@ -149,11 +164,10 @@ impl Settings {
             mode: self.mode,
             immediate: self.immediate,
             inline_bytes: self.inline_bytes,
-            aligned: self.direct.is_some(),
+            aligned: self.aligns_files(),
             adapters: few(adapters),
             rails: few(rails),
-            // Requests of a disk are in flight to one ring.
-            grows: self.ring_bytes.is_none() && self.mode == Mode::Put && self.direct.is_none(),
+            grows: self.ring_bytes.is_none(),
         }
         .within_rails()
         .with_all_pieces()
@@ -184,6 +198,18 @@ mod tests {
         );
         let two = settings(&[("device", "mlx5_0+mlx5_1")]).device_options;
         assert_eq!((two.device.as_deref(), two.adapters.len()), (None, 2));
+    }
+
+    #[test]
+    fn files_are_aligned_where_they_may_go_past_the_page_cache() {
+        let aligns = |options: &[_]| settings(options).aligns_files();
+        assert!(aligns(&[]) && aligns(&[("direct", "auto")]));
+        assert!(!aligns(&[("direct", "0")]) && !aligns(&[("register", "dynamic")]));
+        // Rings of 192 KiB have no room for requests, unless the administrator wants them.
+        let short = [("slab", "64K"), ("slabs", "3"), ("message", "16K")];
+        assert!(!aligns(&short));
+        let [slab, slabs, message] = short;
+        assert!(aligns(&[slab, slabs, message, ("direct", "1")]));
     }
 
     #[test]

@@ -142,7 +142,8 @@ const OWN: [OptionDoc; 21] = [
     },
     OptionDoc {
         name: "sl",
-        meaning: "The service level of InfiniBand or RoCE packets, 0 to 15; 0 unless given.",
+        meaning: "The service level of InfiniBand or RoCE packets, 0 to 15; unless given, that of the subnet manager's path over IPoIB, and \
+                  otherwise 0.",
         example: "3",
         kind: OptionKind::Number,
         audience: PRIORITY,
@@ -167,7 +168,7 @@ const OWN: [OptionDoc; 21] = [
     OptionDoc {
         name: "register",
         meaning: "The memory that is registered for sending: static is a ring that files are read into, dynamic the pages of \
-                  the files; static unless given.",
+                  the files, which was slower where it was measured; static unless given.",
         example: "dynamic",
         kind: OptionKind::Word,
         // Pinned pages replace memory of the ring and count for `rdma-memory` and the limit on

@@ -1,7 +1,10 @@
 //! Reads a file ahead into the outgoing ring, with several requests in flight.
 //!
 //! The thread posts what was read while the disk reads on, and waits for both at the same time.
+//!
+//! All requests of a call are for one ring. Before the stream moves to another one they complete, and the call ends.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gridhaul_direct::{Call, IoQueue};
@@ -10,7 +13,7 @@ use gridhaul_stack::{ChannelError, FileRange, Operation};
 use super::Streams;
 use crate::clock;
 use crate::files::{ALIGNMENT, DiskRange, Failure, LEAST_BYTES, Plan};
-use crate::memory::RingMemory;
+use crate::memory::{Memory, RingMemory};
 
 impl Streams {
     /// Pads the stream, so that the offset in the ring of the content of a file is congruent to its offset in the file.
@@ -40,26 +43,27 @@ impl Streams {
         Ok(())
     }
 
-    /// Sends a range of a file; returns the count of bytes, which is 0 if no thread for the requests could be started.
+    /// Sends a range of a file; returns the count of bytes, less than all of it if the stream has moved to another ring. `None` if no
+    /// thread for the requests could be started.
     pub(super) fn send_queued(
         &mut self,
         range: &FileRange<'_>,
         plan: Plan<'_>,
         operation: &Operation<'_>,
-    ) -> Result<u64, ChannelError> {
+    ) -> Result<Option<u64>, ChannelError> {
         let memory = RingMemory::of(self.opened.outgoing.memory());
         let mut disk = DiskRange::new(range, &plan);
-        let mut engine = self.files.take_engine();
+        let (kind, mut engine) = (plan.engine_kind(), self.files.take_engine(&plan));
         let sent = engine.with_memory(plan.files, memory, plan.requests, range.length, |queue| {
             self.read_ahead(&mut disk, queue, operation)
         });
-        self.files.put_back(engine);
+        self.files.put_back(engine, kind);
         self.files.note_way(&disk);
         match sent {
-            Ok(sent) => sent.map(|()| disk.done()),
+            Ok(sent) => sent.map(|()| Some(disk.done())),
             Err(error) => {
                 self.files.note_no_thread(&error);
-                Ok(0)
+                Ok(None)
             }
         }
     }
@@ -70,12 +74,13 @@ impl Streams {
         queue: &mut dyn IoQueue,
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
+        let ring = Arc::clone(self.opened.outgoing.memory());
         loop {
             queue.poll();
             let filled = self.fill_from_file(disk, queue)?;
             self.progress()?;
             disk.range.moved.fetch_add(filled, Ordering::Release);
-            if disk.is_done() {
+            if disk.is_done() || !self.sends_from(&ring) {
                 return Ok(());
             }
             // With a quick peer and disk nothing here waits, so the deadline is checked here.
@@ -87,7 +92,7 @@ impl Streams {
                 // A full ring is sent without waiting for more.
                 self.opened.exchange.sender.flush();
                 self.progress()?;
-                if self.request_more(disk, queue) {
+                if !self.sends_from(&ring) || self.request_more(disk, queue) {
                     continue;
                 }
             }
@@ -112,10 +117,16 @@ impl Streams {
         }
     }
 
-    /// Requests further bytes as far as the ring has room. Returns whether there was any request.
+    /// Whether this is still the ring that the next bytes go to. No request is in flight where it is not.
+    fn sends_from(&self, ring: &Arc<Memory>) -> bool {
+        Arc::ptr_eq(self.opened.outgoing.memory(), ring)
+    }
+
+    /// Requests further bytes as far as the ring has room, unless the stream is about to move to another one. Returns whether
+    /// there was any request.
     fn request_more(&mut self, disk: &mut DiskRange<'_>, queue: &mut dyn IoQueue) -> bool {
         let mut has_requested = false;
-        while disk.may_request() {
+        while disk.may_request() && !self.opened.exchange.waits_for_disk() {
             let sender = &mut self.opened.exchange.sender;
             let room = sender.further_room();
             let Some(length) = disk.request(queue, Call::Read, room.span, room.is_whole) else {

@@ -68,19 +68,21 @@ impl Streams {
             let count = self.receive_piece(&piece, operation)?;
             self.files.end(count);
             done += count;
-            if count < piece.length {
+            if self.opened.exchange.receiver.is_finished() {
                 break;
             }
         }
         Ok(done)
     }
 
+    /// Receives a range in one way; returns the count of bytes, less than all of it at the end of the stream, where the stream moves
+    /// to another ring, and after a call that has waited for the disk.
     fn receive_piece(
         &mut self,
         range: &FileRange<'_>,
         operation: &Operation<'_>,
     ) -> Result<u64, ChannelError> {
-        let ring_bytes = self.opened.exchange.receiver.ring_bytes();
+        let ring_bytes = self.opened.exchange.receiver.bytes_of_ring_in_use();
         if let Some(plan) = self.plan(range, Call::Write, ring_bytes)
             && let Some(done) = self.receive_queued(range, plan, operation)?
         {
@@ -93,10 +95,12 @@ impl Streams {
             if ready.length == 0 {
                 break;
             }
-            let written = {
+            let (written, has_waited) = {
                 let _turn = WriteLock::acquire(range.file);
+                let timer = self.files.time_call();
                 let offset = range.offset + done;
-                self.incoming().write_to(range.file, offset, ready)
+                let written = self.incoming().write_to(range.file, offset, ready);
+                (written, self.files.note_call(Call::Write, timer))
             };
             let count = match written {
                 Ok(0) => return Err(ChannelError::File(std::io::ErrorKind::WriteZero.into())),
@@ -107,6 +111,9 @@ impl Streams {
             range.moved.fetch_add(count as u64, Ordering::Release);
             done += count as u64;
             self.consume(count)?;
+            if has_waited {
+                break;
+            }
         }
         Ok(done)
     }

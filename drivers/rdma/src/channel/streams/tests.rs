@@ -1,11 +1,12 @@
 //! Channels over real sockets and devices, whose queue pairs are lost or misused.
 
+mod growing;
 mod late_requests;
 mod movers;
+mod slow_disk;
 mod turns;
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
@@ -286,71 +287,4 @@ fn programs_and_adapters_of_iwarp_understand_each_other() {
     }
     let lost = |number| (number == 3).then_some(1);
     survive(local, [verbs("3"), verbs("3")], lost);
-}
-
-/// How many times the streams of a channel moved to another ring.
-fn ring_changes(streams: &Streams) -> u64 {
-    streams.opened.exchange.meter().moves()
-}
-
-/// A stream over a path that looks longer than it is, so that the first ring is too short. It goes on until
-/// the ring has changed; every byte is the one that was sent, in either ring.
-fn grow(local: IpAddr, provider: &str) {
-    const BLOCK: usize = 3 << 20;
-    const LEAST_BLOCKS: usize = 20;
-    let cancel = Cancel::new();
-    let operation = Operation {
-        deadline: Some(Instant::now() + Duration::from_secs(120)),
-        cancel: &cancel,
-    };
-    let stacks = [(); 2].map(|()| settings([("provider", provider)]));
-    let [mut one, mut other] = connected(local, &stacks, Flow::Out, &operation);
-    for streams in [&mut one, &mut other] {
-        let round_trip = Duration::from_millis(50);
-        streams.opened.exchange.expect_round_trip(round_trip);
-    }
-    let noise: Vec<u8> = (0..BLOCK + 256)
-        .map(|place| (place.wrapping_mul(place) >> 7).to_le_bytes()[0])
-        .collect();
-    let block = |number: usize| &noise[number % 256..][..BLOCK];
-    let has_changed = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut number = 0;
-            while number < LEAST_BLOCKS || !has_changed.load(Ordering::Relaxed) {
-                one.send_memory(block(number), &operation).unwrap();
-                one.flush(&operation).unwrap();
-                number += 1;
-            }
-            one.finish(&operation).unwrap();
-        });
-        let (mut number, mut filled) = (0, 0);
-        let mut buffer = vec![0; BLOCK];
-        loop {
-            let count = other.receive(&mut buffer[filled..], &operation).unwrap();
-            if count == 0 {
-                assert_eq!(filled, 0, "whole blocks were sent");
-                break;
-            }
-            filled += count;
-            if filled == BLOCK {
-                assert!(buffer == block(number), "block {number}");
-                (number, filled) = (number + 1, 0);
-            }
-            has_changed.store(ring_changes(&other) > 0, Ordering::Relaxed);
-        }
-    });
-    assert!(ring_changes(&one) > 0, "{:?}", one.info());
-}
-
-#[test]
-fn a_ring_that_is_too_short_grows_while_data_flows() {
-    grow(IpAddr::V4(Ipv4Addr::LOCALHOST), "soft");
-}
-
-#[test]
-#[ignore = "needs an RDMA device, and GRIDHAUL_RDMA_ADDRESS to name its address"]
-fn rings_of_devices_grow_while_data_flows() {
-    let local = std::env::var("GRIDHAUL_RDMA_ADDRESS").unwrap();
-    grow(local.parse().unwrap(), "verbs");
 }

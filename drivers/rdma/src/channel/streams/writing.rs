@@ -2,6 +2,8 @@
 //!
 //! Bytes stay in the ring until they were written, and only then the sender gets credit for their place. The peer fills the rest
 //! of the ring meanwhile.
+//!
+//! All requests of a call are for one ring. Where the next bytes are in another one, the call ends.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -12,6 +14,7 @@ use gridhaul_stack::{ChannelError, FileRange, Operation};
 
 use super::Streams;
 use crate::clock;
+use crate::engine::Receiver;
 use crate::files::{DiskRange, Failure, Plan};
 use crate::memory::RingMemory;
 
@@ -23,13 +26,15 @@ pub(super) struct Writing<'a> {
     disk: DiskRange<'a>,
     /// The position in the stream of the next byte to request.
     position: u64,
+    /// The ring of the requests.
+    region: usize,
     /// Since when a part of a block waits while the disk is idle.
     waits_since: Option<Instant>,
 }
 
 impl Streams {
-    /// Receives a range of a file; returns the count of bytes, less than the range only at the end of the stream. `None` if no
-    /// thread for the requests could be started.
+    /// Receives a range of a file; returns the count of bytes, less than the range only at the end of the stream and where the stream
+    /// moves to another ring. `None` if no thread for the requests could be started.
     pub(super) fn receive_queued(
         &mut self,
         range: &FileRange<'_>,
@@ -37,9 +42,9 @@ impl Streams {
         operation: &Operation<'_>,
     ) -> Result<Option<u64>, ChannelError> {
         let memory = RingMemory::of(self.incoming());
-        let position = self.opened.exchange.receiver.consumed();
-        let mut writing = Writing::new(DiskRange::new(range, &plan), position);
-        let mut engine = self.files.take_engine();
+        let receiver = &self.opened.exchange.receiver;
+        let mut writing = Writing::new(DiskRange::new(range, &plan), receiver);
+        let (kind, mut engine) = (plan.engine_kind(), self.files.take_engine(&plan));
         let received =
             engine.with_memory(plan.files, memory, plan.requests, range.length, |queue| {
                 let received = self.write_behind(&mut writing, queue, operation);
@@ -48,7 +53,7 @@ impl Streams {
                 }
                 received
             });
-        self.files.put_back(engine);
+        self.files.put_back(engine, kind);
         self.files.note_way(&writing.disk);
         self.has_moved = false;
         match received {
@@ -70,7 +75,7 @@ impl Streams {
             self.advance()?;
             queue.poll();
             let has_written = self.take_written(writing, queue)?;
-            if writing.disk.is_done() {
+            if writing.disk.is_done() || self.is_at_next_ring(writing) {
                 return Ok(());
             }
             // With a quick peer and disk nothing here waits, so the deadline is checked here.
@@ -93,6 +98,11 @@ impl Streams {
         }
     }
 
+    /// Whether everything in the ring of the requests was written, and the next byte is in another ring.
+    fn is_at_next_ring(&self, writing: &Writing<'_>) -> bool {
+        writing.disk.is_idle() && self.opened.exchange.receiver.region() != writing.region
+    }
+
     /// Takes written bytes out of the ring. Returns whether there were any.
     fn take_written(
         &mut self,
@@ -112,6 +122,9 @@ impl Streams {
         while writing.disk.may_request() {
             let receiver = &self.opened.exchange.receiver;
             let stretch = receiver.ready_from(writing.position);
+            if stretch.region != writing.region {
+                break;
+            }
             let is_idle = writing.disk.is_idle();
             // A sender that waits for credit sends no rest of a block.
             let is_last = stretch.is_whole
@@ -136,11 +149,12 @@ impl Streams {
 }
 
 impl<'a> Writing<'a> {
-    /// For bytes from this position of the stream on.
-    pub(super) fn new(disk: DiskRange<'a>, position: u64) -> Self {
+    /// For the bytes that are taken out of the ring next.
+    pub(super) fn new(disk: DiskRange<'a>, receiver: &Receiver) -> Self {
         Self {
             disk,
-            position,
+            position: receiver.consumed(),
+            region: receiver.region(),
             waits_since: None,
         }
     }

@@ -85,7 +85,7 @@ fn send(streams: &mut Streams, file: &File, operation: &Operation<'_>) {
         .expect("a long range");
     let mut disk = DiskRange::new(&range, &plan);
     let memory = RingMemory::of(streams.opened.outgoing.memory());
-    let mut engine = streams.files.take_engine();
+    let mut engine = streams.files.take_engine(&plan);
     let sent = engine.with_memory(plan.files, memory, plan.requests, range.length, |queue| {
         streams.read_ahead(&mut disk, &mut LateQueue::over(queue), operation)
     });
@@ -98,13 +98,14 @@ fn receive(streams: &mut Streams, file: &File, operation: &Operation<'_>) {
     let (mut scratch, moved) = ([0], AtomicU64::new(0));
     let range = FileRange::new(file.as_fd(), 0, LENGTH as u64, &mut scratch, &moved);
     let receiver = &streams.opened.exchange.receiver;
-    let (ring_bytes, position) = (receiver.ring_bytes(), receiver.consumed());
+    let ring_bytes = receiver.ring_bytes();
     let plan = streams
         .plan(&range, Call::Write, ring_bytes)
         .expect("a long range");
-    let mut writing = Writing::new(DiskRange::new(&range, &plan), position);
+    let receiver = &streams.opened.exchange.receiver;
+    let mut writing = Writing::new(DiskRange::new(&range, &plan), receiver);
     let memory = RingMemory::of(streams.incoming());
-    let mut engine = streams.files.take_engine();
+    let mut engine = streams.files.take_engine(&plan);
     let received = engine.with_memory(plan.files, memory, plan.requests, range.length, |queue| {
         streams.write_behind(&mut writing, &mut LateQueue::over(queue), operation)
     });
