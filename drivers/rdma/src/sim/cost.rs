@@ -42,14 +42,7 @@ pub fn message_cost(
     queue_pairs: usize,
     messages: u64,
 ) -> Result<MessageCost, ExperimentError> {
-    let settings = RunSettings {
-        ring_bytes: RING_BYTES,
-        message_bytes,
-        queue_pairs,
-        mode: Mode::Put,
-        stall: None,
-    };
-    let [mut here, mut there] = ends(settings)?;
+    let [mut here, mut there] = ends(settings(RING_BYTES, message_bytes, queue_pairs))?;
     let fault = |fault: crate::engine::Fault| ExperimentError::Fault(fault.to_string());
     let wanted = messages * message_bytes;
     let (mut received, mut now) = (0, Duration::ZERO);
@@ -65,6 +58,16 @@ pub fn message_cost(
     }
     let [sender, receiver] = spent.map(|spent| spent.div_f64(messages as f64));
     Ok(MessageCost { sender, receiver })
+}
+
+fn settings(ring_bytes: NonZeroU64, message_bytes: u64, queue_pairs: usize) -> RunSettings {
+    RunSettings {
+        ring_bytes,
+        message_bytes,
+        queue_pairs,
+        mode: Mode::Put,
+        stall: None,
+    }
 }
 
 /// One end, and its device.
@@ -217,6 +220,50 @@ impl Endpoint for Instantaneous {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The bytes that a sender moves for each message that announces them, in a ring of so many GiB.
+    fn bytes_of_an_announcement(gibibytes: u64, message_bytes: u64, queue_pairs: usize) -> u64 {
+        let ring_bytes = NonZeroU64::new(gibibytes << 30).unwrap();
+        let [mut here, mut there] = ends(settings(ring_bytes, message_bytes, queue_pairs)).unwrap();
+        let (mut received, mut announced) = (0, 0);
+        let mut now = Duration::ZERO;
+        while received < 2 * ring_bytes.get() {
+            now += Duration::from_micros(1);
+            here.send(now).unwrap();
+            let arrived = there.endpoint.own.lock().unwrap();
+            let messages = arrived
+                .iter()
+                .filter(|completion| matches!(completion, Completion::Received { .. }));
+            announced += messages.count() as u64;
+            drop(arrived);
+            received += there.receive(now).unwrap();
+        }
+        received / announced
+    }
+
+    /// In rings of more than 2 GiB no WRITE announces what it writes, because 32 bits do not name its place. In one of 2 GiB none does
+    /// either: pieces consist of several WRITEs, of up to 4 MiB unless options set longer ones.
+    #[test]
+    fn long_rings_have_few_announcements() {
+        const MIB: u64 = 1 << 20;
+        for message_bytes in [MIB / 4, MIB, 3 * MIB, 4 * MIB] {
+            for queue_pairs in [1, 8, 16] {
+                for gibibytes in [2, 4] {
+                    let bytes = bytes_of_an_announcement(gibibytes, message_bytes, queue_pairs);
+                    assert!(bytes > 5 * MIB, "{bytes}: {message_bytes}, {queue_pairs}");
+                }
+            }
+        }
+        // What a WRITE announces is not counted.
+        let [mut here, mut there] = ends(settings(RING_BYTES, MIB, 1)).unwrap();
+        here.send(Duration::ZERO).unwrap();
+        let arrived = there.endpoint.own.lock().unwrap();
+        let is_announced =
+            |completion: &Completion| matches!(completion, Completion::Written { .. });
+        assert!(arrived.iter().all(is_announced) && !arrived.is_empty());
+        drop(arrived);
+        there.receive(Duration::ZERO).unwrap();
+    }
 
     /// Prints the costs of this build, for `cargo test --release`.
     #[test]

@@ -16,7 +16,7 @@ use super::fabric::Fabric;
 use super::queue_pair::QueuePair;
 use super::settings::FabricSettings;
 use crate::handshake::MAX_INLINE_BYTES;
-use crate::memory::Memory;
+use crate::memory::{Memory, Part};
 use crate::provider::{Access, Completion, Endpoint, Limits, PostError, Region, Request, Work};
 
 /// A fabric that endpoints share.
@@ -88,7 +88,6 @@ impl SharedFabric {
     }
 
     /// How long packets of a host travel.
-    #[cfg(test)]
     pub(crate) fn delay(&self, host: usize) -> Duration {
         self.lock().fabric.settings.links[host].delay
     }
@@ -173,8 +172,7 @@ pub(crate) struct SimEndpoint {
     alarm: Arc<OwnedFd>,
 }
 
-/// Registers memory without content for one end of a channel.
-#[cfg(test)]
+/// The memory of one end of a channel, without the endpoint.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     fabric: SharedFabric,
@@ -182,8 +180,8 @@ pub(crate) struct Addresses {
     channel: usize,
 }
 
-#[cfg(test)]
 impl Addresses {
+    /// Registers memory without content.
     pub(crate) fn register(&self, length: u64, access: Access) -> Region {
         self.fabric.act(|fabric| {
             let end = &mut fabric.hosts[self.host].ends[self.channel];
@@ -192,13 +190,17 @@ impl Addresses {
         })
     }
 
-    /// Whether a region was not deregistered.
-    pub(crate) fn has(&self, region: usize) -> bool {
+    /// A region holds its part of a pool until it is deregistered.
+    pub(crate) fn hold(&self, region: usize, part: Part) {
         self.fabric.act(|fabric| {
-            fabric.hosts[self.host].ends[self.channel]
-                .regions
-                .has(region)
-        })
+            let end = &mut fabric.hosts[self.host].ends[self.channel];
+            end.regions.hold(region, part);
+        });
+    }
+
+    /// The present time.
+    pub(crate) fn now(&self) -> Duration {
+        self.fabric.act(|fabric| fabric.now)
     }
 }
 
@@ -208,8 +210,7 @@ impl SimEndpoint {
         self.add(None, length, access)
     }
 
-    /// Registers such memory for this end as well, without the endpoint.
-    #[cfg(test)]
+    /// The memory of this end.
     pub(crate) fn addresses(&self) -> Addresses {
         Addresses {
             fabric: self.fabric.clone(),

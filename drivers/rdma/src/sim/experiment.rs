@@ -8,15 +8,10 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::link::Link;
-use super::run::{Run, RunSettings, pieces};
+use super::run::{Run, RunSettings};
 use super::settings::FabricSettings;
-use crate::handshake::{Mode, PathRecord};
-use crate::open::queue_pairs;
-use crate::open::ring_length::{self, message_for, requests};
+use crate::handshake::Mode;
 use crate::pacing::{Burst, Path, Rate};
-use crate::settings::MESSAGE_BYTES;
-use crate::verbs::DEPTH;
 
 /// Channels from one host to another, each with an endless stream to send.
 #[derive(Debug, Clone)]
@@ -88,47 +83,12 @@ pub enum ExperimentError {
     /// A fault of the engine.
     #[error("one end violated the protocol: {0}")]
     Fault(String),
+    /// The simulated machines have too little memory.
+    #[error("there is no memory for a channel: {0}")]
+    Memory(String),
 }
 
 impl Experiment {
-    /// Channels with the default options of the driver, between adapters that know the rate of
-    /// their ports.
-    pub fn with_default_options(link: Link, channels: usize) -> Self {
-        let path = PathRecord {
-            rate: NonZeroU64::new(link.rate),
-            round_trip: 2 * link.delay,
-        };
-        let ring_bytes = ring_length::of_path(path, channels);
-        let queue_pairs = queue_pairs::usual(
-            link.rate,
-            path.round_trip,
-            ring_bytes,
-            queue_pairs::written_at_once(DEPTH, MESSAGE_BYTES),
-            channels,
-        );
-        let queue_pairs = usize::from(queue_pairs);
-        let requests = requests(pieces(ring_bytes).div_ceil(queue_pairs));
-        let message_bytes = message_for(MESSAGE_BYTES, ring_bytes, queue_pairs * requests);
-        // A piece is a sixteenth of the ring at most, and only whole pieces count as delivered: an
-        // interval of two rings has them to 3 %.
-        let rings_bytes = ring_bytes.get() as f64 * channels as f64;
-        let interval = Duration::from_secs_f64(2.0 * rings_bytes / link.rate as f64);
-        Self {
-            fabric: FabricSettings {
-                depth: requests,
-                ..FabricSettings::new(link)
-            },
-            channels,
-            ring_bytes,
-            message_bytes,
-            queue_pairs,
-            pace: Pace::Unpaced,
-            stall: None,
-            time: 4 * interval,
-            interval,
-        }
-    }
-
     /// Runs the experiment.
     ///
     /// # Errors
@@ -138,28 +98,7 @@ impl Experiment {
         let path = self.path();
         path.expect(self.fabric.links.iter().map(|link| link.delay).sum());
         let mut run = self.open(&path)?;
-        let mut intervals = Vec::new();
-        let mut before = Totals::default();
-        let mut end = Duration::ZERO;
-        while end < self.time {
-            end = (end + self.interval).min(self.time);
-            let began = run.now;
-            run.run_until(end)
-                .map_err(|fault| ExperimentError::Fault(fault.to_string()))?;
-            let after = Totals::of(&run);
-            intervals.push(Interval {
-                rate: (after.bytes - before.bytes) as f64 / (end - began).as_secs_f64(),
-                dropped: after.dropped - before.dropped,
-                stalls: after.stalls - before.stalls,
-                pace: path.rate(),
-            });
-            before = after;
-        }
-        let delivered = run.channels.iter().map(|[_, receiver]| receiver.received);
-        Ok(Outcome {
-            intervals,
-            channels: delivered.collect(),
-        })
+        Outcome::of(&mut run, &path, self.time, self.interval, || ())
     }
 
     fn path(&self) -> Arc<Path> {
@@ -198,6 +137,42 @@ impl Experiment {
 }
 
 impl Outcome {
+    /// Runs channels for a time, with results for each interval. `watch` is called after each event.
+    pub(super) fn of(
+        run: &mut Run,
+        path: &Path,
+        time: Duration,
+        interval: Duration,
+        mut watch: impl FnMut(),
+    ) -> Result<Self, ExperimentError> {
+        let mut intervals = Vec::new();
+        let mut before = Totals::default();
+        let mut end = Duration::ZERO;
+        while end < time {
+            end = (end + interval).min(time);
+            let began = run.now;
+            while run
+                .step(end)
+                .map_err(|fault| ExperimentError::Fault(fault.to_string()))?
+            {
+                watch();
+            }
+            let after = Totals::of(run);
+            intervals.push(Interval {
+                rate: (after.bytes - before.bytes) as f64 / (end - began).as_secs_f64(),
+                dropped: after.dropped - before.dropped,
+                stalls: after.stalls - before.stalls,
+                pace: path.rate(),
+            });
+            before = after;
+        }
+        let delivered = run.channels.iter().map(|[_, receiver]| receiver.received);
+        Ok(Self {
+            intervals,
+            channels: delivered.collect(),
+        })
+    }
+
     /// The delivered bytes per second from the interval `from` on.
     pub fn rate_from(&self, from: usize) -> f64 {
         let intervals = &self.intervals[from.min(self.intervals.len())..];

@@ -20,6 +20,8 @@ pub struct Link {
     pub rate: u64,
     /// The delay from one host to the other.
     pub delay: Duration,
+    /// From this time on packets take another route, with this delay.
+    pub reroute: Option<(Duration, Duration)>,
     /// The largest random addition to the delay.
     pub jitter: Duration,
     /// A bottleneck that is slower than the port.
@@ -64,6 +66,7 @@ impl Link {
         Self {
             rate,
             delay,
+            reroute: None,
             jitter: Duration::ZERO,
             queue: None,
             policer: None,
@@ -71,6 +74,11 @@ impl Link {
             loss: 0.0,
             down: Duration::ZERO..Duration::ZERO,
         }
+    }
+
+    fn delay_at(&self, time: Duration) -> Duration {
+        let later = self.reroute.filter(|(from, _)| time >= *from);
+        later.map_or(self.delay, |(_, delay)| delay)
     }
 }
 
@@ -204,7 +212,8 @@ impl Wire {
         if is_lost || self.link.down.contains(&now) {
             return None;
         }
-        self.last_control = (now + self.link.delay + self.jitter(random)).max(self.last_control);
+        self.last_control =
+            (now + self.link.delay_at(now) + self.jitter(random)).max(self.last_control);
         Some(self.last_control)
     }
 
@@ -212,7 +221,7 @@ impl Wire {
     pub(crate) fn carry_reliably(&self, now: Duration) -> Duration {
         let is_down = self.link.down.contains(&now);
         let leaves = if is_down { self.link.down.end } else { now };
-        leaves + self.link.delay + self.link.jitter
+        leaves + self.link.delay_at(leaves) + self.link.jitter
     }
 
     /// When a train has left the queue; `None` if it does not fit.
@@ -291,7 +300,7 @@ impl Wire {
         policed: Policed,
         random: &mut Random,
     ) -> Arrival {
-        self.last = (at + self.link.delay + self.jitter(random)).max(self.last);
+        self.last = (at + self.link.delay_at(at) + self.jitter(random)).max(self.last);
         let mut arrival = Arrival {
             at: self.last,
             packets: policed.packets,

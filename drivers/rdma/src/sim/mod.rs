@@ -20,6 +20,8 @@ mod experiment;
 mod fabric;
 mod lifecycle;
 mod link;
+mod opening;
+mod preparation;
 mod provider;
 mod queue_pair;
 mod random;
@@ -27,7 +29,6 @@ mod regions;
 mod run;
 mod selective;
 mod settings;
-#[cfg(test)]
 mod supply;
 
 pub use congestion::{Dcqcn, Marking};
@@ -36,6 +37,8 @@ pub use cost::{MessageCost, message_cost};
 pub(crate) use endpoint::SharedFabric;
 pub use experiment::{Experiment, ExperimentError, Interval, Outcome, Pace};
 pub use link::{Link, Policer, Queue};
+pub use opening::{Defaults, DefaultsOutcome, Rings};
+pub use preparation::Preparation;
 pub use provider::driver;
 pub use settings::{FabricSettings, Naps, Repeat};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::random::Random;
-use crate::memory::{Buffer, Memory, Span};
+use crate::memory::{Buffer, Memory, Part, Span};
 use crate::provider::{Access, Region, Remote};
 
 /// All regions.
@@ -17,6 +17,8 @@ struct Registered {
     length: u64,
     /// `None` for addresses without content, for runs that do not look at it.
     memory: Option<Arc<Memory>>,
+    /// What it counts for in a pool.
+    part: Option<Part>,
 }
 
 impl Regions {
@@ -38,6 +40,7 @@ impl Regions {
             access,
             length,
             memory,
+            part: None,
         });
         region
     }
@@ -45,14 +48,16 @@ impl Regions {
     /// Removes a region.
     pub(crate) fn remove(&mut self, region: usize) {
         if let Some(removed) = self.0.get_mut(region) {
-            (removed.access, removed.length, removed.memory) = (Access::Local, 0, None);
+            (removed.access, removed.length) = (Access::Local, 0);
+            (removed.memory, removed.part) = (None, None);
         }
     }
 
-    /// Whether it was not removed.
-    #[cfg(test)]
-    pub(crate) fn has(&self, region: usize) -> bool {
-        self.0.get(region).is_some_and(|known| known.length > 0)
+    /// A region holds its part of a pool until it is removed.
+    pub(crate) fn hold(&mut self, region: usize, part: Part) {
+        if let Some(known) = self.0.get_mut(region) {
+            known.part = Some(part);
+        }
     }
 
     /// The length of all regions in bytes.

@@ -1,24 +1,28 @@
 //! Channels over a simulated fabric, driven from event to event.
 
+#[cfg(test)]
+mod disk;
+
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(test)]
+pub(crate) use self::disk::Disk;
 use super::endpoint::{SharedFabric, SimEndpoint};
 use super::random::Random;
 use super::settings::FabricSettings;
-#[cfg(test)]
 use super::supply::{RingSupply, Supplies};
 use crate::engine::{
     Exchange, Fault, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
 };
-use crate::handshake::{Mode, USUAL_INLINE_BYTES};
+use crate::handshake::{self, Mode, USUAL_INLINE_BYTES};
 use crate::memory::{Buffer, Memory};
 use crate::open::shape::piece_bytes;
 use crate::pacing::{Pacers, Path};
-use crate::provider::{Endpoint, Limits, RemoteRing};
+use crate::provider::{Endpoint, Limits, RemoteRing, keys_of};
 
 /// Some channels, their fabric, and the time.
 #[derive(Debug)]
@@ -57,6 +61,9 @@ pub(crate) struct RunEnd {
     pub(crate) idle: Range<Duration>,
     /// For a user that reads and writes random amounts.
     random: Option<Random>,
+    /// For one whose bytes a disk moves.
+    #[cfg(test)]
+    disk: Option<Disk>,
     next_at: Option<Duration>,
 }
 
@@ -120,9 +127,9 @@ impl Run {
                 Mode::Put => sink,
                 Mode::Get => source,
             };
-            let mut keys = vec![exposes.key];
-            keys.extend(endpoint.further_keys(exposes.id));
-            let ring = RemoteRing::over(keys.len(), exposes.address, &keys);
+            let keys = keys_of(endpoint, exposes);
+            let rails = keys.as_slice().len();
+            let ring = RemoteRing::over(rails, exposes.address, keys.as_slice());
             exposed.push(ring.expect("a fabric has few rails"));
         }
         let ring = Ring::new(settings.ring_bytes);
@@ -159,6 +166,8 @@ impl Run {
                 received: 0,
                 idle: Duration::ZERO..Duration::ZERO,
                 random: None,
+                #[cfg(test)]
+                disk: None,
                 next_at: Some(self.now),
             });
         }
@@ -169,12 +178,12 @@ impl Run {
     }
 
     /// The rings of a channel may change.
-    #[cfg(test)]
     pub(crate) fn let_rings_change(&mut self, channel: usize, supplies: [Supplies; 2]) {
         let links = [0, 1].map(|host| self.fabric.delay(host));
         for (end, supplies) in self.channels[channel].iter_mut().zip(supplies) {
             let has_content = end.memories.is_some();
-            let supply = RingSupply::new(supplies, &end.endpoint, has_content);
+            let first = [OUTGOING, INCOMING];
+            let supply = RingSupply::new(supplies, &end.endpoint, first, has_content);
             let round_trip = links[0] + links[1];
             end.exchange.let_rings_change(Box::new(supply), round_trip);
         }
@@ -211,6 +220,7 @@ impl Run {
     /// # Errors
     ///
     /// See [`Run::step`].
+    #[cfg(test)]
     pub(crate) fn run_until(&mut self, until: Duration) -> Result<(), Fault> {
         while self.step(until)? {}
         Ok(())
@@ -243,7 +253,6 @@ impl RunSettings {
     fn reader(self, ring: Ring, remote: RemoteRing, endpoint: &SimEndpoint) -> ReaderSettings {
         ReaderSettings {
             ring,
-            region: INCOMING,
             remote,
             queue_pairs: self.queue_pairs,
             depth: endpoint.limits().reads,
@@ -252,9 +261,9 @@ impl RunSettings {
     }
 }
 
-/// Pieces that may be in flight in a ring, as with the driver.
+/// Pieces that may be in flight in a ring.
 pub(crate) fn pieces(ring_bytes: NonZeroU64) -> usize {
-    usize::try_from((ring_bytes.get() >> 18).clamp(64, 16384)).unwrap_or(64)
+    usize::from(handshake::pieces(ring_bytes.get()))
 }
 
 /// How a thread sleeps.
@@ -297,6 +306,12 @@ impl RunEnd {
         self.random = random;
     }
 
+    /// A disk moves the bytes of both streams at this end.
+    #[cfg(test)]
+    pub(crate) fn use_disk(&mut self, disk: Disk) {
+        self.disk = Some(disk);
+    }
+
     /// The user has so much of its stream from `now` on.
     #[cfg(test)]
     pub(crate) fn have(&mut self, there: u64, now: Duration) {
@@ -316,7 +331,7 @@ impl RunEnd {
     fn work(&mut self, now: Duration, sleep: &mut Sleep) -> Result<(), Fault> {
         self.advance(now)?;
         loop {
-            let moved = self.take(now) + self.give();
+            let moved = self.move_bytes(now);
             self.advance(now)?;
             let has_more = moved > 0 || self.exchange.has_more();
             if !has_more || self.random.is_some() {
@@ -332,8 +347,21 @@ impl RunEnd {
         let spin_time = self.exchange.spin_time().unwrap_or_default();
         let paced = paced.map(|at| sleep.until(at, spin_time, now));
         let wakes = Some(self.idle.end).filter(|_| self.idle.contains(&now));
+        #[cfg(test)]
+        let wakes = earlier(wakes, self.disk.as_ref().and_then(Disk::next_at));
         self.next_at = earlier(earlier(pause, paced), wakes);
         Ok(())
+    }
+
+    /// The user takes what has arrived, and gives what there is room for. Returns how many bytes that were.
+    fn move_bytes(&mut self, now: Duration) -> u64 {
+        #[cfg(test)]
+        if let Some(mut disk) = self.disk.take() {
+            let moved = disk.work(self, now);
+            self.disk = Some(disk);
+            return moved;
+        }
+        self.take(now) + self.give()
     }
 
     fn advance(&mut self, now: Duration) -> Result<(), Fault> {

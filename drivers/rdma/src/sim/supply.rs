@@ -1,10 +1,12 @@
 //! Further rings for simulated channels: real reservations in a pool, and memory that may have addresses
-//! only.
+//! only. It is there when a thread would have mapped and pinned it.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::endpoint::{Addresses, SimEndpoint};
+use super::preparation::Preparation;
 use crate::engine::{Shape, Supplied, Supply, Wanted, Way};
 use crate::handshake::Mode;
 use crate::memory::{Memory, Part, Share};
@@ -14,67 +16,87 @@ use crate::provider::Endpoint;
 /// What the rings of one end are made of.
 #[derive(Debug)]
 pub(crate) struct Supplies {
-    /// With its first rings.
-    pub(crate) share: (Arc<Share>, [Arc<Memory>; 2]),
+    /// With those of its first rings.
+    pub(crate) share: (Arc<Share>, [Part; 2]),
     pub(crate) shaping: Shaping,
+    pub(crate) mode: Mode,
     /// The longest ring in bytes.
     pub(crate) most: u64,
-    /// Answers come at the so-many-th call.
-    pub(crate) calls: usize,
+    /// How long rings take to be there.
+    pub(crate) preparation: Preparation,
 }
 
 /// The rings of one end.
 #[derive(Debug)]
 pub(crate) struct RingSupply {
-    supplies: Supplies,
+    share: Arc<Share>,
+    shaping: Shaping,
+    mode: Mode,
+    most: u64,
+    preparation: Preparation,
     addresses: Addresses,
     has_content: bool,
-    /// What was asked for, by direction, and how often the answer was not there yet.
-    asked: [Option<(Option<Part>, usize)>; 2],
-    /// The parts of the rings of each direction, with their regions.
-    parts: [Vec<(usize, Part)>; 2],
+    /// What was asked for, by direction.
+    asked: [Option<Asked>; 2],
+}
+
+/// A ring that was asked for.
+#[derive(Debug)]
+struct Asked {
+    /// `None` if there is no memory for it.
+    part: Option<Part>,
+    ready_at: Duration,
 }
 
 impl RingSupply {
-    pub(crate) fn new(supplies: Supplies, endpoint: &SimEndpoint, has_content: bool) -> Self {
+    /// The first rings have the regions `first`.
+    pub(crate) fn new(
+        supplies: Supplies,
+        endpoint: &SimEndpoint,
+        first: [usize; 2],
+        has_content: bool,
+    ) -> Self {
+        let addresses = endpoint.addresses();
+        let (share, parts) = supplies.share;
+        for (region, part) in first.into_iter().zip(parts) {
+            addresses.hold(region, part);
+        }
         Self {
-            supplies,
-            addresses: endpoint.addresses(),
+            share,
+            shaping: supplies.shaping,
+            mode: supplies.mode,
+            most: supplies.most,
+            preparation: supplies.preparation,
+            addresses,
             has_content,
             asked: [None, None],
-            parts: [Vec::new(), Vec::new()],
         }
     }
 }
 
 impl Supply for RingSupply {
     fn ask(&mut self, _: &mut dyn Endpoint, way: Way, wanted: Wanted) {
-        let addresses = &self.addresses;
-        self.parts[way as usize].retain(|(region, _)| addresses.has(*region));
-        let most = wanted.bytes.min(self.supplies.most);
+        let most = wanted.bytes.min(self.most);
         let is_long_enough = most >= wanted.least;
-        let share = Some(&self.supplies.share.0).filter(|_| is_long_enough);
+        let share = Some(&self.share).filter(|_| is_long_enough);
         let part = share.and_then(|share| share.further([wanted.least, most], wanted.present));
-        self.asked[way as usize] = Some((part, self.supplies.calls));
+        let takes = part
+            .as_ref()
+            .map_or(Duration::ZERO, |part| self.preparation.time(part.bytes()));
+        self.asked[way as usize] = Some(Asked {
+            part,
+            ready_at: self.addresses.now().saturating_add(takes),
+        });
     }
 
     fn answer(&mut self, endpoint: &mut dyn Endpoint, way: Way) -> Option<Option<Supplied>> {
-        let (part, calls) = self.asked[way as usize].as_mut()?;
-        if *calls > 0 {
-            *calls -= 1;
-            return None;
-        }
-        let part = part.take();
-        self.asked[way as usize] = None;
-        let Some(part) = part else {
+        let now = self.addresses.now();
+        let asked = self.asked[way as usize].take_if(|asked| asked.ready_at <= now)?;
+        let Some(part) = asked.part else {
             return Some(None);
         };
         let bytes = NonZeroU64::new(part.bytes()).expect("a part has bytes");
-        let [outgoing, incoming] = Mode::Put.access();
-        let access = match way {
-            Way::Outgoing => outgoing,
-            Way::Incoming => incoming,
-        };
+        let access = way.of(self.mode.access());
         let memory = self.has_content.then(|| {
             let length = NonZeroUsize::try_from(bytes).expect("short");
             Arc::new(Memory::new(length).expect("memory"))
@@ -83,7 +105,7 @@ impl Supply for RingSupply {
             Some(memory) => endpoint.register(memory, access).expect("registered"),
             None => self.addresses.register(bytes.get(), access),
         };
-        self.parts[way as usize].push((region.id, part));
+        self.addresses.hold(region.id, part);
         Some(Some(Supplied {
             bytes,
             region,
@@ -92,7 +114,7 @@ impl Supply for RingSupply {
     }
 
     fn is_contended(&self) -> bool {
-        self.supplies.share.0.is_contended()
+        self.share.is_contended()
     }
 
     fn least_bytes(&self) -> u64 {
@@ -100,6 +122,6 @@ impl Supply for RingSupply {
     }
 
     fn shape(&self, window: NonZeroU64, ring: NonZeroU64) -> Shape {
-        self.supplies.shaping.shape(window, ring)
+        self.shaping.shape(window, ring)
     }
 }

@@ -50,6 +50,36 @@ fn below_the_policed_rate_nothing_is_dropped() {
     assert!(share > 0.97, "{share}");
 }
 
+/// Paths are kept between transfers, and last for days: their packets may take another route.
+#[test]
+fn a_path_that_becomes_longer_keeps_its_rate() {
+    let rate = GIGABIT;
+    let (burst, paced) = (512 << 10, 97 * rate / 100);
+    let fixed = Pace::Paced {
+        rate: paced,
+        burst: Some(burst),
+    };
+    for pace in [fixed, Pace::Auto] {
+        let mut experiment = Experiment {
+            ring_bytes: NonZeroU64::new(32 << 20).unwrap(),
+            time: 40 * SECOND,
+            ..policed(pace)
+        };
+        for link in &mut experiment.fabric.links {
+            link.delay = Duration::from_micros(100);
+            link.reroute = Some((5 * SECOND, Duration::from_millis(25)));
+        }
+        let policer = Policer {
+            rate,
+            burst: burst + 4096,
+        };
+        experiment.fabric.links[0].policer = Some(policer);
+        let outcome = experiment.run().unwrap();
+        let share = outcome.rate_from(25) / rate as f64;
+        assert!(share > 0.9, "{pace:?}: {share}, {:?}", outcome.intervals);
+    }
+}
+
 #[test]
 fn unpaced_the_path_stalls() {
     for message_bytes in [256 << 10, 2 << 20] {

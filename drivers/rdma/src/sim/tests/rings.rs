@@ -2,35 +2,78 @@
 
 use std::time::Duration;
 
-use crate::sim::{Experiment, FabricSettings, Link};
+use crate::sim::{Defaults, Link, Preparation};
 
 const GIGABIT: u64 = 125_000_000;
+const GIB: u64 = 1 << 30;
 
 /// In Gb/s and milliseconds; `bench-rdma` has more.
-const PATHS: [(u64, u64); 5] = [(1, 0), (10, 100), (100, 10), (400, 1), (400, 200)];
+const PATHS: [(u64, u64); 5] = [(1, 0), (10, 100), (100, 10), (400, 1), (400, 10)];
+
+fn path(gigabits: u64, milliseconds: u64) -> Link {
+    let delay = Duration::from_micros(500 * milliseconds);
+    Link::new(gigabits * GIGABIT, delay)
+}
 
 #[test]
-fn default_options_fill_any_path_at_once() {
+fn default_options_fill_a_path_at_once_where_the_first_ring_is_long_enough() {
     for (gigabits, milliseconds) in PATHS {
-        let delay = Duration::from_micros(500 * milliseconds);
         let rate = gigabits * GIGABIT;
-        let experiment = Experiment::with_default_options(Link::new(rate, delay), 1);
-        let outcome = experiment.run().unwrap();
-        let words = format!("{gigabits} Gb/s, {milliseconds} ms: {outcome:?}");
-        let share = outcome.rate_from(1) / rate as f64;
+        let defaults = Defaults::new(path(gigabits, milliseconds), 1, 256 * GIB);
+        assert!(!defaults.grows().unwrap());
+        let found = defaults.run(4).unwrap();
+        let words = format!("{gigabits} Gb/s, {milliseconds} ms: {found:?}");
+        let share = found.outcome.rate_from(1) / rate as f64;
         assert!(share >= 0.98, "{share} at {words}");
-        assert!(outcome.below(0.95, rate) <= 1, "{words}");
+        let warm = found.warm_after(0.95, rate).expect("it is warm");
+        assert!(warm <= found.opening + found.interval, "{words}");
+        assert_eq!(found.rings[0], found.rings[1], "{words}");
     }
+}
+
+/// A server gives a client 1 GiB at first, which is less than this path needs.
+#[test]
+fn a_longer_path_is_filled_when_the_rings_have_grown() {
+    let rate = 100 * GIGABIT;
+    let mut defaults = Defaults::new(path(100, 150), 1, 256 * GIB);
+    defaults.preparation = Preparation {
+        least: Duration::ZERO,
+        gibibyte: Duration::from_millis(200),
+    };
+    assert!(defaults.grows().unwrap());
+    let found = defaults.run(8).unwrap();
+    let [first, last] = found.rings.map(|rings| rings.bytes[1]);
+    assert!(first > GIB / 100 * 99 && found.opening >= Duration::from_millis(198));
+    assert!(last > 2 * GIB, "{last}");
+    let share = found.outcome.rate_from(6) / rate as f64;
+    assert!(share >= 0.95, "{share}: {found:?}");
+    let before = found.outcome.intervals[0].rate / rate as f64;
+    assert!(before < 0.8, "{before}: {found:?}");
+    // While a stream moves, an end has both rings.
+    assert!(found.most_bytes.iter().all(|most| *most >= first + last));
+    let most = defaults.memory_bytes / 4;
+    assert!(found.most_bytes.iter().all(|bytes| *bytes <= most));
+}
+
+/// An eighth of a quarter of the memory.
+#[test]
+fn rings_grow_no_longer_than_the_memory_of_a_machine_allows() {
+    let rate = 100 * GIGABIT;
+    let found = Defaults::new(path(100, 200), 1, 64 * GIB).run(8).unwrap();
+    let [_, last] = found.rings.map(|rings| rings.bytes[1]);
+    assert!((GIB + 1..=2 * GIB).contains(&last), "{last}");
+    let share = found.outcome.rate_from(6) / rate as f64;
+    assert!((0.3..0.9).contains(&share), "{share}: {found:?}");
 }
 
 /// The channels of a transfer share the path, and each has its part of the memory.
 #[test]
 fn several_channels_fill_a_path_together() {
     let rate = 100 * GIGABIT;
-    let link = Link::new(rate, Duration::from_millis(50));
-    let experiment = Experiment::with_default_options(link, 4);
-    assert_eq!(experiment.ring_bytes.get(), 625_000_000);
-    let outcome = experiment.run().unwrap();
+    let found = Defaults::new(path(100, 100), 4, 256 * GIB).run(4).unwrap();
+    // Whole pages.
+    assert_eq!(found.rings[0].bytes, [625_000_000 & !4095; 2]);
+    let outcome = found.outcome;
     let share = outcome.rate_from(1) / rate as f64;
     assert!(share >= 0.98, "{share}");
     assert!(outcome.fairness() > 0.9, "{:?}", outcome.channels);
@@ -40,13 +83,8 @@ fn several_channels_fill_a_path_together() {
 #[test]
 fn a_ring_has_a_reserve() {
     let rate = 10 * GIGABIT;
-    let measured = Link::new(rate, Duration::from_millis(50));
-    let mut experiment = Experiment::with_default_options(measured, 1);
-    let longer = Link::new(rate, Duration::from_millis(70));
-    experiment.fabric = FabricSettings {
-        depth: experiment.fabric.depth,
-        ..FabricSettings::new(longer)
-    };
-    let share = experiment.run().unwrap().rate_from(1) / rate as f64;
+    let mut defaults = Defaults::new(path(10, 140), 1, 256 * GIB);
+    defaults.round_trip = Duration::from_millis(100);
+    let share = defaults.run(4).unwrap().outcome.rate_from(1) / rate as f64;
     assert!(share >= 0.95, "{share}");
 }
