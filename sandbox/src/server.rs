@@ -18,7 +18,7 @@ pub struct Needs {
     /// RDMA adapters.
     pub rdma: bool,
     /// File access past the page cache with io_uring. A filter of system calls does not see the operations of io_uring,
-    /// so it is permitted only if the administrator has enabled it.
+    /// so it is permitted only where the server's stack or an RDMA adapter uses it.
     pub io_uring: bool,
 }
 
@@ -77,7 +77,7 @@ const WATCHING: Group = &[If(
 /// waitid(2).
 const P_PIDFD: u64 = 3;
 
-/// The drivers `splice` and `rdma` with `direct=1` or `direct=auto`.
+/// For a stack with `direct=1` or `direct=auto`, which is the default of `rdma`, and where clients may use adapters.
 const IO_URING: Group = &[
     Any(libc::SYS_io_uring_setup),
     Any(libc::SYS_io_uring_enter),

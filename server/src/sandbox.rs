@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use gridhaul_accounts::own_directory;
-use gridhaul_protocol::stack::StackSpec;
+use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 use gridhaul_sandbox::server::{self, Needs};
 use gridhaul_sandbox::{Access, Confinement, Files, Place, SandboxError};
+use gridhaul_stack::Driver;
 use tracing::{info, warn};
 
 use crate::config::{Config, Outcome};
+use crate::drivers::registry;
 use crate::passwords::Grant;
 
 /// The places of a configuration, opened while the process may still see all of them.
@@ -54,7 +56,7 @@ impl Prepared {
             .chain(named(config, process))
             .chain(roots_of_users(grants));
         Self {
-            needs: needs(config),
+            needs: needs(config, has_adapters()),
             files: Files::at(places),
         }
     }
@@ -81,7 +83,7 @@ impl Sandbox {
     /// Warns about paths and devices of a new configuration that this process can never use.
     pub(crate) fn warn_of_new(&self, config: &Config, process: &Process) {
         warn_of_uncovered(&self.confinement, &named(config, process));
-        let needs = needs(config);
+        let needs = needs(config, has_adapters());
         if needs.rdma && !self.needs.rdma {
             warn!("RDMA devices are not in the sandbox: restart the server to use them");
         }
@@ -179,14 +181,32 @@ fn places_of_logins(config: &Config, file: Option<&Path>) -> Vec<Place> {
     places
 }
 
-fn needs(config: &Config) -> Needs {
+/// What the configuration needs on a machine with RDMA adapters or without.
+fn needs(config: &Config, has_adapters: bool) -> Needs {
     // A wrong stack is refused elsewhere.
     let drivers = StackSpec::parse(&config.data.stack).map_or(Vec::new(), |stack| stack.drivers);
-    let mut options = drivers.iter().flat_map(|driver| &driver.options);
+    let rdma = config.data.may_use("rdma");
     Needs {
-        rdma: config.data.may_use("rdma"),
-        io_uring: options.any(|(name, value)| name == "direct" && matches!(&**value, "1" | "auto")),
+        rdma,
+        // Few servers without adapters use the driver, and no filter sees what io_uring does.
+        io_uring: rdma && has_adapters || drivers.iter().any(uses_io_uring),
     }
+}
+
+/// Whether files may go past the page cache over io_uring with these options of a driver.
+fn uses_io_uring(driver: &DriverSpec) -> bool {
+    let mut options = driver.options.iter();
+    let direct = options.find(|(name, _)| name == "direct");
+    match direct.map(|(_, value)| &**value) {
+        Some(value) => matches!(value, "1" | "auto"),
+        None => driver.name == "rdma",
+    }
+}
+
+/// Whether this machine has adapters for the driver `rdma`.
+fn has_adapters() -> bool {
+    let registry = registry();
+    registry.driver("rdma").is_some_and(Driver::has_devices)
 }
 
 /// The places that libraries and this program read on any machine. `/etc` is included as a whole, because the files of the
@@ -343,6 +363,36 @@ mod tests {
         if gridhaul_sandbox::landlock_abi().is_some() {
             assert_eq!(removed, [true, false]);
         }
+    }
+
+    /// No filter sees the operations of io_uring, so it is there only for who needs it.
+    #[test]
+    fn io_uring_is_allowed_where_a_stack_or_an_adapter_uses_it() {
+        let io_uring = |stack: &str, allowed: &str, has_adapters| {
+            let config = Config::load(&ServeArguments {
+                config: None,
+                settings: Settings {
+                    root: Some("/usr".into()),
+                    listen: Some(vec!["127.0.0.1:0".parse().expect("an address")]),
+                    anonymous: Some(true),
+                    stack: Some(stack.to_owned()),
+                    allowed_drivers: Some(vec![allowed.to_owned()]),
+                    ..Settings::default()
+                },
+                ..ServeArguments::default()
+            });
+            needs(&config.expect("valid"), has_adapters).io_uring
+        };
+        for has_adapters in [false, true] {
+            assert!(!io_uring("tcp", "tcp", has_adapters));
+            assert_eq!(io_uring("tcp", "rdma", has_adapters), has_adapters);
+            let of_splice = ["direct=1", "direct=auto", "direct=threads", "direct=0"]
+                .map(|option| io_uring(&format!("splice:{option}"), "tcp", has_adapters));
+            assert_eq!(of_splice, [true, true, false, false]);
+        }
+        let of_rdma = ["rdma", "rdma:qps=2", "rdma:direct=1", "rdma:direct=0"];
+        let of_rdma = of_rdma.map(|stack| io_uring(stack, "tcp", false));
+        assert_eq!(of_rdma, [true, true, true, false]);
     }
 
     /// With a log in a directory of the account that serves, only the sandbox keeps this process from opening it.
