@@ -123,6 +123,14 @@ pub enum ControlError {
         "data channels of ftps are encrypted, and the server proves its name: leave --dcau out, or say --dcau none"
     )]
     NoMutual,
+    /// Several data nodes are demanded, and the server has no commands for them.
+    #[error("the server cannot stripe: there is no SPAS and SPOR in its FEAT; leave --stripe out")]
+    NoStripes,
+    /// The data nodes of the server are at other hosts than its control channel.
+    #[error(
+        "the data nodes of the server are at other hosts, which this machine connects to only after a login with a certificate: use a gsiftp URL, or leave --stripe out"
+    )]
+    StripesElsewhere,
     /// The server takes no credential for data channels.
     #[error(
         "the server does not support credentials for data channels: there is no DCSC in its FEAT"
@@ -164,6 +172,32 @@ impl ControlError {
             Self::Clear(reply) => reply.code() == 421,
             _ => false,
         }
+    }
+
+    /// Whether the server says that a file does not exist, or cannot be reached. RFC 959 4.2.1: 550.
+    pub(crate) fn is_about_absence(&self) -> bool {
+        matches!(self, Self::Refused { reply, .. } if reply.code() == 550)
+    }
+
+    /// Whether another upload has the file. RFC 959 4.2.1: 450 is for a file that is busy. gridhaul-server has 426, with these words, for an
+    /// upload that a later one has replaced.
+    pub(crate) fn is_in_use(&self) -> bool {
+        const WORDS: &str = "another upload of";
+
+        matches!(self, Self::Refused { reply, .. } if reply.code() == 450 || words(reply).contains(WORDS))
+    }
+
+    /// Whether the server has no room left for files of this user. RFC 959 4.2.1: 452 and 552. globus-gridftp-server has other codes with
+    /// the words of the operating system; gridhaul has 552 also for files that are too large for the file system.
+    pub(crate) fn is_about_room(&self) -> bool {
+        const WORDS: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
+
+        let Self::Refused { reply, .. } = self else {
+            return false;
+        };
+        let words = words(reply);
+        matches!(reply.code(), 452 | 552) && !words.contains("File too large")
+            || WORDS.iter().any(|one| words.contains(one))
     }
 }
 

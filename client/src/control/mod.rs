@@ -1,6 +1,7 @@
 //! A control channel: commands, replies, and their protection.
 
 mod connect;
+mod dialogue;
 mod error;
 mod ssh;
 mod stream;
@@ -11,7 +12,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridhaul_protocol::command::{Base64, Command};
 use gridhaul_protocol::line::encode_command_line;
@@ -22,6 +23,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 pub use connect::AddressFamily;
+pub use dialogue::{DialogueObserver, Spoken};
 pub use error::ControlError;
 pub use ssh::SshSettings;
 pub(crate) use ssh::is_user;
@@ -48,8 +50,8 @@ pub struct Control {
     input: Vec<u8>,
     /// Commands that were not sent.
     output: Vec<u8>,
-    /// The text of the first reply.
-    greeting: String,
+    /// The first reply.
+    greeting: Reply,
     /// Who the server is, where its certificate says it.
     server: Option<Peer>,
     /// Protects commands and replies (RFC 2228).
@@ -60,6 +62,10 @@ pub struct Control {
     awaited: usize,
     /// Replies have come that answer no command.
     is_out_of_step: bool,
+    /// Sees the dialogue with the server of this name.
+    observer: Option<(Server, DialogueObserver)>,
+    /// The shortest time that a reply has taken.
+    round_trip: Option<Duration>,
 }
 
 impl Control {
@@ -131,17 +137,18 @@ impl Control {
             decoder: ReplyDecoder::new(),
             input: Vec::new(),
             output: Vec::new(),
-            greeting: String::new(),
+            greeting: Reply::new(220, ""),
             server: None,
             context: None,
             patience,
             // The greeting.
             awaited: 1,
             is_out_of_step: false,
+            observer: None,
+            round_trip: None,
         };
         let greeting = control.final_reply("the greeting", within).await?;
-        let greeting = accepted("the connection", greeting)?;
-        control.greeting = greeting.text().trim().to_owned();
+        control.greeting = accepted("the connection", greeting)?;
         Ok(control)
     }
 
@@ -156,8 +163,8 @@ impl Control {
     }
 
     /// The text of the greeting.
-    pub fn greeting(&self) -> &str {
-        &self.greeting
+    pub fn greeting(&self) -> String {
+        self.greeting.text().trim().to_owned()
     }
 
     /// Who the server is, where its certificate says it.
@@ -193,9 +200,13 @@ impl Control {
         command: &Command,
         limit: Duration,
     ) -> Result<Reply, ControlError> {
+        let sent = Instant::now();
         self.send(command).await?;
         let verb = command.verb();
         let reply = self.final_reply(verb, limit).await?;
+        let took = sent.elapsed();
+        let shortest = self.round_trip.map_or(took, |known| known.min(took));
+        self.round_trip = Some(shortest);
         match reply.code() {
             ENDS => Err(ControlError::Refused { verb, reply }),
             _ => Ok(reply),
@@ -214,6 +225,7 @@ impl Control {
 
     /// Adds a command to those that [`Self::send_prepared`] sends at once; returns its bytes.
     pub(crate) fn prepare(&mut self, command: &Command) -> Result<usize, ControlError> {
+        self.tell(Spoken::Command(command));
         let line = encode_command_line(&command.encode());
         let line = match &mut self.context {
             None => line,
@@ -256,6 +268,7 @@ impl Control {
             self.input.drain(..consumed);
             if let Some(reply) = reply {
                 let reply = self.revealed(reply?)?;
+                self.tell(Spoken::Reply(&reply));
                 if !reply.is_preliminary() {
                     self.awaited = self.awaited.saturating_sub(1);
                 }
@@ -269,6 +282,11 @@ impl Control {
                 return Err(ControlError::Closed);
             }
         }
+    }
+
+    /// The shortest time that the reply to a command has taken until now: about a round trip.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
     }
 
     /// The longest wait for the last reply to a command.

@@ -22,12 +22,24 @@ pub struct Identity {
 }
 
 /// Where to look instead of the usual places.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct IdentityPlaces {
     /// A file with a proxy or a certificate, and its key.
     pub proxy: Option<PathBuf>,
     /// A directory with authorities.
     pub trust: Option<PathBuf>,
+}
+
+impl IdentityPlaces {
+    /// The file with the proxy or the certificate.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub(crate) fn certificate(&self) -> Result<PathBuf, IdentityError> {
+        let found = Environment::of_process().credential(self.proxy.as_deref());
+        found.map(|(certificate, _)| certificate)
+    }
 }
 
 impl Identity {

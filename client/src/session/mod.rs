@@ -1,5 +1,6 @@
 //! A session with a server: what it supports, what was set, and its data port.
 
+mod absence;
 mod data_credential;
 mod facts;
 mod kept;
@@ -27,7 +28,7 @@ pub(crate) use sum::of_reply as sum_of_reply;
 pub use data_credential::DataCredential;
 pub use facts::{Facts, Kind};
 pub use open::{SessionConfig, SessionError, Welcome};
-pub use settings::{DataCommands, DataProtection, TransferSettings};
+pub use settings::{DataCommands, DataProtection, Striping, TransferSettings};
 
 use crate::control::{Control, ControlError};
 use crate::location::Server;
@@ -84,6 +85,11 @@ impl Session {
     /// Whether the session has ended, as far as that is known without a wait.
     pub(crate) async fn has_ended(&mut self) -> bool {
         self.control.has_ended().await
+    }
+
+    /// The shortest time that the reply to a command has taken until now: about a round trip.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.control.round_trip()
     }
 
     /// How the session began.

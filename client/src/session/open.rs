@@ -8,7 +8,7 @@ use gridhaul_protocol::feature;
 
 use super::settings::Told;
 use super::{Session, StoredMarkers};
-use crate::control::{AddressFamily, Control, ControlError};
+use crate::control::{AddressFamily, Control, ControlError, DialogueObserver};
 use crate::location::Server;
 use crate::login::{self, Login};
 
@@ -19,6 +19,8 @@ pub struct SessionConfig {
     pub family: AddressFamily,
     /// The longest wait for a connection and for a reply.
     pub patience: Duration,
+    /// Sees the commands that the server is sent, and its replies.
+    pub observer: Option<DialogueObserver>,
 }
 
 /// How a session began.
@@ -48,6 +50,7 @@ impl Default for SessionConfig {
         Self {
             family: AddressFamily::default(),
             patience: Duration::from_secs(60),
+            observer: None,
         }
     }
 }
@@ -80,12 +83,15 @@ impl Session {
     ) -> Result<Self, ControlError> {
         let started = Instant::now();
         let (family, patience) = (config.family, config.patience);
-        let control = match &login {
+        let mut control = match &login {
             Login::Ssh(ssh) => Control::open_over_ssh(server, ssh, family, patience).await?,
             _ => Control::open(server, family, patience).await?,
         };
         let connected = started.elapsed();
-        let greeting = control.greeting().to_owned();
+        let greeting = control.greeting();
+        if let Some(observer) = config.observer {
+            control.observe(server, observer);
+        }
         let mut control = login::log_in(control, server, &login).await?;
         let welcome = Welcome {
             greeting,

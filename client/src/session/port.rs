@@ -3,11 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use gridhaul_protocol::address::{Family, PassiveAddress, StripeAddresses};
-use gridhaul_protocol::command::{Command, EpsvRequest, RdmaCommand};
+use gridhaul_protocol::command::{Command, EpsvRequest, RdmaCommand, TransferMode};
 use gridhaul_protocol::feature::SimpleFeature;
 use gridhaul_transfer::{AddressBlock, Admission, Reach};
 
-use super::{DataCommands, DataProtection, Session};
+use super::{DataCommands, DataProtection, Session, Striping, TransferSettings};
 use crate::control::ControlError;
 use crate::login::Login;
 
@@ -16,8 +16,10 @@ use crate::login::Login;
 pub(crate) enum Addresses {
     /// One.
     One,
-    /// One for each of its stripes.
+    /// One for each of its stripes, or one if these are at hosts that this machine does not connect to.
     Striped,
+    /// One for each of its stripes.
+    AllStripes,
 }
 
 impl Session {
@@ -48,6 +50,7 @@ impl Session {
             Addresses::One => found,
             // The ports of several hosts have no meaning at one.
             Addresses::Striped => self.passive_for_others(Addresses::One).await?,
+            Addresses::AllStripes => return Err(ControlError::StripesElsewhere),
         };
         Ok(found
             .into_iter()
@@ -71,8 +74,8 @@ impl Session {
             _ if self.settings.commands() == DataCommands::Rdma => {
                 Command::Rdma(RdmaCommand::Passive { buffer: None })
             }
-            (Addresses::Striped, false) => Command::Spas(None),
-            (Addresses::Striped, true) => Command::Spas(Some(Family::Ipv6)),
+            (Addresses::Striped | Addresses::AllStripes, false) => Command::Spas(None),
+            (Addresses::Striped | Addresses::AllStripes, true) => Command::Spas(Some(Family::Ipv6)),
             (Addresses::One, true) => Command::Epsv(EpsvRequest::Same),
             (Addresses::One, false) => Command::Pasv,
         };
@@ -123,9 +126,21 @@ impl Session {
         self.has_mutual_data() && !matches!(self.login, Login::Clear(_))
     }
 
-    /// Whether the server has several addresses for one transfer.
-    pub(crate) fn may_stripe(&self) -> bool {
-        self.has(SimpleFeature::Spas) && self.has(SimpleFeature::Spor)
+    /// How many addresses of this server a transfer with these settings uses, as far as this end decides it.
+    ///
+    /// # Errors
+    ///
+    /// When several are demanded, and the server has no commands for them.
+    pub(crate) fn addresses(&self, settings: &TransferSettings) -> Result<Addresses, ControlError> {
+        let has_commands = self.has(SimpleFeature::Spas) && self.has(SimpleFeature::Spor);
+        // A stream has one connection.
+        let may_stripe = has_commands && settings.mode == TransferMode::Extended;
+        match settings.striping {
+            Striping::Auto if may_stripe => Ok(Addresses::Striped),
+            Striping::Always if may_stripe => Ok(Addresses::AllStripes),
+            Striping::Always => Err(ControlError::NoStripes),
+            Striping::Auto | Striping::Never => Ok(Addresses::One),
+        }
     }
 }
 

@@ -25,6 +25,20 @@ pub struct TransferSettings {
     pub stack: Option<StackSpec>,
     /// The commands for the data port and the file.
     pub commands: DataCommands,
+    /// The use of several data nodes.
+    pub striping: Striping,
+}
+
+/// Whether transfers in MODE E use an address for each data node of a server (GFD.20 `SPAS`, `SPOR`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Striping {
+    /// Where both ends have the commands.
+    #[default]
+    Auto,
+    /// A server that lacks them is an error.
+    Always,
+    /// One address.
+    Never,
 }
 
 /// The commands that set a data port and move a file.
@@ -109,6 +123,7 @@ impl TransferSettings {
             protection: DataProtection::default_of(servers),
             stack: None,
             commands: DataCommands::Usual,
+            striping: Striping::Auto,
         }
     }
 }

@@ -13,6 +13,7 @@ use gridhaul_protocol::reply::Reply;
 use gridhaul_storage::ChecksumAlgorithm;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::doubt::Doubt;
 use super::stall::StallWatch;
 use super::{TransferFailure, Transferred};
 use crate::control::{Control, ControlError};
@@ -45,9 +46,9 @@ pub trait Supply<Copy>: Send {
     /// The oldest file that has no result is complete.
     fn complete(&mut self, done: Transferred);
 
-    /// The pipeline has failed, and the destination has stored this one of the files without a result, counted from the oldest one.
-    /// It may have the content of another file.
-    fn doubt(&mut self, place: usize);
+    /// The pipeline has failed, and the destination may have the content of another file under the name of this one of the files
+    /// without a result, counted from the oldest one.
+    fn doubt(&mut self, place: usize, doubt: Doubt);
 }
 
 /// What a file takes of the limits of a pipeline.
@@ -86,6 +87,11 @@ impl Budget {
         self.command_bytes += cost.command_bytes;
     }
 
+    /// Other commands are ahead, too.
+    pub(super) fn add_commands(&mut self, bytes: usize) {
+        self.command_bytes += bytes;
+    }
+
     /// Whether few files are ahead, so that the commands of several further ones can be sent together.
     pub(super) fn is_low(&self) -> bool {
         self.files <= self.most / 2
@@ -118,8 +124,8 @@ impl Silence {
         self.since = Instant::now();
     }
 
-    /// A server begins a file.
-    pub(super) fn begins(&mut self) {
+    /// A server begins a file, or has given one its time.
+    pub(super) fn progressed(&mut self) {
         self.ends();
         self.watch.progressed();
     }
@@ -192,6 +198,8 @@ pub(super) struct Ahead {
     pub(super) has_begun: bool,
     /// The server has confirmed it.
     pub(super) is_confirmed: bool,
+    /// The server has refused it.
+    is_refused: bool,
     /// The reply to `SIZE`, in bytes.
     pub(super) size: Option<u64>,
     /// What the server has stored, by its `111`.
@@ -216,6 +224,7 @@ impl Ahead {
             command_bytes,
             has_begun: false,
             is_confirmed: false,
+            is_refused: false,
             size: None,
             stored: RangeSet::new(),
             sum: None,
@@ -249,6 +258,15 @@ impl Ahead {
         self.size.unwrap_or_else(stored)
     }
 
+    /// What the destination of a file without a result may have under its name. Nothing that was not there before, if it has refused
+    /// the file before it began.
+    pub(super) fn doubt(&self) -> Option<Doubt> {
+        match self.is_confirmed {
+            true => Some(Doubt::Stored),
+            false => (self.has_begun || !self.is_refused).then_some(Doubt::Unknown),
+        }
+    }
+
     /// Whether all commands have their last replies.
     pub(super) fn is_answered(&self) -> bool {
         self.owed.is_empty()
@@ -277,7 +295,10 @@ impl Ahead {
             (Step::Announce, 200 | 202 | 400..) => {}
             // A directory may be for uploads only: then the markers count.
             (Step::Size, 400..) => {}
-            (_, 400..) => return Err(ControlError::Refused { verb, reply }),
+            (_, 400..) => {
+                self.is_refused |= step == Step::Move;
+                return Err(ControlError::Refused { verb, reply });
+            }
             (Step::Move, 226 | 250) if self.has_begun && may_end => self.is_confirmed = true,
             (Step::Size, 213) => match reply.text().trim().parse() {
                 Ok(size) => self.size = Some(size),
@@ -347,6 +368,7 @@ mod tests {
             command_bytes: 10,
             has_begun: false,
             is_confirmed: false,
+            is_refused: false,
             size: None,
             stored: RangeSet::new(),
             sum: None,
@@ -430,5 +452,20 @@ mod tests {
         assert!(matches!(refused, Err(ControlError::Refused { .. })));
         assert_eq!(all.hear(reply("213 17\r\n"), true).unwrap(), Heard::Last);
         assert!(all.is_answered() && !all.is_confirmed);
+    }
+
+    #[test]
+    fn a_file_without_a_result_is_in_doubt_unless_it_was_refused_before_it_began() {
+        let doubt = |lines: &[&str]| hears(&[Step::Move, Step::Size], lines).0.doubt();
+        assert_eq!(doubt(&[]), Some(Doubt::Unknown));
+        assert_eq!(doubt(&["125 now"]), Some(Doubt::Unknown));
+        assert_eq!(doubt(&["125 now", "426 broken"]), Some(Doubt::Unknown));
+        assert_eq!(doubt(&["550 no"]), None);
+        for lines in [
+            &["125 now", "226 done"][..],
+            &["125 now", "226 done", "550 no"],
+        ] {
+            assert_eq!(doubt(lines), Some(Doubt::Stored));
+        }
     }
 }

@@ -3,9 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use gridhaul_stack::StackError;
-use gridhaul_storage::StorageError;
-use gridhaul_transfer::{ListenFailure, PeerError, TransferError};
+use gridhaul_stack::{ChannelError, StackError};
+use gridhaul_storage::{Rule, StorageError};
+use gridhaul_transfer::{CancelReason, ListenFailure, PeerError, TransferError};
 
 use crate::control::ControlError;
 
@@ -52,6 +52,16 @@ pub enum TransferFailure {
         /// What was copied, now and before, in bytes.
         copied: u64,
     },
+    /// The source has called a transfer complete that was to continue from a restart, and bytes are missing.
+    #[error(
+        "source: the server has called the file complete after a restart, and {arrived} of the missing {asked} bytes have arrived; if it does so again, remove the unfinished copy at the destination, and copy the file again"
+    )]
+    Unsent {
+        /// The bytes that the destination lacked, and the source was asked for.
+        asked: u64,
+        /// Those of them that have arrived, as far as that is known.
+        arrived: u64,
+    },
     /// The server sends more than it has announced.
     #[error(
         "source: the server sends more than the {0} bytes that it has announced or that were asked for: the file has grown meanwhile, or the server is wrong; nothing was written behind them"
@@ -79,9 +89,6 @@ pub enum TransferFailure {
     /// There is no pipe between two transfers.
     #[error("this machine: no pipe: {0}")]
     Pipe(#[source] io::Error),
-    /// A server sends more than a directory can have.
-    #[error("source: the listing of the directory is too long")]
-    LongListing,
     /// A thread of this machine has ended.
     #[error("this machine: a worker ended without a result, which is a defect of this program")]
     Lost,
@@ -104,27 +111,62 @@ impl TransferFailure {
         }
     }
 
+    /// Whether data connections of this machine have failed, or were missing.
+    pub(super) fn is_of_connections(&self) -> bool {
+        let Self::Local(error) = self else {
+            return false;
+        };
+        match &**error {
+            // That is about the file, as [`TransferError::Storage`].
+            TransferError::Channel(error) => !matches!(error, ChannelError::File(_)),
+            TransferError::Connect(_)
+            | TransferError::NoConnection(_)
+            | TransferError::Peer(
+                PeerError::EndedBeforeEod
+                | PeerError::MissingEods { .. }
+                | PeerError::MissingEof { .. }
+                | PeerError::Incomplete { .. }
+                | PeerError::Unfinished(_),
+            ) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the destination has no room left.
+    pub(crate) fn is_about_room(&self) -> bool {
+        match self {
+            Self::Destination(error) => error.is_about_room(),
+            Self::Local(error) => error.is_about_room(),
+            Self::Unsettled(failure) => failure.is_about_room(),
+            _ => false,
+        }
+    }
+
+    /// Whether another upload has the file at the destination.
+    pub(crate) fn is_in_use(&self) -> bool {
+        match self {
+            Self::Destination(error) => error.is_in_use(),
+            Self::Local(error) => match &**error {
+                TransferError::Open { error, .. } => error.rule == Some(Rule::UploadRuns),
+                TransferError::Cancelled(reason) => *reason == CancelReason::Replaced,
+                _ => false,
+            },
+            Self::Unsettled(failure) => failure.is_in_use(),
+            _ => false,
+        }
+    }
+
     /// Whether the same transfer may succeed later: a connection or a server failed, and nothing was refused for good.
     /// `has_moved` says whether bytes of the file had moved.
     pub fn is_transient(&self, has_moved: bool) -> bool {
         match self {
             Self::Source(error) | Self::Destination(error) => error.is_transient(has_moved),
-            Self::Local(error) => matches!(
-                **error,
-                TransferError::Connect(_)
-                    | TransferError::NoConnection(_)
-                    | TransferError::Channel(_)
-                    | TransferError::Peer(
-                        PeerError::EndedBeforeEod
-                            | PeerError::MissingEods { .. }
-                            | PeerError::MissingEof { .. }
-                            | PeerError::Incomplete { .. }
-                            | PeerError::Unfinished(_)
-                    )
-            ),
-            Self::Length { .. } | Self::Excess(_) | Self::Checksum { .. } | Self::Stalled(_) => {
-                true
-            }
+            Self::Local(_) => self.is_of_connections(),
+            Self::Length { .. }
+            | Self::Unsent { .. }
+            | Self::Excess(_)
+            | Self::Checksum { .. }
+            | Self::Stalled(_) => true,
             Self::Unreachable(_)
             | Self::Listen(_)
             | Self::Stack(_)
@@ -132,7 +174,6 @@ impl TransferFailure {
             | Self::BetweenTls
             | Self::Checksumming(_)
             | Self::Pipe(_)
-            | Self::LongListing
             | Self::Unsettled(_)
             | Self::Lost => false,
         }

@@ -189,6 +189,11 @@ impl LocalTransfer {
         all.fold(0, u64::saturating_add)
     }
 
+    /// Whether it has, or had, data channels.
+    pub(super) fn has_channels(&self) -> bool {
+        self.running.survey().channels > 0
+    }
+
     /// Answers a file that waits.
     pub(super) fn answer(&self, answer: Answer) {
         if let Some(consent) = &self.consent {

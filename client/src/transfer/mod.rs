@@ -4,11 +4,14 @@
 //!   two_party     a server and this machine ──> local_end (channels and files of this machine)
 //!   third_party   two servers
 //!     both use: said (replies while a server transfers), stall (time limits), verify (checksums of both ends), part (parts of files),
-//!               stored (sizes of copies at servers), ahead (commands of several files that are sent ahead)
+//!               stored (sizes of copies at servers), ahead (commands of several files that are sent ahead), dates (their times),
+//!               doubt (files of these commands that may have wrong content)
 //!   stream        standard input and output as an end of two_party
 //! ```
 
 mod ahead;
+mod dates;
+mod doubt;
 mod error;
 mod local_end;
 mod part;
@@ -27,6 +30,7 @@ use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::Details;
 
 pub use ahead::{Supply, is_out_of_step};
+pub use doubt::Doubt;
 pub use error::TransferFailure;
 pub use part::FilePart;
 pub use relay::{RelayedCopy, relay};
@@ -56,6 +60,9 @@ pub struct Transferred {
     pub details: Details,
     /// The checksum of both ends, if they were compared.
     pub checksum: Option<String>,
+    /// What the destination of a copy in MODE E between two servers lacked before a restart, and has not told to have stored: it may be a
+    /// hole there. None of a part, whose markers do not count from the beginning of the file, and none after a comparison of checksums.
+    pub unproven: RangeSet,
 }
 
 /// Receives what happens during a transfer.

@@ -124,6 +124,18 @@ impl Told {
         self.stored.covered()
     }
 
+    /// The bytes that the server says to have stored besides these.
+    pub(super) fn stored_besides(&self, present: &RangeSet) -> u64 {
+        self.stored_with(present).covered() - present.covered()
+    }
+
+    /// The ranges that the server says to have stored, and these.
+    pub(super) fn stored_with(&self, present: &RangeSet) -> RangeSet {
+        let mut all = present.clone();
+        all.extend_from(&self.stored);
+        all
+    }
+
     /// Whether the server says to have stored a file of this size, and nothing behind its end.
     pub(super) fn has_stored(&self, size: u64) -> bool {
         self.stored.covered() == size && self.stored.end() == size

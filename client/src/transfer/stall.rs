@@ -69,6 +69,11 @@ impl StallWatch {
         self.limit
     }
 
+    /// How long there was no progress.
+    pub(super) fn since_progress(&self) -> Duration {
+        self.progress.elapsed()
+    }
+
     /// A step that a transfer makes only once, or only with more bytes.
     pub(super) fn progressed(&mut self) {
         self.progress = Instant::now();

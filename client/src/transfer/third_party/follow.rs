@@ -2,11 +2,13 @@
 //!
 //! The last markers of the destination say what it has stored until its data connections ended. They are awaited also after the source
 //! has gone, because what no marker has told is sent again, or has to be compared. A source that fails before any data leaves the
-//! destination waiting for data connections, for ever if it is globus-gridftp-server 13.24: `ABOR` ends that.
+//! destination waiting for data connections, for ever if it is globus-gridftp-server 13.24: `ABOR` ends that. So does one that calls a
+//! restarted file complete, and has sent nothing: globus-gridftp-server 13.24 with several data nodes does that when `REST` came before.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridhaul_protocol::command::{Command, TransferMode};
+use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::reply::Reply;
 use tokio::time::{interval, timeout};
 
@@ -26,6 +28,14 @@ const ABORTING: Duration = Duration::from_secs(2);
 /// The reply to a transfer that was aborted (RFC 959 4.1.3).
 const ABORTED: u16 = 426;
 
+/// What the destination has of a file that both servers call complete.
+pub(super) struct Arrived {
+    /// The bytes that have moved.
+    pub(super) bytes: u64,
+    /// What it lacked before a restart, and has not told to have stored.
+    pub(super) unproven: RangeSet,
+}
+
 /// The replies of both servers until the last ones.
 pub(super) struct Following<'a> {
     copy: &'a ThirdPartyCopy,
@@ -39,6 +49,8 @@ pub(super) struct Following<'a> {
     /// The bytes that the observer knows.
     shown: u64,
     sent: Option<Reply>,
+    /// When the source has said that.
+    sent_at: Instant,
     stored: Option<Reply>,
 }
 
@@ -58,16 +70,17 @@ impl<'a> Following<'a> {
             stored_there: Claims::new(copy.stall),
             shown: 0,
             sent: None,
+            sent_at: Instant::now(),
             stored: None,
         }
     }
 
-    /// Returns the bytes that have moved.
+    /// Waits for the last replies of both servers.
     pub(super) async fn run(
         mut self,
         source: &mut Session,
         destination: &mut Session,
-    ) -> Result<u64, TransferFailure> {
+    ) -> Result<Arrived, TransferFailure> {
         let mut ticks = interval(TICK);
         while self.sent.is_none() || self.stored.is_none() {
             tokio::select! {
@@ -82,6 +95,7 @@ impl<'a> Following<'a> {
                     let counted = self.limits[SOURCE].count(self.copy.retrieve().verb(), &reply);
                     counted.map_err(TransferFailure::Source)?;
                     self.sent = self.hear(SOURCE, reply);
+                    self.sent_at = Instant::now();
                     if self.is_refused() && self.stored.is_none() {
                         self.call_off(destination).await;
                         break;
@@ -93,18 +107,30 @@ impl<'a> Following<'a> {
                     counted.map_err(TransferFailure::Destination)?;
                     self.stored = self.hear(DESTINATION, reply);
                 }
-                _ = ticks.tick() => if self.watch.is_overdue() && self.must_speak() {
-                    return Err(self.silence());
-                },
+                _ = ticks.tick() => {
+                    if self.waits_in_vain() {
+                        self.call_off(destination).await;
+                        // An error follows from that.
+                        self.stored.take_if(|reply| !reply.is_completion());
+                        break;
+                    }
+                    if self.watch.is_overdue() && self.must_speak() {
+                        return Err(self.silence());
+                    }
+                }
             }
         }
-        finished(self.copy, self.sent, self.stored)?;
+        let (unsent, unproven) = (self.unsent(), self.unproven());
+        finished(self.copy, self.sent, self.stored, unsent)?;
         let told = self.told[DESTINATION].moved();
         let present = self.copy.present.covered();
         let size = self.copy.size;
         let moved = size.map_or(told, |size| size.saturating_sub(present));
         self.observer.moved(moved);
-        Ok(moved)
+        Ok(Arrived {
+            bytes: moved,
+            unproven,
+        })
     }
 
     /// The source is gone, and its data connections end: hears what the destination has stored.
@@ -154,6 +180,45 @@ impl<'a> Following<'a> {
     /// Whether the source has failed before it has sent any data.
     fn is_refused(&self) -> bool {
         !self.told[SOURCE].has_begun() && self.sent.as_ref().is_some_and(Reply::is_error)
+    }
+
+    /// Whether the destination has not begun for so long after the source has called a restarted file complete that nothing will come.
+    fn waits_in_vain(&self) -> bool {
+        let has_time = self.sent_at.elapsed() < FAREWELL.min(self.copy.stall);
+        let waits = self.stored.is_none() && !self.told[DESTINATION].has_begun();
+        waits && !has_time && self.unsent().is_some()
+    }
+
+    /// The failure of a source that has called a restarted file complete without sending what the destination lacked. `None` if that is
+    /// not so, or not known.
+    fn unsent(&self) -> Option<TransferFailure> {
+        let is_called_complete = self.sent.as_ref().is_some_and(Reply::is_completion);
+        let present = &self.copy.present;
+        if present.is_empty() || !is_called_complete {
+            return None;
+        }
+        let destination = &self.told[DESTINATION];
+        let asked = self.copy.size?.saturating_sub(present.covered());
+        let arrived = destination.stored_besides(present);
+        let arrived = arrived.max(destination.moved()).min(asked);
+        let is_missing = arrived < asked || !destination.has_begun();
+        is_missing.then_some(TransferFailure::Unsent { asked, arrived })
+    }
+
+    /// What the destination of a restarted file lacked, and has not told to have stored. Its size does not show a hole, if the end of the file
+    /// was there before. A stream leaves none.
+    fn unproven(&self) -> RangeSet {
+        let copy = self.copy;
+        let may_have_holes = copy.settings.mode == TransferMode::Extended
+            && copy.part.is_none()
+            && !copy.present.is_empty();
+        let size = copy.size.filter(|_| may_have_holes).unwrap_or(0);
+        let known = self.told[DESTINATION].stored_with(&copy.present);
+        let mut unproven = RangeSet::new();
+        known
+            .missing_in(0..size)
+            .for_each(|gap| unproven.insert(gap));
+        unproven
     }
 
     /// Notes what a server says; returns its last reply.
@@ -226,6 +291,7 @@ impl<'a> Following<'a> {
 
     /// The error of one server comes before the silence of the other one, which follows from it.
     fn silence(self) -> TransferFailure {
+        let unsent = self.unsent();
         let refused = |command: Command, reply| ControlError::Refused {
             verb: command.verb(),
             reply,
@@ -237,18 +303,25 @@ impl<'a> Following<'a> {
             (_, Some(reply)) if reply.is_error() => {
                 TransferFailure::Destination(refused(self.copy.store(), reply))
             }
-            _ => TransferFailure::Stalled(self.watch.limit()),
+            _ => unsent.unwrap_or_else(|| TransferFailure::Stalled(self.watch.limit())),
         }
     }
 }
 
-/// The error of the destination is told if both have one, except that an error before any data is that of the source.
+/// The error of the destination is told if both have one, except that an error before any data is that of the source. `unsent` is the
+/// failure if nothing has come because the source has sent nothing.
 fn finished(
     copy: &ThirdPartyCopy,
     sent: Option<Reply>,
     stored: Option<Reply>,
+    unsent: Option<TransferFailure>,
 ) -> Result<(), TransferFailure> {
     let (retrieve, store) = (copy.retrieve().verb(), copy.store().verb());
+    if let Some(unsent) = unsent
+        && stored.as_ref().is_none_or(is_about_data_connections)
+    {
+        return Err(unsent);
+    }
     if let Some(reply) = sent {
         let is_opening = reply.code() / 10 == 55;
         if is_opening {
@@ -263,4 +336,9 @@ fn finished(
         accepted(retrieve, reply).map_err(TransferFailure::Source)?;
     }
     Ok(())
+}
+
+/// Whether the destination has failed because it had no data connection, or because one has ended (RFC 959 4.2).
+fn is_about_data_connections(reply: &Reply) -> bool {
+    matches!(reply.code(), 425 | 426)
 }

@@ -4,7 +4,7 @@ mod follow;
 mod pipeline;
 mod prepare;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use gridhaul_protocol::command::{Command, Restart, TransferMode};
 use gridhaul_protocol::path::PathArgument;
@@ -12,7 +12,7 @@ use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::Details;
 use gridhaul_storage::ChecksumAlgorithm;
 
-use self::follow::Following;
+use self::follow::{Arrived, Following};
 pub use self::pipeline::pipeline_between;
 use self::prepare::prepare;
 use super::part::{self, FilePart};
@@ -36,6 +36,8 @@ pub struct ThirdPartyCopy {
     pub present: RangeSet,
     /// The mode, the channels and their protection.
     pub settings: TransferSettings,
+    /// The time that a copy of a pipeline gets, once the destination has confirmed it. The destination must have `MFMT`.
+    pub modified: Option<SystemTime>,
     /// The checksum that both ends must agree about.
     pub verify: Option<ChecksumAlgorithm>,
     /// Without progress for so long, the transfer fails.
@@ -46,7 +48,8 @@ pub struct ThirdPartyCopy {
 ///
 /// # Errors
 ///
-/// When either server fails, or they do not agree about size or checksum. A session can be used again unless the error is one
+/// When either server fails, or they do not agree about size or checksum. After a restart both may call a file complete that has a hole:
+/// [`Transferred::unproven`] says where that is possible. A session can be used again unless the error is one
 /// of its control channel.
 pub async fn third_party(
     source: &mut Session,
@@ -55,22 +58,28 @@ pub async fn third_party(
     observer: &mut dyn Observer,
 ) -> Result<Transferred, TransferFailure> {
     let started = Instant::now();
-    let moved = attempt(source, destination, copy, observer).await?;
+    let Arrived {
+        bytes,
+        mut unproven,
+    } = attempt(source, destination, copy, observer).await?;
     let checksum = match copy.verify {
         Some(algorithm) => {
             let paths = [&copy.source, &copy.destination];
-            Some(compare(source, destination, paths, copy.part, algorithm).await?)
+            let sum = compare(source, destination, paths, copy.part, algorithm).await?;
+            unproven = RangeSet::new();
+            Some(sum)
         }
         None => None,
     };
     Ok(Transferred {
-        bytes: moved,
+        bytes,
         channels: usize::from(copy.settings.parallelism),
         took: started.elapsed(),
         movement: None,
         reason: None,
         details: Details::default(),
         checksum,
+        unproven,
     })
 }
 
@@ -79,7 +88,7 @@ async fn attempt(
     destination: &mut Session,
     copy: &ThirdPartyCopy,
     observer: &mut dyn Observer,
-) -> Result<u64, TransferFailure> {
+) -> Result<Arrived, TransferFailure> {
     let (from, to) = (TransferFailure::Source, TransferFailure::Destination);
     let is_blocks = copy.settings.mode == TransferMode::Extended;
     let channels = prepare(source, destination, copy).await?;
@@ -88,7 +97,7 @@ async fn attempt(
     let (store, retrieve) = (copy.store(), copy.retrieve());
     destination.control().send(&store).await.map_err(to)?;
     source.control().send(&retrieve).await.map_err(from)?;
-    let moved = Following::new(copy, observer)
+    let arrived = Following::new(copy, observer)
         .run(source, destination)
         .await?;
     // Neither server has told how many bytes arrived.
@@ -100,7 +109,7 @@ async fn attempt(
         source.keep(of_source);
         destination.keep(of_destination);
     }
-    Ok(moved)
+    Ok(arrived)
 }
 
 impl ThirdPartyCopy {

@@ -49,12 +49,12 @@ async fn open_port(
     destination: &mut Session,
     copy: &ThirdPartyCopy,
 ) -> Result<(), TransferFailure> {
-    let are_striped = copy.settings.mode == TransferMode::Extended
-        && source.may_stripe()
-        && destination.may_stripe();
-    let addresses = match are_striped {
-        true => Addresses::Striped,
-        false => Addresses::One,
+    let of_source = source.addresses(&copy.settings);
+    let of_destination = destination.addresses(&copy.settings);
+    let addresses = match of_source.map_err(TransferFailure::Source)? {
+        // It would be told several.
+        Addresses::One => Addresses::One,
+        _ => of_destination.map_err(TransferFailure::Destination)?,
     };
     let addresses = destination.passive_for_others(addresses).await;
     let addresses = addresses.map_err(TransferFailure::Destination)?;

@@ -5,7 +5,7 @@ mod pipeline;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use gridhaul_protocol::command::{Command, Representation, Restart, StripeLayout, TransferMode};
 use gridhaul_protocol::path::PathArgument;
@@ -21,7 +21,7 @@ use super::part::{self, FilePart};
 use super::stored::check_size;
 use super::{ByteStream, Observer, STALL, TransferFailure, Transferred, verify};
 use crate::control::ControlError;
-use crate::session::{Addresses, Kept, OtherEnd, Session, TransferSettings};
+use crate::session::{Kept, OtherEnd, Session, TransferSettings};
 
 /// Which way the file goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +33,6 @@ pub enum Direction {
     /// From the server: the listing of a directory (`MLSD`), in stream mode.
     List,
 }
-
-/// The longest listing, in bytes: more than ten million entries.
-const LONGEST_LISTING: u64 = 2 << 30;
 
 /// The copy of a file between this machine and a server.
 #[derive(Debug, Clone)]
@@ -58,8 +55,10 @@ pub struct FileCopy {
     pub settings: TransferSettings,
     /// The stack of this machine.
     pub stack: StackSpec,
-    /// How received files are written. With [`UploadName::Temporary`] a file gets its name after it was compared with the source.
+    /// How received files are written. The limit is that of a listing; files and parts have their sizes. With [`UploadName::Temporary`] a file gets its name after it was compared with the source.
     pub handling: Handling,
+    /// The time that an upload of a pipeline gets, once the server has confirmed it. The server must have `MFMT`.
+    pub modified: Option<SystemTime>,
     /// The checksum that both ends must agree about.
     pub verify: Option<ChecksumAlgorithm>,
     /// How long a server may take until it connects to this machine. Then, and when it says that it cannot, the transfer fails with
@@ -100,6 +99,7 @@ pub async fn two_party(
         reason: movement.map(|movement| movement.reason.to_string()),
         details: outcome.details,
         checksum,
+        unproven: RangeSet::new(),
     })
 }
 
@@ -180,6 +180,7 @@ impl FileCopy {
             settings,
             stack: StackSpec::only("auto"),
             handling: Handling::default(),
+            modified: None,
             verify: None,
             first_connection: None,
             stall: STALL,
@@ -272,6 +273,8 @@ async fn open_port(
 ) -> Result<(), TransferFailure> {
     let protection = copy.settings.protection;
     let channels = Channels::new(copy.stack.clone(), protection, session)?;
+    let addresses = session.addresses(&copy.settings);
+    let addresses = addresses.map_err(|error| copy.of_server(error))?;
     if copy.listens_here() {
         let local = session.control().local();
         let told = match channels.listen(files, local.ip().to_canonical()) {
@@ -290,10 +293,6 @@ async fn open_port(
             failure => failure,
         });
     }
-    let addresses = match session.may_stripe() && copy.settings.mode == TransferMode::Extended {
-        true => Addresses::Striped,
-        false => Addresses::One,
-    };
     let peers = session.passive(addresses).await;
     channels.connect(files, peers.map_err(|error| copy.of_server(error))?)
 }

@@ -8,11 +8,11 @@
 //!
 //! With a checksum, `CKSM` follows each `RETR` and each `SIZE`. A destination whose `111` at the end of a file has told what `SIZE` said is
 //! not asked for `SIZE` any more: its markers have to tell the size of each further file, unless that is empty. Once they do not, the
-//! session asks for `SIZE` again.
+//! session asks for `SIZE` again. Where copies get the times of their sources, `MFMT` follows the confirmation of each one (module `dates`).
 //!
 //! A file is complete when the replies of both servers show that its own transfer has begun and ended, and size and checksum agree. When
 //! one server refuses a file, the other one goes on with it: the data of a file can get the name of the one before or behind it. So a
-//! refusal ends the pipeline, and the files that the destination has stored without a result are in doubt
+//! refusal ends the pipeline, and the files that the destination may have stored without a result are in doubt
 //! ([`Supply::doubt`]).
 
 mod run;
@@ -48,6 +48,9 @@ pub async fn pipeline_between(
         // Its data connections end, and so do the transfers of the destination.
         source.control().hang_up().await;
         let is_settled = settle(destination, &mut pipeline, &failure).await;
+        if !is_out_of_step(&failure) {
+            pipeline.complete_dated();
+        }
         pipeline.doubt();
         return Err(match is_settled {
             true => failure,

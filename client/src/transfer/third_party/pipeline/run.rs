@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use gridhaul_protocol::command::Command;
+use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_stack::Details;
 use tokio::time::Interval;
 
 use super::super::super::ahead::{self, Ahead, Budget, Cost, Heard, Silence, Step, Supply, ticks};
+use super::super::super::dates::{self, Dates};
 use super::super::super::said::ReplyLimit;
 use super::super::super::{TransferFailure, Transferred, verify};
 use super::super::ThirdPartyCopy;
@@ -95,6 +97,10 @@ pub(super) struct Pipeline<'a> {
     first: Option<ThirdPartyCopy>,
     supply: &'a mut dyn Supply<ThirdPartyCopy>,
     flights: VecDeque<Flight>,
+    /// The files whose commands were sent.
+    sent: u64,
+    /// Files that are stored, and get their times.
+    dates: Dates,
     /// Those of the destination.
     pub(super) markers: StoredMarkers,
     /// What a server has said when it refused a file. Files before that one may become complete.
@@ -113,6 +119,8 @@ impl<'a> Pipeline<'a> {
             first: Some(first),
             supply,
             flights: VecDeque::new(),
+            sent: 0,
+            dates: Dates::default(),
             markers: StoredMarkers::Unknown,
             refusal: None,
         }
@@ -131,14 +139,16 @@ impl<'a> Pipeline<'a> {
         let mut ticks = ticks();
         loop {
             self.fill(source, destination).await?;
-            while self.complete()? {}
+            while self.complete(destination)? {}
+            let dated = self.dates.send(destination.control()).await;
+            dated.map_err(TransferFailure::Destination)?;
             let oldest = self.flights.front();
             if oldest.is_some_and(|flight| flight.is_refused)
                 && let Some(refusal) = self.refusal.take()
             {
                 return Err(refusal);
             }
-            if !self.flights.is_empty() {
+            if !self.flights.is_empty() || self.dates.are_owed() {
                 self.step(source, destination, &mut ticks).await?;
             } else if self.first.is_none() {
                 return Ok(());
@@ -153,6 +163,7 @@ impl<'a> Pipeline<'a> {
         destination: &mut Session,
     ) -> Result<(), TransferFailure> {
         let mut budget = Budget::new(self.supply.most(), self.flights.iter().map(Flight::cost));
+        budget.add_commands(self.dates.command_bytes());
         if self.refusal.is_some() || !budget.is_low() {
             return Ok(());
         }
@@ -170,6 +181,7 @@ impl<'a> Pipeline<'a> {
                 self.silence.ends();
             }
             self.flights.push_back(flight);
+            self.sent += 1;
         }
         if let Some((store, retrieve)) = verbs {
             let sent = destination.control().send_prepared(store).await;
@@ -180,8 +192,8 @@ impl<'a> Pipeline<'a> {
         Ok(())
     }
 
-    /// Completes the oldest file.
-    fn complete(&mut self) -> Result<bool, TransferFailure> {
+    /// Completes the oldest file, unless it gets its time before.
+    fn complete(&mut self, destination: &mut Session) -> Result<bool, TransferFailure> {
         let is_complete = |flight: &Flight| flight.is_answered() && !flight.is_refused;
         let Some(flight) = self.flights.front().filter(|flight| is_complete(flight)) else {
             return Ok(false);
@@ -198,11 +210,24 @@ impl<'a> Pipeline<'a> {
             reason: None,
             details: Details::default(),
             checksum,
+            unproven: RangeSet::new(),
         };
+        let dated = (&flight.copy.destination, flight.copy.modified);
+        let added = self
+            .dates
+            .add(destination.control(), dated, done, self.sent);
+        added.map_err(TransferFailure::Destination)?;
         self.flights.pop_front();
         self.silence.ends();
-        self.supply.complete(done);
+        self.complete_dated();
         Ok(true)
+    }
+
+    /// Completes the files that have their times.
+    pub(super) fn complete_dated(&mut self) {
+        while let Some(done) = self.dates.next() {
+            self.supply.complete(done);
+        }
     }
 
     /// Waits for the next reply of either server.
@@ -212,7 +237,8 @@ impl<'a> Pipeline<'a> {
         destination: &mut Session,
         ticks: &mut Interval,
     ) -> Result<(), TransferFailure> {
-        let owe = [SOURCE, DESTINATION].map(|end| self.awaiting(end).is_some());
+        let mut owe = [SOURCE, DESTINATION].map(|end| self.awaiting(end).is_some());
+        owe[DESTINATION] |= self.dates.are_owed();
         tokio::select! {
             reply = source.control().next_reply(), if owe[SOURCE] => {
                 self.hear(SOURCE, reply.map_err(TransferFailure::Source)?)?;
@@ -233,6 +259,9 @@ impl<'a> Pipeline<'a> {
 
     /// Matches a reply with the oldest command that awaits one.
     fn hear(&mut self, end: usize, reply: Reply) -> Result<(), TransferFailure> {
+        if end == DESTINATION && self.awaits_date() {
+            return self.hear_date(reply);
+        }
         let verb = match end {
             SOURCE => "RETR",
             _ => "STOR",
@@ -249,7 +278,7 @@ impl<'a> Pipeline<'a> {
             Ok(Heard::Begins) => {
                 // The limit is that of one file.
                 self.limits[end] = ReplyLimit::new();
-                self.silence.begins();
+                self.silence.progressed();
             }
             Ok(Heard::Last) => self.silence.watch.progressed(),
             Err(error @ ControlError::Refused { .. }) => {
@@ -259,6 +288,27 @@ impl<'a> Pipeline<'a> {
                 self.silence.watch.shorten();
             }
             Err(error) => return Err(of_end(end, error)),
+        }
+        Ok(())
+    }
+
+    /// Whether the next reply of the destination is to a command that gives a file its time.
+    fn awaits_date(&self) -> bool {
+        let mut flights = self.flights.iter();
+        let open = flights.position(|flight| !flight.ends[DESTINATION].is_answered());
+        let open = self.flights.len() - open.unwrap_or(self.flights.len());
+        self.dates.are_next(self.sent - open as u64)
+    }
+
+    fn hear_date(&mut self, reply: Reply) -> Result<(), TransferFailure> {
+        let counted = self.limits[DESTINATION].count(dates::VERB, &reply);
+        let heard = counted.and_then(|()| self.dates.hear(reply));
+        match heard.map_err(TransferFailure::Destination)? {
+            true => {
+                self.silence.progressed();
+                self.complete_dated();
+            }
+            false => self.silence.hears(),
         }
         Ok(())
     }
@@ -275,17 +325,20 @@ impl<'a> Pipeline<'a> {
 
     /// Matches a reply of the destination that comes after the pipeline has failed.
     pub(super) fn hear_late(&mut self, reply: Reply) {
-        if let Some(flight) = self.awaiting(DESTINATION) {
+        if self.awaits_date() {
+            // A file without its time is copied again.
+            let _ = self.dates.hear(reply);
+        } else if let Some(flight) = self.awaiting(DESTINATION) {
             // It decides only about what is at the server.
             let _ = flight.ends[DESTINATION].hear(reply, true);
         }
     }
 
-    /// Tells which files the destination may have stored with the content of others.
+    /// Tells which files may have the content of others at the destination.
     pub(super) fn doubt(&mut self) {
         for (place, flight) in self.flights.iter().enumerate() {
-            if flight.ends[DESTINATION].is_confirmed {
-                self.supply.doubt(place);
+            if let Some(doubt) = flight.ends[DESTINATION].doubt() {
+                self.supply.doubt(self.dates.len() + place, doubt);
             }
         }
     }

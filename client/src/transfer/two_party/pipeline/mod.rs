@@ -7,7 +7,8 @@
 //! ```
 //!
 //! `SIZE` follows each `STOR`, until the `111` at the end of a file have told what `SIZE` said: from then on they tell the size of each
-//! file that is not empty. With a checksum, `CKSM` follows each `STOR` and its `SIZE`, or `RETR`.
+//! file that is not empty. With a checksum, `CKSM` follows each `STOR` and its `SIZE`, or `RETR`. Where uploads get the times of their
+//! sources, `MFMT` follows the confirmation of each one (module `dates`).
 //!
 //! Replies have no names, so they are matched by their order. A file is complete when the replies of the server show that
 //! its own transfer has begun and ended, all bytes have moved here, and the server has stored as many. Anything else ends the pipeline: data channels do not say which file
@@ -73,6 +74,9 @@ pub async fn pipeline(
         pipeline.here.give_up().await;
         files.release();
         let is_settled = settle(session, &mut pipeline, &failure).await;
+        if !is_out_of_step(&failure) {
+            pipeline.complete_dated();
+        }
         pipeline.doubt();
         return Err(match is_settled || copy.direction == Direction::Get {
             true => failure,

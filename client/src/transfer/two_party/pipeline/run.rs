@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 
 use gridhaul_protocol::feature::SimpleFeature;
+use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::reply::Reply;
 use tokio::time::Interval;
 
 use super::super::super::ahead::{Budget, Heard, Silence, Supply, ticks};
+use super::super::super::dates::{self, Dates};
 use super::super::super::said::ReplyLimit;
 use super::super::super::{TransferFailure, Transferred};
 use super::super::{Direction, FileCopy};
@@ -20,6 +22,10 @@ pub(super) struct Pipeline<'a> {
     first: Option<FileCopy>,
     supply: &'a mut dyn Supply<FileCopy>,
     flights: VecDeque<Flight>,
+    /// The files whose commands were sent.
+    sent: u64,
+    /// Uploads that are stored, and get their times.
+    dates: Dates,
     pub(super) here: HereEnd<'a>,
     /// Uploads are compared with what the server says to have stored.
     is_checked: bool,
@@ -45,6 +51,8 @@ impl<'a> Pipeline<'a> {
             first: Some(first),
             supply,
             flights: VecDeque::new(),
+            sent: 0,
+            dates: Dates::default(),
             silence: Silence::new(model.stall),
             limit: ReplyLimit::new(),
         }
@@ -54,8 +62,8 @@ impl<'a> Pipeline<'a> {
         let mut ticks = ticks();
         loop {
             self.fill(session).await?;
-            self.advance().await?;
-            if !self.flights.is_empty() {
+            self.advance(session).await?;
+            if !self.flights.is_empty() || self.dates.are_owed() {
                 self.step(session, &mut ticks).await?;
             } else if self.first.is_none() {
                 return Ok(());
@@ -66,6 +74,7 @@ impl<'a> Pipeline<'a> {
     /// Sends the commands of further files, those of several together.
     async fn fill(&mut self, session: &mut Session) -> Result<(), TransferFailure> {
         let mut budget = Budget::new(self.supply.most(), self.flights.iter().map(Flight::cost));
+        budget.add_commands(self.dates.command_bytes());
         if !budget.is_low() {
             return Ok(());
         }
@@ -85,6 +94,7 @@ impl<'a> Pipeline<'a> {
                 self.silence.ends();
             }
             self.flights.push_back(flight);
+            self.sent += 1;
         }
         match verb {
             Some(verb) => {
@@ -96,19 +106,21 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Starts and completes what can be without waiting.
-    async fn advance(&mut self) -> Result<(), TransferFailure> {
+    async fn advance(&mut self, session: &mut Session) -> Result<(), TransferFailure> {
         loop {
             self.here.consent(&self.flights)?;
             let is_started = self.here.start(&mut self.flights)?;
-            let is_complete = self.complete().await?;
+            let is_complete = self.complete(session).await?;
             if !is_started && !is_complete {
-                return Ok(());
+                break;
             }
         }
+        let sent = self.dates.send(session.control()).await;
+        sent.map_err(|error| self.model.of_server(error))
     }
 
-    /// Completes the oldest file.
-    async fn complete(&mut self) -> Result<bool, TransferFailure> {
+    /// Completes the oldest file, unless it gets its time before.
+    async fn complete(&mut self, session: &mut Session) -> Result<bool, TransferFailure> {
         let oldest = self.flights.front_mut();
         let Some(flight) = oldest.filter(|flight| flight.is_complete()) else {
             return Ok(false);
@@ -124,10 +136,8 @@ impl<'a> Pipeline<'a> {
         };
         check_length(&flight.copy, outcome.bytes)?;
         let took = flight.sent.elapsed();
-        self.flights.pop_front();
-        self.silence.ends();
         let movement = outcome.movement.as_ref();
-        self.supply.complete(Transferred {
+        let done = Transferred {
             bytes: outcome.bytes,
             channels: outcome.channels,
             took,
@@ -135,8 +145,22 @@ impl<'a> Pipeline<'a> {
             reason: movement.map(|movement| movement.reason.to_string()),
             details: outcome.details,
             checksum,
-        });
+            unproven: RangeSet::new(),
+        };
+        let dated = (&flight.copy.remote, flight.copy.modified);
+        let added = self.dates.add(session.control(), dated, done, self.sent);
+        added.map_err(|error| self.model.of_server(error))?;
+        self.flights.pop_front();
+        self.silence.ends();
+        self.complete_dated();
         Ok(true)
+    }
+
+    /// Completes the files that have their times.
+    pub(super) fn complete_dated(&mut self) {
+        while let Some(done) = self.dates.next() {
+            self.supply.complete(done);
+        }
     }
 
     /// Waits for the next event of either end.
@@ -145,7 +169,7 @@ impl<'a> Pipeline<'a> {
         session: &mut Session,
         ticks: &mut Interval,
     ) -> Result<(), TransferFailure> {
-        let is_owed = self.awaiting().is_some();
+        let is_owed = self.awaiting().is_some() || self.dates.are_owed();
         tokio::select! {
             biased;
             event = self.here.next() => {
@@ -170,8 +194,19 @@ impl<'a> Pipeline<'a> {
         flights.find(|flight| !flight.ahead.is_answered())
     }
 
+    /// Whether the next reply is to a command that gives a file its time.
+    fn awaits_date(&self) -> bool {
+        let mut flights = self.flights.iter();
+        let open = flights.position(|flight| !flight.ahead.is_answered());
+        let open = self.flights.len() - open.unwrap_or(self.flights.len());
+        self.dates.are_next(self.sent - open as u64)
+    }
+
     /// Matches a reply with the oldest command that awaits one.
     fn hear(&mut self, reply: Reply) -> Result<(), TransferFailure> {
+        if self.awaits_date() {
+            return self.hear_date(reply);
+        }
         let counted = self.limit.count(self.model.command().verb(), &reply);
         counted.map_err(|error| self.model.of_server(error))?;
         let Some(flight) = self.awaiting() else {
@@ -185,26 +220,44 @@ impl<'a> Pipeline<'a> {
             Heard::Begins => {
                 // The limit is that of one file.
                 self.limit = ReplyLimit::new();
-                self.silence.begins();
+                self.silence.progressed();
             }
             Heard::Last => self.silence.watch.progressed(),
         }
         Ok(())
     }
 
+    fn hear_date(&mut self, reply: Reply) -> Result<(), TransferFailure> {
+        let counted = self.limit.count(dates::VERB, &reply);
+        let heard = counted.and_then(|()| self.dates.hear(reply));
+        match heard.map_err(|error| self.model.of_server(error))? {
+            true => {
+                self.silence.progressed();
+                self.complete_dated();
+            }
+            false => self.silence.hears(),
+        }
+        Ok(())
+    }
+
     /// Matches a reply that comes after the pipeline has failed.
     pub(super) fn hear_late(&mut self, reply: Reply) {
-        if let Some(flight) = self.awaiting() {
+        if self.awaits_date() {
+            // A file without its time is copied again.
+            let _ = self.dates.hear(reply);
+        } else if let Some(flight) = self.awaiting() {
             // It decides only about what is at the server.
             let _ = flight.hear(reply);
         }
     }
 
-    /// Tells which files the server may have stored with the content of others: data went to the file behind one that it refused.
+    /// Tells which files may have the content of others at the server: data went to the file behind one that it refused.
     pub(super) fn doubt(&mut self) {
         for (place, flight) in self.flights.iter().enumerate() {
-            if flight.copy.direction == Direction::Put && flight.ahead.is_confirmed {
-                self.supply.doubt(place);
+            if flight.copy.direction == Direction::Put
+                && let Some(doubt) = flight.ahead.doubt()
+            {
+                self.supply.doubt(self.dates.len() + place, doubt);
             }
         }
     }

@@ -1,23 +1,25 @@
 //! Follows both ends of a transfer to their last words, and compares them.
 
-use std::time::Instant;
+mod ending;
+
+use std::time::{Duration, Instant};
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::reply::Reply;
-use gridhaul_transfer::{Answer, CancelReason, Outcome, PeerError, TransferError};
-use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+use gridhaul_transfer::{Answer, Outcome};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::super::local_end::{LocalTransfer, Sums};
 use super::super::said::{self, ReplyLimit, Said, Told};
-use super::super::stall::{Claims, FAREWELL, StallWatch};
+use super::super::stall::{Claims, StallWatch};
 use super::super::{ByteStream, Observer, TransferFailure, verify};
-use super::{Direction, FileCopy, LONGEST_LISTING};
+use super::{Direction, FileCopy};
 use crate::control::ControlError;
 use crate::session::Session;
 
 /// How often progress is looked at.
-const TICK: std::time::Duration = std::time::Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(100);
 
 /// A transfer that both ends call complete.
 pub(super) struct Complete {
@@ -39,6 +41,8 @@ pub(super) struct Following<'a> {
     limit: ReplyLimit,
     /// The last reply of the server.
     reply: Option<Reply>,
+    /// When it came.
+    replied: Instant,
     /// The end of the transfer here.
     outcome: Option<Outcome>,
     /// The end has come, and may have been looked at.
@@ -61,6 +65,7 @@ impl<'a> Following<'a> {
             is_beyond: false,
             limit: ReplyLimit::new(),
             reply: None,
+            replied: Instant::now(),
             outcome: None,
             has_ended: false,
             sums: None,
@@ -109,11 +114,12 @@ impl<'a> Following<'a> {
                 let reply = reply.map_err(|error| self.copy.of_server(error))?;
                 let counted = self.limit.count(self.copy.command().verb(), &reply);
                 counted.map_err(|error| self.copy.of_server(error))?;
-                self.hear(reply, local);
+                self.hear(reply, local)?;
             }
             sums = local.arrival.next() => {
                 self.watch.progressed();
                 self.sums = Some(sums);
+                self.look_for_end(local)?;
             }
             outcome = &mut local.finished, if !self.has_ended => {
                 self.has_ended = true;
@@ -133,7 +139,7 @@ impl<'a> Following<'a> {
         Ok(())
     }
 
-    fn hear(&mut self, reply: Reply, local: &LocalTransfer) {
+    fn hear(&mut self, reply: Reply, local: &LocalTransfer) -> Result<(), TransferFailure> {
         let waits_here = self.sums.is_some() || self.has_ended;
         match Said::of(reply) {
             Said::Stored(ranges) if self.copy.direction == Direction::Put => {
@@ -147,21 +153,26 @@ impl<'a> Following<'a> {
             }
             // What is stored here this machine knows itself.
             Said::Stored(_) => {}
-            Said::Begins if self.told.begins() => self.watch.progressed(),
+            Said::Begins if self.told.begins() => {
+                self.watch.progressed();
+                // A small file may have been sent before the reply.
+                if let Some(outcome) = &self.outcome {
+                    self.observer.moved(outcome.bytes);
+                }
+            }
             // While bytes are to move, only bytes count.
             Said::Begins | Said::Moved(_) | Said::Works if waits_here => self.watch.hears(),
             Said::Begins | Said::Moved(_) | Said::Works => {}
             Said::Last(reply) => {
                 match reply.is_completion() {
                     true => self.watch.progressed(),
-                    false => {
-                        self.cancel(local, CancelReason::Abort);
-                        self.watch.shorten();
-                    }
+                    false => self.watch.shorten(),
                 }
-                self.reply = Some(reply);
+                (self.reply, self.replied) = (Some(reply), Instant::now());
+                return self.look_for_end(local);
             }
         }
+        Ok(())
     }
 
     fn look(&mut self, local: &LocalTransfer) -> Result<(), TransferFailure> {
@@ -171,10 +182,8 @@ impl<'a> Following<'a> {
             self.observer.channels(&local.running.channels());
             self.observer.moved(bytes);
         }
-        if self.copy.direction == Direction::List && bytes > LONGEST_LISTING {
-            return Err(TransferFailure::LongListing);
-        }
         self.look_for_connection(local)?;
+        self.look_for_end(local)?;
         self.note_received(local);
         let stream = self.copy.stream.as_ref();
         if local.running.is_settling() || stream.is_some_and(ByteStream::waits) {
@@ -194,6 +203,10 @@ impl<'a> Following<'a> {
                 }
             },
             (_, Some(reply)) if !reply.is_completion() => self.refused(reply.clone()),
+            (_, Some(_)) => {
+                let unsent = self.unsent(local.moved());
+                unsent.unwrap_or(TransferFailure::Stalled(within))
+            }
             _ => TransferFailure::Stalled(within),
         })
     }
@@ -284,70 +297,6 @@ impl<'a> Following<'a> {
         local.answer(Answer::Complete);
         self.watch.progressed();
         Ok(checksum)
-    }
-
-    /// Whether the file is complete by the words of both ends.
-    fn check(&self, reply: Reply, outcome: Outcome) -> Result<Outcome, TransferFailure> {
-        match &outcome.result {
-            // What the server says follows from that.
-            Err(TransferError::Peer(PeerError::Excess { .. })) => {}
-            // Cancelled because the server refused, or failed when the server closed the data channels: its words say why.
-            Err(
-                TransferError::Cancelled(_)
-                | TransferError::Channel(_)
-                | TransferError::Connect(_)
-                | TransferError::NoConnection(_)
-                | TransferError::Peer(_),
-            ) if !reply.is_completion() => return Err(self.refused(reply)),
-            Err(_) => {}
-            Ok(()) if !reply.is_completion() => return Err(self.refused(reply)),
-            Ok(()) => {}
-        }
-        if let Err(TransferError::Peer(PeerError::Incomplete {
-            promised: expected,
-            arrived: copied,
-            ..
-        })) = outcome.result
-        {
-            return Err(TransferFailure::Length { expected, copied });
-        }
-        if let Err(error) = outcome.result {
-            return Err(TransferFailure::of_local(error));
-        }
-        self.check_length(outcome.bytes)?;
-        Ok(outcome)
-    }
-
-    fn check_length(&self, moved: u64) -> Result<(), TransferFailure> {
-        let copied = moved.saturating_add(self.copy.present.covered());
-        match self.copy.size {
-            Some(expected) if expected != copied => {
-                Err(TransferFailure::Length { expected, copied })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn refused(&self, reply: Reply) -> TransferFailure {
-        let verb = self.copy.command().verb();
-        self.copy.of_server(ControlError::Refused { verb, reply })
-    }
-
-    fn cancel(&self, local: &LocalTransfer, reason: CancelReason) {
-        local.running.cancel(reason);
-        if let Some(stream) = &self.copy.stream {
-            stream.end();
-        }
-    }
-
-    /// Ends the transfer here, and notes what has arrived.
-    pub(super) async fn give_up(&mut self, local: &mut LocalTransfer) {
-        self.cancel(local, CancelReason::ControlChannelLost);
-        if !self.has_ended {
-            // What a file system does not end in time, it ends later; a restart of the file waits for that.
-            let _ = timeout(FAREWELL, &mut local.finished).await;
-        }
-        self.note_received(local);
     }
 }
 
