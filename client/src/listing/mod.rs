@@ -1,7 +1,8 @@
 //! Directories of servers.
 //!
 //! A listing is received into a file of a private temporary directory, and read from there entry by entry: a directory of a million
-//! entries needs no memory, and a slow reader does not hold a data connection.
+//! entries needs no memory, and a slow reader does not hold a data connection. All listings that are open at a time share one amount of
+//! room ([`LocalConfig::listing_bytes`](crate::local::LocalConfig::listing_bytes)).
 
 mod entry;
 mod remove;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::stack::StackSpec;
-use gridhaul_transfer::{Admission, AttachError, NodeSession};
+use gridhaul_transfer::{Admission, AttachError, Handling, NodeSession};
 use tempfile::TempDir;
 
 pub use entry::{Entry, EntryError};
@@ -24,7 +25,7 @@ pub use remove::{RemoveError, remove_tree};
 pub use walk::{Step, TreeWalk, WalkError, WalkReason};
 
 use crate::control::ControlError;
-use crate::local::LocalMachine;
+use crate::local::{ListingRoom, ListingShare, LocalMachine};
 use crate::session::{Session, TransferSettings};
 use crate::transfer::{
     Direction, FileCopy, STALL, TransferFailure, Transferred, Unobserved, two_party,
@@ -57,6 +58,22 @@ pub enum ListingError {
     /// A line is too long.
     #[error("the server sent a listing with a line of more than {LONGEST_LINE} bytes")]
     Line,
+    /// There is no room for the listing.
+    #[error(
+        "the listing of {} is longer than the {left} bytes that are left for it: all open listings together have {all} bytes in {}",
+        path.display(),
+        place.display()
+    )]
+    Long {
+        /// The directory.
+        path: PathBuf,
+        /// What was left, in bytes.
+        left: u64,
+        /// The room of all listings, in bytes.
+        all: u64,
+        /// The directory for temporary files.
+        place: PathBuf,
+    },
     /// The temporary directory fails.
     #[error("this machine: a listing cannot be stored in {}: {error}", place.display())]
     Store {
@@ -86,6 +103,7 @@ impl ListingError {
 pub struct Lister {
     place: TempDir,
     files: Arc<dyn NodeSession>,
+    room: Arc<ListingRoom>,
     /// A directory was listed.
     has_listed: AtomicBool,
 }
@@ -127,6 +145,7 @@ impl Lister {
         Ok(Self {
             place,
             files,
+            room: Arc::clone(machine.listing_room()),
             has_listed: AtomicBool::new(false),
         })
     }
@@ -142,7 +161,9 @@ impl Lister {
         path: &PathArgument,
         how: &ListingSettings,
     ) -> Result<Listing, ListingError> {
-        self.receive(session, path, how).await?;
+        let mut share = self.room.share();
+        let listed = self.receive_within(session, path, how, &share).await?;
+        share.shrink(listed.bytes);
         let place = self.place.path().join(NAME);
         let failed = |error| ListingError::Store {
             place: place.clone(),
@@ -154,6 +175,7 @@ impl Lister {
         Ok(Listing {
             lines: BufReader::new(file),
             place,
+            _share: share,
         })
     }
 
@@ -168,6 +190,19 @@ impl Lister {
         path: &PathArgument,
         how: &ListingSettings,
     ) -> Result<Transferred, ListingError> {
+        let share = self.room.share();
+        let received = self.receive_within(session, path, how, &share).await;
+        self.discard();
+        received
+    }
+
+    async fn receive_within(
+        &self,
+        session: &mut Session,
+        path: &PathArgument,
+        how: &ListingSettings,
+        share: &ListingShare,
+    ) -> Result<Transferred, ListingError> {
         if !session.has_facts() {
             return Err(ListingError::NotSupported);
         }
@@ -179,6 +214,10 @@ impl Lister {
         let copy = FileCopy {
             stack: how.stack.clone(),
             stall: how.stall,
+            handling: Handling {
+                limit: Some(share.bytes()),
+                ..Handling::default()
+            },
             ..FileCopy::new(
                 Direction::List,
                 PathBuf::from(NAME),
@@ -187,10 +226,23 @@ impl Lister {
             )
         };
         let listed = two_party(session, &self.files, &copy, &mut Unobserved).await;
+        let listed = listed.inspect_err(|_| self.discard());
         listed.map_err(|failure| match failure {
+            TransferFailure::Excess(left) => ListingError::Long {
+                path: path.as_path().to_owned(),
+                left,
+                all: self.room.all(),
+                place: self.place.path().to_owned(),
+            },
             TransferFailure::Source(error) => ListingError::Server(Box::new(error)),
             failure => ListingError::Transfer(Box::new(failure)),
         })
+    }
+
+    /// Frees the room of a listing that is not read.
+    fn discard(&self) {
+        // It may not have been made.
+        let _ = fs::remove_file(self.place.path().join(NAME));
     }
 }
 
@@ -200,6 +252,8 @@ pub struct Listing {
     lines: BufReader<File>,
     /// Where the file was, for errors.
     place: PathBuf,
+    /// The room of the file, whose name is gone.
+    _share: ListingShare,
 }
 
 impl Iterator for Listing {

@@ -1,6 +1,7 @@
 //! The end of transfers on this machine: its files and data channels, as a data node of one user.
 
-mod discard;
+mod listings;
+mod memory;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -16,10 +17,8 @@ use gridhaul_transfer::{
     AccountFiles, Admission, AttachError, DataNode, LocalNode, NodeAccount, NodeConfig, NodeSession,
 };
 
-use self::discard::Discard;
-
-/// The size of a worker's buffer, in bytes.
-const BLOCK_BYTES: usize = 1 << 20;
+pub(crate) use self::listings::{ListingRoom, ListingShare};
+use self::memory::Memory;
 
 /// Files whose checksums are remembered.
 const REMEMBERED_CHECKSUMS: usize = 10_000;
@@ -28,6 +27,7 @@ const REMEMBERED_CHECKSUMS: usize = 10_000;
 #[derive(Debug)]
 pub struct LocalMachine {
     node: LocalNode,
+    listings: Arc<ListingRoom>,
 }
 
 /// The resources of a [`LocalMachine`].
@@ -35,18 +35,30 @@ pub struct LocalMachine {
 pub struct LocalConfig {
     /// Data channels that may send, and that may receive, at a time.
     pub channels: usize,
+    /// The size of a worker's buffer, and the smallest block of MODE E that is sent, in bytes; not zero.
+    pub block_bytes: usize,
     /// The memory of all buffers, in bytes.
     pub buffer_memory_bytes: usize,
     /// The time limit for a data connection.
     pub data_timeout: Duration,
+    /// The bytes of all listings of directories that are open at a time. A single one has at most half of what is free.
+    pub listing_bytes: u64,
+}
+
+impl LocalConfig {
+    /// The size of a worker's buffer, unless another one is wanted.
+    pub const BLOCK_BYTES: usize = 1 << 20;
 }
 
 impl Default for LocalConfig {
     fn default() -> Self {
         Self {
             channels: 256,
+            block_bytes: Self::BLOCK_BYTES,
             buffer_memory_bytes: 512 << 20,
             data_timeout: Duration::from_secs(60),
+            // A listing of several million entries.
+            listing_bytes: 2 << 30,
         }
     }
 }
@@ -57,11 +69,11 @@ impl LocalMachine {
         Self::with(config, open)
     }
 
-    /// The same, but with files that keep nothing of what they receive, and cannot be read.
-    pub(crate) fn discarding(config: LocalConfig) -> Self {
+    /// The same, but with files that keep nothing of what they receive. A name that is a number is a file of so many zeros.
+    pub(crate) fn in_memory(config: LocalConfig) -> Self {
         Self::with(config, |_| {
             Ok(AccountFiles {
-                storage: Arc::new(Discard),
+                storage: Arc::new(Memory),
                 home: PathBuf::from("/"),
             })
         })
@@ -77,14 +89,20 @@ impl LocalMachine {
                 registry: registry(),
                 open_storage: Box::new(open_storage),
                 workers: config.channels,
-                block_bytes: BLOCK_BYTES,
+                block_bytes: config.block_bytes,
                 buffer_memory_bytes: config.buffer_memory_bytes,
                 checksum_threads: threads,
                 remembered_checksums: REMEMBERED_CHECKSUMS,
                 checksum_key: None,
                 data_timeout: config.data_timeout,
             }),
+            listings: ListingRoom::new(config.listing_bytes),
         }
+    }
+
+    /// The room of all open listings.
+    pub(crate) fn listing_room(&self) -> &Arc<ListingRoom> {
+        &self.listings
     }
 
     /// Checks that a stack could be built here.

@@ -1,4 +1,4 @@
-//! Files that keep nothing, to measure how fast bytes arrive.
+//! Files without a disk: zeros that can be read, and files that keep nothing, to measure how fast bytes move.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,19 +8,28 @@ use gridhaul_storage::{
     DirectoryStream, FileIdentity, Metadata, OpenedFile, Storage, StorageError, UploadOpening,
     WriteMode,
 };
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::Errno;
 
-/// Every name is a file that can be written, and whose bytes the kernel discards. All else is refused.
+/// Every name is a file that can be written, and whose bytes the kernel discards. A name that is a number can be read: so many zeros. All
+/// else is refused.
 #[derive(Debug)]
-pub(super) struct Discard;
+pub(super) struct Memory;
 
 fn refused<T>(call: &'static str) -> Result<T, StorageError> {
     Err(StorageError::new(call, Errno::OPNOTSUPP))
 }
 
-impl Storage for Discard {
-    fn open_read(&self, _: &Path) -> Result<OpenedFile, StorageError> {
-        refused("open")
+impl Storage for Memory {
+    fn open_read(&self, path: &Path) -> Result<OpenedFile, StorageError> {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let size = name.and_then(|name| name.parse::<u64>().ok());
+        let size = size.ok_or_else(|| StorageError::new("open", Errno::NOENT))?;
+        let failed = |errno| StorageError::new("memfd_create", errno);
+        // A hole of this size: it takes no memory.
+        let file = memfd_create("gridhaul-zeros", MemfdFlags::CLOEXEC).map_err(failed)?;
+        ftruncate(&file, size).map_err(failed)?;
+        Ok(OpenedFile::new(file, size))
     }
 
     fn open_write(&self, _: &Path, _: WriteMode) -> Result<OpenedFile, StorageError> {
@@ -100,5 +109,23 @@ impl Storage for Discard {
 
     fn set_checksum_attribute(&self, _: &Path, _: Option<&[u8]>) -> Result<(), StorageError> {
         refused("setxattr")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_file_of_zeros_and_all_names_take_bytes() {
+        let zeros = Memory.open_read(Path::new("/5000000")).expect("memory");
+        assert_eq!(zeros.size_at_open(), 5_000_000);
+        assert_eq!(zeros.size().expect("a size"), 5_000_000);
+        for name in ["/zeros", "/", "/-1", "/18446744073709551616"] {
+            assert!(Memory.open_read(Path::new(name)).is_err(), "{name}");
+        }
+        Memory
+            .open_write(Path::new("/zeros"), WriteMode::Truncate)
+            .expect("/dev/null");
     }
 }
