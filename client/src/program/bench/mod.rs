@@ -1,29 +1,50 @@
-//! `gridhaul bench`: the rate of a path with several numbers of connections and driver stacks.
+//! `gridhaul bench`: the rate of a path with several options of copies, and which ones are recommended.
 //!
 //! ```text
-//!   way        a transfer of some bytes: from a server, to a server, or between two of them
-//!   result     the table, and what it recommends
+//!   way, ends     transfers between the memory of this machine and a server, or between two servers
+//!   round         one round of a trial ──> trial (what it has measured), clock (processor time)
+//!   plan          what is tried beside the number of connections ──> setting (options)
+//!   law, reasons  what is recommended, and why
+//!   result        the table
 //! ```
 
+mod clock;
+mod ends;
+mod law;
+mod plan;
+mod reasons;
 mod result;
+mod round;
+mod setting;
+mod trial;
 mod way;
-
-use std::time::{Duration, Instant};
 
 use gridhaul_protocol::stack::StackSpec;
 
-use self::result::{Results, Trial};
-use self::way::{Way, WayError};
+use self::ends::Ends;
+use self::plan::{Flow, Path};
+use self::result::Results;
+use self::round::{Budget, Halt, Rounds};
+use self::setting::Setting;
+use self::trial::{Stage, Trial};
+use self::way::Way;
 use super::Ending;
-use super::arguments::BenchArguments;
+use super::arguments::{BenchArguments, Varied};
 use super::interrupt;
 use super::output::{print, warn};
 
-/// The bytes of the first transfer of a trial.
-const FIRST_BYTES: u64 = 4 << 20;
+/// Why a benchmark does not begin.
+enum BenchError {
+    /// The command line is wrong.
+    Usage(String),
+    Failed(String),
+}
 
-/// No transfer has more.
-const MOST_BYTES: u64 = 1 << 42;
+impl BenchError {
+    fn usage(error: impl std::fmt::Display) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
 
 pub(super) async fn run(arguments: &BenchArguments) -> Ending {
     let way = tokio::select! {
@@ -32,11 +53,11 @@ pub(super) async fn run(arguments: &BenchArguments) -> Ending {
     };
     let mut way = match way {
         Ok(way) => way,
-        Err(WayError::Usage(words)) => {
+        Err(BenchError::Usage(words)) => {
             warn(words);
             return Ending::Usage;
         }
-        Err(WayError::Failed(words)) => {
+        Err(BenchError::Failed(words)) => {
             warn(words);
             return Ending::Failed;
         }
@@ -67,73 +88,121 @@ pub(super) async fn run(arguments: &BenchArguments) -> Ending {
     }
 }
 
+/// All stages: each begins with the setting that those before have chosen.
 async fn measure(arguments: &BenchArguments, way: &mut Way) -> Results {
-    let mut results = Results::new(&arguments.urls);
-    let first = std::iter::once(arguments.channels.stack.clone());
-    for stack in first.chain(arguments.also.iter().cloned().map(Some)) {
-        for &parallel in &arguments.parallel {
-            let mut trial = Trial::new(stack.as_ref(), parallel);
-            let done = attempt(way, stack.as_ref(), &mut trial, arguments.duration).await;
-            if let Err(words) = done {
-                // The next trial may succeed, with connections of its own.
-                warn(format_args!("{}: {words}", trial.name()));
-                trial.error = Some(words);
-                way.reset();
+    let path = path(&way.ends);
+    let mut results = Results::new(arguments, &way.ends, path);
+    let mut budget = Budget::new(arguments.most);
+    let settings = connections(arguments);
+    let first = (Stage::Connections, settings);
+    try_all(arguments, way, first, &mut budget, &mut results).await;
+    for (next, varied) in [
+        (Stage::Blocks, Varied::Blocks),
+        (Stage::Rate, Varied::Rate),
+        (Stage::Ring, Varied::Ring),
+    ] {
+        let Some(choice) = law::choose(&results.trials) else {
+            break;
+        };
+        if results.is_spent || !arguments.vary.contains(&varied) {
+            continue;
+        }
+        let base = &results.trials[choice.index];
+        let settings = possible(way, next, base, path).await;
+        match settings {
+            Ok(settings) => {
+                let next = (next, settings);
+                try_all(arguments, way, next, &mut budget, &mut results).await;
             }
-            results.add(trial);
+            Err(reason) => results.leave_out(next, reason),
         }
     }
+    results.decide();
     results
 }
 
-/// Transfers for a time. Transfers grow until one takes a quarter of it: a short one fits into the buffers of a single connection. Until
-/// then connections open, and TCP finds its rate, so these transfers do not count.
-async fn attempt(
-    way: &mut Way,
-    stack: Option<&StackSpec>,
-    trial: &mut Trial,
-    duration: Duration,
-) -> Result<(), String> {
-    let (mut bytes, enough) = (FIRST_BYTES, duration / 4);
-    loop {
-        let done = way.transfer(stack, trial.parallel, bytes).await?;
-        // The source has no more bytes.
-        if done.took >= enough || done.bytes < bytes || bytes >= MOST_BYTES {
-            break;
+fn path(ends: &Ends) -> Path {
+    let round_trips = ends.remotes().into_iter().map(|remote| remote.round_trip);
+    Path {
+        flow: match ends {
+            Ends::Get(_) => Flow::Get,
+            Ends::Put(_) => Flow::Put,
+            Ends::Between(..) => Flow::Between,
+        },
+        round_trip: round_trips.max().unwrap_or_default().as_secs_f64(),
+    }
+}
+
+/// Each stack with each number of connections.
+fn connections(arguments: &BenchArguments) -> Vec<Setting> {
+    let first = std::iter::once(arguments.channels.stack.clone());
+    let stacks = first.chain(arguments.also.iter().cloned().map(Some));
+    let with = |stack: Option<StackSpec>| {
+        let counts = arguments.parallel.iter();
+        counts.map(move |&parallel| Setting {
+            stack: stack.clone(),
+            parallel,
+            block_bytes: None,
+        })
+    };
+    stacks.flat_map(with).collect()
+}
+
+/// The settings of a stage that all ends support, behind that of `base`. The error says why there are none.
+async fn possible(
+    way: &Way,
+    stage: Stage,
+    base: &Trial,
+    path: Path,
+) -> Result<Vec<Setting>, String> {
+    let mut settings = vec![base.setting.clone()];
+    let mut refused = None;
+    for setting in plan::candidates(stage, base, path)? {
+        match &setting.stack {
+            Some(stack) if setting.stack != base.setting.stack && !way.takes(stack).await? => {
+                refused = Some(format!("an end does not accept the stack {stack}"));
+            }
+            _ => settings.push(setting),
         }
-        let factor = enough.as_secs_f64() / done.took.as_secs_f64().max(0.001);
-        bytes = grown(bytes, factor);
     }
-    let began = Instant::now();
-    while trial.bytes == 0 || began.elapsed() + enough / 2 < duration / 2 {
-        let done = way.transfer(stack, trial.parallel, bytes).await?;
-        trial.add(&done);
+    match (settings.len(), refused) {
+        (1, Some(refused)) => Err(refused),
+        (1, None) => Err("no other value is possible".to_owned()),
+        _ => Ok(settings),
     }
-    Ok(())
 }
 
-/// The bytes of the next transfer, if so many times as many are wanted. The rate may still rise, so it gets a little more.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the factor is between 1 and 16"
-)]
-fn grown(bytes: u64, factor: f64) -> u64 {
-    let sixteenths = (factor * 1.25).clamp(1.25, 16.0) * 16.0;
-    (bytes / 16)
-        .saturating_mul(sixteenths as u64)
-        .min(MOST_BYTES)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn transfers_grow_within_bounds() {
-        assert_eq!(grown(16, 0.0), 20);
-        assert_eq!(grown(1 << 20, 4.0), 5 << 20);
-        assert_eq!(grown(1 << 20, f64::INFINITY), 16 << 20);
-        assert_eq!(grown(MOST_BYTES, 2.0), MOST_BYTES);
+/// Makes the trials of a stage: one round of each, then the next round. What changes with time changes all of them.
+async fn try_all(
+    arguments: &BenchArguments,
+    way: &mut Way,
+    (stage, settings): (Stage, Vec<Setting>),
+    budget: &mut Budget,
+    results: &mut Results,
+) {
+    let trials = settings
+        .into_iter()
+        .map(|setting| Trial::new(stage, setting));
+    let mut all: Vec<Rounds> = trials.map(Rounds::new).collect();
+    'all: for _ in 0..arguments.rounds {
+        for rounds in all.iter_mut().filter(|rounds| rounds.trial.error.is_none()) {
+            match rounds.run(way, arguments.duration, budget).await {
+                Ok(()) => {}
+                Err(Halt::Spent) => {
+                    results.is_spent = true;
+                    break 'all;
+                }
+                Err(Halt::Failed(words)) => {
+                    // The next trial may succeed, with connections of its own.
+                    warn(format_args!("{}: {words}", rounds.trial.name()));
+                    rounds.trial.error = Some(words);
+                    way.reset();
+                }
+            }
+        }
     }
+    let trials = all.into_iter().map(|rounds| rounds.trial);
+    // Those that the budget has left out were not made.
+    let made = trials.filter(|trial| trial.error.is_some() || !trial.samples.is_empty());
+    results.trials.extend(made);
 }

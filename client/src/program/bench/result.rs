@@ -1,192 +1,245 @@
-//! The rates of all trials, and the number of connections that they recommend.
-
-use std::time::Duration;
+//! The table of all trials, what they recommend, and why.
 
 use gridhaul_protocol::stack::StackSpec;
 use serde::Serialize;
 
+use super::super::arguments::{Authentication, BenchArguments, ChannelArguments};
 use super::super::output::{shown, shown_json};
-use super::super::report::amount;
-use crate::transfer::Transferred;
+use super::ends::Ends;
+use super::law;
+use super::plan::{Flow, Path};
+use super::setting::Setting;
+use super::trial::{Stage, Trial, rate_words};
 
-/// A number of connections whose rate is this part of the best one is near enough.
-const NEAR: f64 = 0.92;
+/// A transfer that is shorter consists of its commands to a part that matters.
+const SHORT: f64 = 0.1;
 
-/// The transfers with one stack and one number of connections.
-#[derive(Debug, Serialize)]
-pub(super) struct Trial {
-    stack: Option<String>,
-    pub(super) parallel: u8,
-    /// What there were: a server may have opened fewer.
-    channels: usize,
-    pub(super) bytes: u64,
-    seconds: f64,
-    bytes_per_second: f64,
-    /// How the bytes were moved on this machine, where its driver had a choice.
-    movement: Option<String>,
-    pub(super) error: Option<String>,
-}
+/// The round trips of the commands of a transfer, at most, as a part of its time.
+const COMMANDS: f64 = 20.0;
 
 /// All trials.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(super) struct Results {
     urls: Vec<String>,
-    trials: Vec<Trial>,
+    ends: [String; 2],
+    path: Path,
+    rounds: u8,
+    seconds: u64,
+    channels: ChannelArguments,
+    pub(super) trials: Vec<Trial>,
+    /// The bytes of the budget are used up.
+    pub(super) is_spent: bool,
+    left_out: Vec<LeftOut>,
     recommended: Option<Recommended>,
 }
 
-/// The smallest number of connections that is near the best rate.
-#[derive(Debug, Serialize)]
-struct Recommended {
-    stack: Option<String>,
-    parallel: u8,
-    percent_of_best: f64,
+/// What was not tried.
+#[derive(Debug, Clone, Serialize)]
+struct LeftOut {
+    tried: &'static str,
+    reason: String,
 }
 
-impl Trial {
-    pub(super) fn new(stack: Option<&StackSpec>, parallel: u8) -> Self {
-        Self {
-            stack: stack.map(StackSpec::to_string),
-            parallel,
-            channels: 0,
-            bytes: 0,
-            seconds: 0.0,
-            bytes_per_second: 0.0,
-            movement: None,
-            error: None,
-        }
-    }
+#[derive(Debug, Clone, Serialize)]
+struct Recommended {
+    command: String,
+    stack: Option<String>,
+    parallel: u8,
+    block_bytes: Option<usize>,
+    bytes_per_second: f64,
+    reasons: Vec<String>,
+}
 
-    #[expect(clippy::cast_precision_loss, reason = "rates need no more digits")]
-    pub(super) fn add(&mut self, done: &Transferred) {
-        self.bytes = self.bytes.saturating_add(done.bytes);
-        self.seconds += done.took.max(Duration::from_micros(1)).as_secs_f64();
-        self.bytes_per_second = self.bytes as f64 / self.seconds;
-        self.channels = done.channels;
-        self.movement.clone_from(&done.movement);
-    }
-
-    pub(super) fn name(&self) -> String {
-        format!("{}, {} connections", self.stack_name(), self.parallel)
-    }
-
-    fn stack_name(&self) -> &str {
-        self.stack.as_deref().unwrap_or("default stack")
-    }
+/// A trial, for programs.
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    tried: &'static str,
+    stack: Option<String>,
+    parallel: u8,
+    block_bytes: Option<usize>,
+    /// What there were: a server may have opened fewer.
+    channels: usize,
+    bytes: u64,
+    seconds: f64,
+    /// The median of the rounds.
+    bytes_per_second: f64,
+    /// Of each round, the slowest first.
+    rounds: Vec<f64>,
+    spread_percent: f64,
+    /// The processors that this program has used.
+    processors: f64,
+    machine_busy_percent: Option<f64>,
+    sent_again: Option<u64>,
+    /// How the bytes were moved on this machine, where its driver had a choice.
+    movement: Option<&'a str>,
+    error: Option<&'a str>,
 }
 
 impl Results {
-    pub(super) fn new(urls: &[String]) -> Self {
+    pub(super) fn new(arguments: &BenchArguments, ends: &Ends, path: Path) -> Self {
         Self {
-            urls: urls.to_vec(),
+            urls: arguments.urls.clone(),
+            ends: ends.words(),
+            path,
+            rounds: arguments.rounds,
+            seconds: arguments.duration.as_secs(),
+            channels: arguments.channels.clone(),
             trials: Vec::new(),
+            is_spent: false,
+            left_out: Vec::new(),
             recommended: None,
         }
     }
 
-    pub(super) fn add(&mut self, trial: Trial) {
-        self.trials.push(trial);
-        self.recommended = self.recommend();
+    pub(super) fn leave_out(&mut self, stage: Stage, reason: String) {
+        let tried = stage.name();
+        self.left_out.push(LeftOut { tried, reason });
+    }
+
+    /// Recommends one of the trials.
+    pub(super) fn decide(&mut self) {
+        if self.is_spent {
+            let reason = "further trials would move more bytes than --most allows".to_owned();
+            let tried = "more";
+            self.left_out.push(LeftOut { tried, reason });
+        }
+        self.recommended = law::choose(&self.trials).map(|choice| {
+            let trial = &self.trials[choice.index];
+            let setting = &trial.setting;
+            let mut reasons = choice.reasons;
+            reasons.extend(self.doubt(trial));
+            Recommended {
+                command: self.command(setting),
+                stack: setting.stack.as_ref().map(StackSpec::to_string),
+                parallel: setting.parallel,
+                block_bytes: setting.block_bytes,
+                bytes_per_second: trial.rate(),
+                reasons,
+            }
+        });
+    }
+
+    /// Whether the commands of transfers are a part of the rates.
+    fn doubt(&self, trial: &Trial) -> Option<String> {
+        let seconds = trial.transfer_seconds();
+        let is_short = seconds < SHORT || seconds < self.path.round_trip * COMMANDS;
+        is_short.then(|| {
+            format!(
+                "a transfer took {:.0} ms, of which its commands are a part that matters: a larger file, or a longer --duration, gives higher rates",
+                seconds * 1e3
+            )
+        })
+    }
+
+    /// What copies with this setting, and with the options of the channels that were given.
+    fn command(&self, setting: &Setting) -> String {
+        let mut words = "gridhaul copy".to_owned();
+        // A single file from a server over one connection would come as a stream, which was not measured.
+        if self.path.flow == Flow::Get && setting.parallel == 1 {
+            words += " --mode extended";
+        }
+        words += &format!(" {}", setting.words());
+        if self.channels.protect {
+            words += " --protect";
+        }
+        words += match self.channels.dcau {
+            Some(Authentication::None) => " --dcau none",
+            Some(Authentication::User) => " --dcau self",
+            None => "",
+        };
+        words + " SRC DST"
     }
 
     pub(super) fn has_any(&self) -> bool {
         self.recommended.is_some()
     }
 
-    fn best(&self) -> f64 {
-        let complete = self.trials.iter().filter(|trial| trial.error.is_none());
-        complete.fold(0.0, |best, trial| best.max(trial.bytes_per_second))
-    }
-
-    fn recommend(&self) -> Option<Recommended> {
-        let best = self.best();
-        let complete = self.trials.iter().filter(|trial| trial.error.is_none());
-        let near = complete.filter(|trial| best > 0.0 && trial.bytes_per_second >= best * NEAR);
-        let least = near.min_by_key(|trial| trial.parallel)?;
-        Some(Recommended {
-            stack: least.stack.clone(),
-            parallel: least.parallel,
-            percent_of_best: least.bytes_per_second / best * 100.0,
-        })
-    }
-
     pub(super) fn json(&self) -> String {
-        shown_json(&serde_json::json!(self).to_string())
+        let rows: Vec<Row<'_>> = self.trials.iter().map(Row::of).collect();
+        let [source, destination] = &self.ends;
+        let document = serde_json::json!({
+            "urls": self.urls,
+            "source": source,
+            "destination": destination,
+            "round_trip_seconds": self.path.round_trip,
+            "trials": rows,
+            "recommended": self.recommended,
+            "not_tried": self.left_out,
+        });
+        shown_json(&document.to_string())
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "rates are positive, and shown with few digits"
-    )]
     pub(super) fn text(&self) -> String {
-        let best = self.best();
-        let mut text = "connections         rate  of best  stack\n".to_owned();
-        for trial in &self.trials {
-            let stack = shown(trial.stack_name().as_bytes());
-            let (rate, part) = match trial.error {
-                Some(_) => ("failed".to_owned(), String::new()),
-                None => (
-                    format!("{}/s", amount(trial.bytes_per_second as u64)),
-                    format!("{:.0} %", trial.bytes_per_second / best * 100.0),
-                ),
-            };
-            let count = trial.parallel;
-            text += &format!("{count:>11} {rate:>12} {part:>8}  {stack}\n");
-        }
-        let Some(found) = &self.recommended else {
-            return text;
-        };
-        let stack = found
-            .stack
-            .iter()
-            .map(|stack| format!(" --stack '{stack}'"));
-        let (count, percent) = (found.parallel, found.percent_of_best);
-        text += &format!(
-            "recommended: --parallel {count}{}: {percent:.0} % of the best rate; more connections bring less than {:.0} %\n",
-            stack.collect::<String>(),
-            (1.0 / NEAR - 1.0) * 100.0,
+        let [source, destination] = self.ends.each_ref().map(|end| shown(end.as_bytes()));
+        let mut text = format!(
+            "from   {source}\nto     {destination}\nround trip {:.1} ms; {} of about {} s for each trial, in turn; rates are medians\n\n",
+            self.path.round_trip * 1e3,
+            match self.rounds {
+                1 => "1 round".to_owned(),
+                rounds => format!("{rounds} rounds"),
+            },
+            self.seconds
         );
+        text += "tried        connections          rate  spread  processors  sent again  stack\n";
+        for trial in &self.trials {
+            text += &line(trial);
+        }
+        if let Some(found) = &self.recommended {
+            let command = shown(found.command.as_bytes());
+            text += &format!("\nrecommended: {command}\nwhy:\n");
+            for reason in &found.reasons {
+                text += &format!("- {}\n", shown(reason.as_bytes()));
+            }
+        }
+        if !self.left_out.is_empty() {
+            text += "not tried:\n";
+        }
+        for LeftOut { tried, reason } in &self.left_out {
+            text += &format!("- {tried}: {}\n", shown(reason.as_bytes()));
+        }
         text
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_smallest_number_near_the_best_rate_is_recommended() {
-        let mut results = Results::new(&["a".to_owned()]);
-        for (parallel, bytes, error) in [
-            (1, 250, None),
-            (2, 500, None),
-            (4, 950, None),
-            (8, 1000, None),
-            (16, 2000, Some("broken".to_owned())),
-        ] {
-            let mut trial = Trial::new(None, parallel);
-            trial.add(&Transferred {
-                bytes: bytes * 1_000_000,
-                channels: usize::from(parallel),
-                took: Duration::from_secs(1),
-                movement: None,
-                reason: None,
-                details: Default::default(),
-                checksum: None,
-            });
-            trial.error = error;
-            results.add(trial);
-        }
-        let found = results.recommended.as_ref().expect("there are rates");
-        assert_eq!(found.parallel, 4);
-        let text = results.text();
-        assert!(
-            text.contains(
-                "--parallel 4: 95 % of the best rate; more connections bring less than 9 %"
-            ),
-            "{text}"
+/// A line of the table.
+fn line(trial: &Trial) -> String {
+    let setting = shown(trial.setting.name().as_bytes());
+    let (tried, count) = (trial.stage.name(), trial.setting.parallel);
+    if !trial.counts() {
+        return format!(
+            "{tried:<12} {count:>11}        failed {:>33}{setting}\n",
+            ""
         );
-        assert!(text.contains("failed"), "{text}");
+    }
+    let again = trial.sent_again().map(|count| count.to_string());
+    format!(
+        "{tried:<12} {count:>11} {:>13} {:>5.0} % {:>11.2} {:>11}  {setting}\n",
+        rate_words(trial.rate()),
+        trial.spread() * 100.0,
+        trial.processors(),
+        again.as_deref().unwrap_or("-"),
+    )
+}
+
+impl<'a> Row<'a> {
+    fn of(trial: &'a Trial) -> Self {
+        let last = trial.samples.last();
+        Self {
+            tried: trial.stage.name(),
+            stack: trial.setting.stack.as_ref().map(StackSpec::to_string),
+            parallel: trial.setting.parallel,
+            block_bytes: trial.setting.block_bytes,
+            channels: last.map_or(0, |sample| sample.channels),
+            bytes: trial.bytes(),
+            seconds: trial.seconds(),
+            bytes_per_second: trial.rate(),
+            rounds: trial.rates(),
+            spread_percent: trial.spread() * 100.0,
+            processors: trial.processors(),
+            machine_busy_percent: trial.busy().map(|busy| busy * 100.0),
+            sent_again: trial.sent_again(),
+            movement: last.and_then(|sample| sample.movement.as_deref()),
+            error: trial.error.as_deref(),
+        }
     }
 }

@@ -1,51 +1,43 @@
 //! Transfers of some bytes, again and again, with the same sessions.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gridhaul_protocol::command::TransferMode;
+use gridhaul_protocol::command::{Command, SiteCommand, StackRequest, Text, TransferMode};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_transfer::{Admission, NodeSession};
-use tempfile::TempDir;
 
 use super::super::arguments::{BenchArguments, ChannelArguments};
 use super::super::servers::Servers;
+use super::BenchError;
+use super::ends::{Ends, Remote};
+use super::setting::Setting;
+use crate::control::ControlError;
 use crate::local::{LocalConfig, LocalMachine};
-use crate::location::{Server, Url};
-use crate::session::{DataCommands, DataProtection, Session, TransferSettings};
+use crate::location::Server;
+use crate::session::{DataCommands, DataProtection, Session, Striping, TransferSettings};
 use crate::transfer::{
     Direction, FileCopy, FilePart, ThirdPartyCopy, Transferred, Unobserved, third_party, two_party,
 };
 
-/// Why a benchmark does not begin.
-pub(super) enum WayError {
-    /// The command line is wrong.
-    Usage(String),
-    Failed(String),
-}
-
-/// Where bytes go from and to.
-enum Ends {
-    /// The file of a server, and its size.
-    Get(Url, u64),
-    /// A sparse file of this machine, and a new file of a server.
-    Put(TempDir, Url),
-    /// The file of a server, its size, and a new file of another one.
-    Between(Url, u64, Url),
-}
-
 /// Both ends, with their sessions.
 pub(super) struct Way {
-    ends: Ends,
+    pub(super) ends: Ends,
     servers: Servers,
     channels: ChannelArguments,
-    machine: LocalMachine,
-    files: Option<Arc<dyn NodeSession>>,
-    /// By the place in [`Ends`].
-    sessions: [Option<Session>; 2],
+    here: Option<Here>,
+    /// Those of [`Ends::remotes`].
+    sessions: Vec<Session>,
+    /// A transfer has begun, so the server may have the file.
+    has_written: bool,
+}
+
+/// The memory of this machine as an end, with its data channels.
+struct Here {
+    block_bytes: Option<usize>,
+    files: Arc<dyn NodeSession>,
 }
 
 fn words(error: impl std::fmt::Display) -> String {
@@ -53,211 +45,211 @@ fn words(error: impl std::fmt::Display) -> String {
 }
 
 impl Way {
-    pub(super) async fn open(arguments: &BenchArguments) -> Result<Self, WayError> {
-        let urls = arguments.urls.iter().map(|url| Url::parse(url));
-        let urls: Vec<Url> = urls
-            .collect::<Result<_, _>>()
-            .map_err(|error| WayError::Usage(words(error)))?;
-        let machine = match (arguments.urls.len(), arguments.put) {
-            (1, false) => LocalMachine::discarding(LocalConfig::default()),
-            _ => LocalMachine::new(LocalConfig::default()),
-        };
-        let stacks = arguments.channels.stack.iter().chain(&arguments.also);
-        for stack in stacks {
-            let checked = machine.check_stack(stack);
-            checked.map_err(|error| WayError::Usage(format!("{stack}: {error}")))?;
-        }
+    pub(super) async fn open(arguments: &BenchArguments) -> Result<Self, BenchError> {
         let servers = Servers::new(arguments.login.clone());
-        let ends = ends(&servers, urls, arguments.put).await?;
-        Ok(Self {
+        let ends = Ends::find(&servers, arguments).await?;
+        let way = Self {
             ends,
             servers,
             channels: arguments.channels.clone(),
-            machine,
-            files: None,
-            sessions: [None, None],
-        })
+            here: None,
+            sessions: Vec::new(),
+            has_written: false,
+        };
+        for stack in arguments.channels.stack.iter().chain(&arguments.also) {
+            let checked = way.check_here(stack);
+            checked.map_err(|error| BenchError::usage(format!("{stack}: {error}")))?;
+        }
+        Ok(way)
+    }
+
+    /// Whether this machine is the sender, which knows what it has sent again.
+    pub(super) fn sends(&self) -> bool {
+        matches!(self.ends, Ends::Put(_))
+    }
+
+    /// Between two servers they know their drivers.
+    fn check_here(&self, stack: &StackSpec) -> Result<(), String> {
+        if matches!(self.ends, Ends::Between(..)) {
+            return Ok(());
+        }
+        let machine = LocalMachine::in_memory(LocalConfig::default());
+        machine.check_stack(stack).map_err(words)
+    }
+
+    /// Whether all ends accept a stack. A session of its own asks, because a new stack ends data channels.
+    ///
+    /// # Errors
+    ///
+    /// When a server does not answer.
+    pub(super) async fn takes(&self, stack: &StackSpec) -> Result<bool, String> {
+        let Some(text) = Text::new(stack.to_string()) else {
+            return Ok(false);
+        };
+        if self.check_here(stack).is_err() {
+            return Ok(false);
+        }
+        let command = Command::Site(SiteCommand::SetNetStack(StackRequest::Drivers(text)));
+        for remote in self.ends.remotes() {
+            let mut session = self.servers.open(&remote.url.server).await.map_err(words)?;
+            let reply = session.control().ask(&command).await.map_err(words)?;
+            session.close().await;
+            if !reply.is_completion() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Moves this many bytes, or all that the source has.
+    ///
+    /// # Errors
+    ///
+    /// When an end fails.
     pub(super) async fn transfer(
         &mut self,
-        stack: Option<&StackSpec>,
-        parallel: u8,
+        setting: &Setting,
         bytes: u64,
     ) -> Result<Transferred, String> {
-        let hosts: Vec<Server> = match &self.ends {
-            Ends::Get(url, _) | Ends::Put(_, url) => vec![url.server.clone()],
-            Ends::Between(from, _, to) => vec![from.server.clone(), to.server.clone()],
-        };
-        for (place, server) in self.sessions.iter_mut().zip(&hosts) {
-            if place.is_none() {
-                *place = Some(self.servers.open(server).await.map_err(words)?);
-            }
-        }
-        let sessions: Vec<&Session> = self.sessions.iter().flatten().collect();
-        let protection = DataProtection::default_of(&sessions);
+        self.open_sessions().await?;
+        let sessions: Vec<&Session> = self.sessions.iter().collect();
+        let protection = self
+            .channels
+            .protection(DataProtection::default_of(&sessions));
         let settings = TransferSettings {
             mode: TransferMode::Extended,
-            parallelism: parallel,
-            protection: self.channels.protection(protection),
-            stack: stack.cloned(),
+            parallelism: setting.parallel,
+            protection,
+            stack: setting.stack.clone(),
             commands: DataCommands::Usual,
+            striping: Striping::Auto,
         };
-        let part = |size: u64| FilePart {
+        let bytes = bytes.min(self.ends.most_bytes());
+        let part = Some(FilePart {
             offset: 0,
-            length: Some(bytes.min(size)),
-        };
-        if let (Ends::Between(from, size, to), [Some(source), Some(destination)]) =
-            (&self.ends, &mut self.sessions)
+            length: Some(bytes),
+        });
+        let stall = self.channels.stall_timeout;
+        if let (Ends::Between(from, to), [source, destination]) =
+            (&self.ends, self.sessions.as_mut_slice())
         {
             let copy = ThirdPartyCopy {
-                source: from.argument().map_err(words)?,
-                destination: to.argument().map_err(words)?,
-                part: Some(part(*size)),
-                size: Some(bytes.min(*size)),
+                source: from.path.clone(),
+                destination: to.path.clone(),
+                part,
+                size: Some(bytes),
                 present: RangeSet::new(),
                 settings,
+                modified: None,
                 verify: None,
-                stall: self.channels.stall_timeout,
+                stall,
             };
+            self.has_written = true;
             let done = third_party(source, destination, &copy, &mut Unobserved).await;
             return done.map_err(words);
         }
+        let files = self.files(setting.block_bytes, protection)?;
+        // The name of a file in memory is its size. Without a promised size nothing is reserved.
+        let name = PathBuf::from(format!("/{bytes}"));
+        let (direction, remote, part, size) = match &self.ends {
+            Ends::Put(to) => (Direction::Put, to, None, Some(bytes)),
+            Ends::Get(from) | Ends::Between(from, _) => (Direction::Get, from, part, None),
+        };
         let here = ChannelArguments {
-            stack: stack.cloned(),
+            stack: setting.stack.clone(),
             ..self.channels.clone()
         };
-        let (direction, local, url, part, size) = match &self.ends {
-            // Without the size nothing is reserved.
-            Ends::Get(url, size) => {
-                let local = PathBuf::from("/discarded");
-                (Direction::Get, local, url, Some(part(*size)), None)
-            }
-            Ends::Put(place, url) => {
-                let path = place.path().join("zeros");
-                let file = File::create(&path).and_then(|file| file.set_len(bytes));
-                file.map_err(|error| format!("{}: {error}", path.display()))?;
-                (Direction::Put, path, url, None, Some(bytes))
-            }
-            Ends::Between(..) => return Err("a session is missing".to_owned()),
-        };
-        let remote = url.argument().map_err(words)?;
-        let files = self.files(protection)?;
         let copy = FileCopy {
             part,
             size,
             stack: here.stack_here(),
-            stall: self.channels.stall_timeout,
-            ..FileCopy::new(direction, local, remote, settings)
+            stall,
+            ..FileCopy::new(direction, name, remote.path.clone(), settings)
         };
-        let session = self.sessions[0].as_mut().ok_or("a session is missing")?;
+        let session = self.sessions.first_mut().ok_or("a session is missing")?;
+        self.has_written = true;
         let done = two_party(session, &files, &copy, &mut Unobserved).await;
         done.map_err(words)
     }
 
-    fn files(&mut self, protection: DataProtection) -> Result<Arc<dyn NodeSession>, String> {
-        if let Some(files) = &self.files {
-            return Ok(Arc::clone(files));
+    async fn open_sessions(&mut self) -> Result<(), String> {
+        let servers: Vec<Server> = self.ends.remotes().into_iter().map(server).collect();
+        for server in servers.iter().skip(self.sessions.len()) {
+            let session = self.servers.open(server).await.map_err(words)?;
+            self.sessions.push(session);
         }
-        let hosts = match (&self.ends, &self.sessions[0]) {
-            (Ends::Get(..), Some(session)) => session.admits(self.channels.protection(protection)),
+        Ok(())
+    }
+
+    /// The memory of this machine, with buffers of this size.
+    fn files(
+        &mut self,
+        block_bytes: Option<usize>,
+        protection: DataProtection,
+    ) -> Result<Arc<dyn NodeSession>, String> {
+        if let Some(here) = self
+            .here
+            .as_ref()
+            .filter(|here| here.block_bytes == block_bytes)
+        {
+            return Ok(Arc::clone(&here.files));
+        }
+        let hosts = match (&self.ends, self.sessions.first()) {
+            (Ends::Get(_), Some(session)) => session.admits(protection),
             _ => Admission::none(),
         };
-        let files = self.machine.files(Path::new("/"), hosts).map_err(words)?;
-        Ok(Arc::clone(self.files.insert(files)))
+        let machine = LocalMachine::in_memory(LocalConfig {
+            block_bytes: block_bytes.unwrap_or(LocalConfig::BLOCK_BYTES),
+            ..LocalConfig::default()
+        });
+        let files = machine.files(Path::new("/"), hosts).map_err(words)?;
+        self.here = Some(Here {
+            block_bytes,
+            files: Arc::clone(&files),
+        });
+        Ok(files)
     }
 
     /// After a failure: the next transfer has sessions and connections of its own.
     pub(super) fn reset(&mut self) {
-        (self.sessions, self.files) = ([None, None], None);
+        self.sessions.clear();
+        self.here = None;
     }
 
     /// Removes the file that was written, and ends the sessions.
+    ///
+    /// # Errors
+    ///
+    /// When the file could not be removed.
     pub(super) async fn close(&mut self) -> Result<(), String> {
-        let written = match &self.ends {
-            Ends::Get(..) => None,
-            Ends::Put(_, url) | Ends::Between(_, _, url) => Some(url.clone()),
-        };
-        let idle = std::mem::take(&mut self.sessions);
-        for session in idle.into_iter().flatten() {
+        for session in std::mem::take(&mut self.sessions) {
             // One that was interrupted in a transfer ends with its connection.
             if session.is_usable() {
                 session.close().await;
             }
         }
-        self.files = None;
-        let Some(url) = written else {
+        self.here = None;
+        let Some(Remote { url, path, .. }) = self.ends.written().filter(|_| self.has_written)
+        else {
             return Ok(());
         };
         let mut session = self.servers.open(&url.server).await.map_err(words)?;
-        let path = url.argument().map_err(words)?;
-        let removed = match session.size(&path).await {
-            // No trial has written it.
-            Err(_) if session.is_usable() => Ok(()),
-            _ => session.remove(&path, false).await,
-        };
+        let removed = remove(&mut session, path).await;
         session.close().await;
         removed.map_err(|error| format!("{url} was not removed: {error}"))
     }
 }
 
-async fn ends(servers: &Servers, urls: Vec<Url>, is_put: bool) -> Result<Ends, WayError> {
-    let mut urls = urls.into_iter();
-    match (urls.next(), urls.next(), is_put) {
-        (Some(url), None, false) => {
-            let size = size(servers, &url).await?;
-            Ok(Ends::Get(url, size))
-        }
-        (Some(url), None, true) => {
-            absent(servers, &url).await?;
-            let place = tempfile::tempdir();
-            let place = place.map_err(|error| WayError::Failed(words(error)))?;
-            Ok(Ends::Put(place, url))
-        }
-        (Some(from), Some(to), false) => {
-            let size = size(servers, &from).await?;
-            absent(servers, &to).await?;
-            Ok(Ends::Between(from, size, to))
-        }
-        _ => Err(WayError::Usage(
-            "--put is for one URL: two are copied from the first one to the second one".to_owned(),
-        )),
+/// Removes what transfers have left under the name of a new file.
+async fn remove(session: &mut Session, path: &PathArgument) -> Result<(), ControlError> {
+    session.remove_unfinished(path).await?;
+    match session.size(path).await {
+        // No transfer was completed.
+        Err(error) if error.is_about_absence() => Ok(()),
+        _ => session.remove(path, false).await,
     }
 }
 
-/// The size of a file that is read.
-async fn size(servers: &Servers, url: &Url) -> Result<u64, WayError> {
-    let failed = |error: String| WayError::Failed(format!("{url}: {error}"));
-    let (mut session, path) = start(servers, url).await?;
-    let size = session.size(&path).await;
-    session.close().await;
-    match size.map_err(|error| failed(words(error)))? {
-        Some(size @ 1..) => Ok(size),
-        _ => Err(failed("the file is empty: name a large one".to_owned())),
-    }
-}
-
-/// Whether a file that will be written does not exist.
-async fn absent(servers: &Servers, url: &Url) -> Result<(), WayError> {
-    let (mut session, path) = start(servers, url).await?;
-    let size = session.size(&path).await;
-    let is_absent = size.is_err() && session.is_usable();
-    session.close().await;
-    match is_absent {
-        true => Ok(()),
-        false => Err(WayError::Failed(format!(
-            "{url} exists, and would be replaced and removed: name another file"
-        ))),
-    }
-}
-
-async fn start(servers: &Servers, url: &Url) -> Result<(Session, PathArgument), WayError> {
-    let path = url.argument();
-    let path = path.map_err(|error| WayError::Usage(words(error)))?;
-    let session = servers.open(&url.server).await;
-    Ok((
-        session.map_err(|error| WayError::Failed(words(error)))?,
-        path,
-    ))
+fn server(remote: &Remote) -> Server {
+    remote.url.server.clone()
 }
