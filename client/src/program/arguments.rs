@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   cat, files, trees, rdma, bench     the other commands for files
+//!   choices                           options with a fixed set of values
 //!   data                              options that several commands share
 //!   hosts                             options of logins by server
 //!   passwords                         whom a password file is for
@@ -10,6 +11,7 @@
 
 mod bench;
 mod cat;
+mod choices;
 mod data;
 mod files;
 mod hosts;
@@ -25,14 +27,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand};
 use gridhaul_protocol::command::{AlgorithmName, Password, SiteCommand};
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_storage::ChecksumAlgorithm;
 
-pub(super) use self::bench::BenchArguments;
+pub(super) use self::bench::{BenchArguments, Varied};
 pub(super) use self::cat::CatArguments;
-pub(super) use self::data::{ChannelArguments, DataArguments, ModeArgument, Parallel};
+pub(super) use self::choices::{ProgressArgument, StripeArgument, SyncArgument};
+pub(super) use self::data::{
+    Authentication, ChannelArguments, DataArguments, ModeArgument, Parallel,
+};
 pub(super) use self::files::{
     ListArguments, MakeArguments, MoveArguments, RemoveArguments, StatArguments, SumArguments,
 };
@@ -42,6 +47,7 @@ pub(super) use self::rdma::{OverRdma, RDMA_DRIVER, RdmaArguments, RdmaWay};
 pub(super) use self::trees::{ChmodArguments, TreeArguments, UsageArguments};
 use super::plan::Plan;
 use super::proxy::ProxyCommand;
+use super::telling::Telling;
 use crate::control::AddressFamily;
 use crate::location::{End, Server, as_text};
 use crate::session::DataCredential;
@@ -72,7 +78,7 @@ pub(super) enum Command {
     Sum(SumArguments),
     /// Log in at a server, and show what it is and how fast it answers
     Ping(PingArguments),
-    /// Measure how fast bytes move from or to a server, or between two, with several numbers of connections
+    /// Measure how fast bytes move from or to a server, or between two, and recommend the options of copies
     Bench(BenchArguments),
     /// List directories of servers
     Ls(ListArguments),
@@ -178,6 +184,12 @@ pub(super) struct CopyArguments {
     /// Complete an earlier copy with the same sources and destination that was interrupted or had failures
     #[arg(long)]
     pub(super) resume: bool,
+    /// Keep what has arrived of a file that is given up, so that --resume continues it; this is the default
+    #[arg(long, overrides_with = "no_partial")]
+    pub(super) partial: bool,
+    /// Remove what has arrived of a file that is given up
+    #[arg(long, overrides_with = "partial", conflicts_with_all = ["offset", "length"])]
+    pub(super) no_partial: bool,
     /// The file that knows what is complete until everything is. Default: one for each sources and
     /// destination in $XDG_STATE_HOME/gridhaul or ~/.local/state/gridhaul
     #[arg(long, value_name = "FILE")]
@@ -214,36 +226,16 @@ pub(super) struct CopyArguments {
     /// Print a line for each file in place of progress bars
     #[arg(long)]
     pub(super) no_progress: bool,
+    /// Say more on standard error: the sessions, how each file goes, and its channels; with -vv also all
+    /// commands and replies, without passwords
+    #[arg(long, short, action = ArgAction::Count, conflicts_with = "quiet")]
+    pub(super) verbose: u8,
     /// Print errors only
     #[arg(long, short)]
     pub(super) quiet: bool,
     /// For `rput` and `rget`.
     #[arg(skip)]
     pub(super) rdma: Option<OverRdma>,
-}
-
-/// What makes a copy that exists the same as its source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum SyncArgument {
-    /// Any file
-    Exists,
-    /// Equal sizes
-    Size,
-    /// Equal sizes, and the source is not newer; times are not kept
-    Newer,
-    /// Equal sizes and modification times, in whole seconds
-    Time,
-    /// Equal sizes and checksums
-    Checksum,
-}
-
-/// What progress is told of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ProgressArgument {
-    /// Files
-    Files,
-    /// Files, and their data channels, or their stripes if they go from server to server
-    Channels,
 }
 
 impl CopyArguments {
@@ -254,6 +246,11 @@ impl CopyArguments {
             offset: self.offset.unwrap_or(0),
             length: self.length,
         })
+    }
+
+    /// Whether what has arrived of a file that is given up stays.
+    pub(super) fn keeps_partial(&self) -> bool {
+        self.partial || !self.no_partial
     }
 
     /// Whether copies get the modification times of their sources.
@@ -317,6 +314,9 @@ pub(super) struct LoginArguments {
     /// What configuration files set for each server.
     #[arg(skip)]
     pub(super) hosts: Option<HostOptions>,
+    /// What is said about sessions.
+    #[arg(skip)]
+    pub(super) telling: Telling,
 }
 
 /// What holds for the servers of one end of copies.

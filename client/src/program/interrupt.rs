@@ -24,6 +24,9 @@ use super::secret;
 /// How long a command may take to stop, and to remove what must not stay at servers.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// How long a server may take meanwhile to remove something. Commands may ask two, one after the other, before the grace is over.
+pub(super) const SERVER_GRACE: Duration = Duration::from_secs(4);
+
 /// How long the last line may take.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 

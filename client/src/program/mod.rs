@@ -11,9 +11,12 @@
 //!   ping           how a server answers
 //!   bench          how fast bytes move
 //!   interrupt      signals that end the program
+//!   environment    variables of Globus programs
 //!   plan           the list of a dry run
 //!   proxy          proxies of the user
 //!   servers        sessions by server, and how to log in
+//!   identities     certificates of the user
+//!   telling        what --verbose says about sessions
 //!   secret         passwords and passphrases
 //!   output         lines on standard output and standard error
 //!   report         lines for people, JSON for programs
@@ -23,8 +26,10 @@ mod arguments;
 mod bench;
 mod config;
 mod copy;
+mod environment;
 mod files;
 mod guc;
+mod identities;
 mod interrupt;
 mod output;
 mod ping;
@@ -36,6 +41,7 @@ mod report;
 mod secret;
 mod servers;
 mod sum;
+mod telling;
 mod trees;
 
 use std::env;
@@ -104,6 +110,12 @@ pub fn main() -> ExitCode {
             None => return Ending::Usage.into(),
         },
     };
+    if let Err(error) = environment::check()
+        && listens(&command)
+    {
+        output::warn(error);
+        return Ending::Failed.into();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         // Without optimization the frames of a copy between servers take most of the default of 2 MiB.
@@ -140,6 +152,18 @@ fn stops_itself(command: &Command) -> bool {
             | Command::Rput(_)
             | Command::Rget(_)
             | Command::Cat(_)
+            | Command::Guc { .. }
+            | Command::Bench(_)
+    )
+}
+
+/// Whether a command may listen for data connections.
+fn listens(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Copy(_)
+            | Command::Rput(_)
+            | Command::Rget(_)
             | Command::Guc { .. }
             | Command::Bench(_)
     )

@@ -80,6 +80,12 @@ pub(super) fn warn(words: impl Display) {
     let _ = without_bars(|| writeln!(io::stderr().lock(), "gridhaul: {words}"));
 }
 
+/// Text on standard error, which controls no terminal.
+pub(super) fn write_plain(text: &str) {
+    // Messages have no other place.
+    let _ = without_bars(|| io::stderr().lock().write_all(text.as_bytes()));
+}
+
 /// Lines with names that a server chose, such as its replies, without characters that control a terminal.
 pub(super) fn shown_lines(lines: &str) -> String {
     let lines = lines.split('\n').map(|line| shown(line.as_bytes()));

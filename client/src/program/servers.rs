@@ -13,6 +13,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use zeroize::Zeroizing;
 
 use super::arguments::{LoginArguments, NotForUser};
+use super::identities::Identities;
 use super::output::Pause;
 use super::secret;
 use crate::control::{SshSettings, is_user};
@@ -20,11 +21,10 @@ use crate::location::{Scheme, Server};
 use crate::login::{self, Account, ExpectedServer, Identity, IdentityPlaces, Login};
 use crate::session::{Session, SessionConfig, SessionError};
 
-/// Opens sessions, with one identity for all of them.
+/// Opens sessions, with the identity that the user has then.
 pub(super) struct Servers {
     arguments: LoginArguments,
-    /// By the options for the credential and the authorities.
-    identities: Mutex<HashMap<Places, Identity>>,
+    identities: Identities,
     /// The authorities for ftps, by the options for a directory and a file.
     roots: Mutex<HashMap<Places, Arc<TrustStore>>>,
     /// Passwords that were read, with the file, or typed. Locked while the user types.
@@ -94,7 +94,7 @@ impl Servers {
     pub(super) fn new(arguments: LoginArguments) -> Self {
         Self {
             arguments,
-            identities: Mutex::default(),
+            identities: Identities::default(),
             roots: Mutex::default(),
             passwords: AsyncMutex::default(),
         }
@@ -112,6 +112,8 @@ impl Servers {
         let config = SessionConfig {
             family: arguments.family(),
             patience: arguments.timeout,
+            // The options of a host do not have it.
+            observer: self.arguments.telling.observer(),
         };
         // ssh itself asks for passwords, passphrases and unknown keys of hosts, at any time until the server greets.
         let pause = match &login {
@@ -121,6 +123,7 @@ impl Servers {
         let opened = Session::open(&named, login, config).await;
         drop(pause);
         let mut session = opened.map_err(|error| OpenError::Session(Box::new(error)))?;
+        self.arguments.telling.opened(&session);
         session.serve(server.clone());
         session.prefer_stack(own.stack);
         let failed = |error| {
@@ -194,17 +197,10 @@ impl Servers {
     }
 
     fn identity(&self, arguments: &LoginArguments) -> Result<Identity, OpenError> {
-        let places = (arguments.proxy.clone(), arguments.trust.clone());
-        let known = self.identities.lock();
-        let mut known = known.unwrap_or_else(PoisonError::into_inner);
-        if let Some(identity) = known.get(&places) {
-            return Ok(identity.clone());
-        }
-        let found = Identity::find(&IdentityPlaces {
-            proxy: places.0.clone(),
-            trust: places.1.clone(),
-        })?;
-        Ok(known.entry(places).or_insert(found).clone())
+        Ok(self.identities.get(IdentityPlaces {
+            proxy: arguments.proxy.clone(),
+            trust: arguments.trust.clone(),
+        })?)
     }
 
     /// The password for a server: that of the file, which is for the first server only, or one that the user types.

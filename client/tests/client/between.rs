@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use gridhaul_interop::{Kind, chown_to_nobody};
 
 use super::blocks;
+use super::doubtful::DOUBT;
 use super::pipeline::{assert_filled, fill, name, retrieved};
 use super::scripted::{Scripted, gridhaul};
 use crate::site::{Site, texts};
@@ -55,7 +56,8 @@ fn a_file_that_one_server_refuses_spoils_no_other() {
             assert!(error.contains("Permission denied"), "{error}");
             // Not the content of another file.
             let copy = fs::read(site.served("there").join(name(broken)));
-            assert!(copy.is_err() || copy.is_ok_and(|copy| copy.is_empty()));
+            let copy = copy.unwrap_or_default();
+            assert!(copy.is_empty() || error.contains(DOUBT), "{error}");
 
             fs::set_permissions(&closed, fs::Permissions::from_mode(0o644)).unwrap();
             // A directory has the name of a file.
@@ -189,7 +191,7 @@ fn what_a_source_does_wrong_once_is_mended() {
 }
 
 #[test]
-fn a_file_that_the_source_never_sends_is_not_left_with_the_content_of_another() {
+fn a_file_that_the_source_never_sends_does_not_pass_with_the_content_of_another() {
     for kind in [Kind::Gridhaul, Kind::Globus] {
         let site = Site::anonymous(kind, &[]);
         fs::create_dir(site.served("d")).unwrap();
@@ -200,7 +202,7 @@ fn a_file_that_the_source_never_sends_is_not_left_with_the_content_of_another() 
         let error = copy_nine(&source, &site.server.url("d/"), &["--retry", "0"]);
         assert!(error.contains("550 Not this one."), "{error}");
         let five = fs::read(site.served("d/f5")).unwrap_or_default();
-        assert_eq!(five, b"", "{error}");
+        assert!(five.is_empty() || error.contains(DOUBT), "{error}");
         for number in (1..10).filter(|number| *number != 5) {
             let content = fs::read(site.served(&format!("d/f{number}"))).unwrap();
             assert_eq!(content, format!("/f{number}").as_bytes(), "{error}");

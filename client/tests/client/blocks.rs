@@ -1,6 +1,6 @@
 //! Scripted servers that send and receive in MODE E.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 
@@ -17,6 +17,8 @@ thread_local! {
     static PORT: RefCell<Option<SocketAddrV4>> = const { RefCell::new(None) };
     /// The data connection to it.
     static DATA: RefCell<Option<TcpStream>> = const { RefCell::new(None) };
+    /// A `REST` has come since [`takes_restart`].
+    static IS_RESTARTED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What the server does with the `RETR` of a name, or the `ERET` of a part, in place of sending the file and its replies: `None`.
@@ -38,7 +40,13 @@ pub(crate) fn start_with_sizes(size: Box<Size>, act: Box<Act>) -> Scripted {
     }))
 }
 
-fn talk(line: &str, control: &mut TcpStream, size: &Size, act: &Act) -> io::Result<bool> {
+/// Replies to a command, if it is one of those that these servers know.
+pub(crate) fn talk(
+    line: &str,
+    control: &mut TcpStream,
+    size: &Size,
+    act: &Act,
+) -> io::Result<bool> {
     let (verb, argument) = line.split_once(' ').unwrap_or((line, ""));
     let reply = match verb {
         "FEAT" => FEATURES.to_owned(),
@@ -55,7 +63,10 @@ fn talk(line: &str, control: &mut TcpStream, size: &Size, act: &Act) -> io::Resu
             PORT.set(Some(address(argument)));
             "200 Yes.\r\n".to_owned()
         }
-        "REST" => "350 From there.\r\n".to_owned(),
+        "REST" => {
+            IS_RESTARTED.set(true);
+            "350 From there.\r\n".to_owned()
+        }
         "RETR" | "ERET" => match act(argument, control) {
             Some(done) => return done.map(|()| true),
             None => {
@@ -68,6 +79,11 @@ fn talk(line: &str, control: &mut TcpStream, size: &Size, act: &Act) -> io::Resu
     };
     control.write_all(reply.as_bytes())?;
     Ok(true)
+}
+
+/// Whether a `REST` has come in this session, since the last call.
+pub(crate) fn takes_restart() -> bool {
+    IS_RESTARTED.take()
 }
 
 /// Sends 150, or 125 if the data connection is there.
@@ -97,10 +113,20 @@ pub(crate) fn send(content: &[u8]) -> io::Result<()> {
 
 /// Sends a byte of a file, over a new connection that then breaks.
 pub(crate) fn send_byte(offset: u64) -> io::Result<()> {
-    let port = PORT.with_borrow(|port| port.ok_or(io::ErrorKind::NotConnected))?;
+    send_byte_over(connect()?, offset)
+}
+
+/// Sends a byte of a file over this connection, which then breaks.
+pub(crate) fn send_byte_over(mut data: TcpStream, offset: u64) -> io::Result<()> {
     let mut bytes = block(0, 1, offset);
     bytes.push(b'x');
-    TcpStream::connect(port)?.write_all(&bytes)
+    data.write_all(&bytes)
+}
+
+/// A new data connection.
+pub(crate) fn connect() -> io::Result<TcpStream> {
+    let port = PORT.with_borrow(|port| port.ok_or(io::ErrorKind::NotConnected))?;
+    TcpStream::connect(port)
 }
 
 /// Sends the beginning of a file.

@@ -123,6 +123,24 @@ fn a_directory_is_tried_again_when_its_session_breaks() {
 }
 
 #[test]
+fn a_source_is_looked_at_again_when_its_session_breaks() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let failures = AtomicU32::new(0);
+    let server = Scripted::start(Box::new(move |line, control| {
+        if line == "MLST /d" && failures.fetch_add(1, Ordering::Relaxed) == 0 {
+            let _ = control.shutdown(Shutdown::Both);
+            return true;
+        }
+        talk(line, control, &entries, &send).unwrap_or(true)
+    }));
+    let url = server.url("d");
+    let again = ["copy", "-r", "--json", "--retry", "1"];
+    let lines = site.must(&[&again[..], &[&url, "back"]].concat());
+    assert!(lines.contains("tried again in 1 s"), "{lines}");
+    assert!(site.local("back/a/b/c").is_dir() && site.local("back/e").is_dir());
+}
+
+#[test]
 fn a_directory_is_made_again_when_its_session_breaks() {
     let site = Site::anonymous(Kind::Gridhaul, &[]);
     fs::create_dir_all(site.local("new/a/b/c")).unwrap();

@@ -3,16 +3,21 @@
 use std::path::Path;
 use std::time::Duration;
 
-use gridhaul_interop::kills::{Moment, Script, Victim, Way};
+use gridhaul_interop::kills::{Mirror, Moment, Script, Victim, Way};
 
 /// Copies large files, and returns how many bytes were sent again. Each kill must hit the copy, which has more than 2 s for all of
 /// them.
 fn play(way: Way, victim: Victim, parallel: u64, moments: &[Moment]) -> u64 {
+    play_mirror(Mirror::Off, way, victim, parallel, moments)
+}
+
+fn play_mirror(mirror: Mirror, way: Way, victim: Victim, parallel: u64, moments: &[Moment]) -> u64 {
     let script = Script {
         way,
         victim,
         parallel,
         is_large: true,
+        mirror,
         moments: moments.to_vec(),
     };
     let client = Path::new(env!("CARGO_BIN_EXE_gridhaul"));
@@ -31,6 +36,14 @@ fn copies_are_completed_after_kills_of_the_client_and_send_little_again() {
     play(Way::Put, Victim::Client, 4, &[after(1700)]);
     play(Way::Get, Victim::Client, 1, &[after(900), after(900)]);
     play(Way::Between, Victim::Client, 4, &[after(1800)]);
+}
+
+#[test]
+fn mirrors_are_completed_after_early_kills_of_all_ends() {
+    for (way, parallel) in [(Way::Get, 4), (Way::Put, 1), (Way::Between, 4)] {
+        let moments = [after(100), after(1200)];
+        play_mirror(Mirror::Delete, way, Victim::All, parallel, &moments);
+    }
 }
 
 #[test]

@@ -18,16 +18,16 @@ use crate::site::{Site, assert_same};
 const MIB: u64 = 1 << 20;
 
 /// Sees each line of a client before the server. `false`: the connection is closed instead.
-type Passes = dyn Fn(&str) -> bool + Send + Sync;
+pub(crate) type Passes = dyn Fn(&str) -> bool + Send + Sync;
 
 /// A relay of control connections.
-struct Proxy {
-    address: SocketAddr,
+pub(crate) struct Proxy {
+    pub(crate) address: SocketAddr,
     commands: Arc<Mutex<Vec<String>>>,
 }
 
 impl Proxy {
-    fn start(server: SocketAddr, passes: Box<Passes>) -> Self {
+    pub(crate) fn start(server: SocketAddr, passes: Box<Passes>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let commands = Arc::<Mutex<Vec<String>>>::default();

@@ -6,10 +6,13 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::stack::StackSpec;
+use gridhaul_stack::options;
 
-use super::seconds;
+use super::{StripeArgument, seconds};
 use crate::listing::ListingSettings;
-use crate::session::{DataCommands, DataProtection, Session, TransferSettings};
+use crate::local::LocalConfig;
+use crate::program::environment::data_place;
+use crate::session::{DataCommands, DataProtection, Session, Striping, TransferSettings};
 
 /// The data channels of files.
 #[derive(Debug, Clone, Args)]
@@ -27,6 +30,20 @@ pub(in crate::program) struct DataArguments {
     /// The transfer mode. In MODE E connections serve several files, and the receiver must be reachable
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub(in crate::program) mode: ModeArgument,
+    /// Whether all data nodes of servers are used; without WHEN it is always
+    #[arg(
+        long,
+        value_name = "WHEN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "auto",
+        default_missing_value = "always"
+    )]
+    pub(in crate::program) stripe: StripeArgument,
+    /// The smallest block of MODE E that this machine sends, and its buffer for each connection: 64K to 8M,
+    /// in powers of 1024. Default: 1M
+    #[arg(long, value_name = "BYTES", value_parser = block_bytes)]
+    pub(in crate::program) block_size: Option<usize>,
     #[command(flatten)]
     pub(in crate::program) channels: ChannelArguments,
 }
@@ -90,11 +107,31 @@ pub(in crate::program) enum Authentication {
     None,
 }
 
+impl DataArguments {
+    /// The resources of this machine.
+    pub(in crate::program) fn local(&self) -> LocalConfig {
+        LocalConfig {
+            block_bytes: self.block_size.unwrap_or(LocalConfig::BLOCK_BYTES),
+            ..LocalConfig::default()
+        }
+    }
+}
+
+/// With the largest ones, all connections of a file have a buffer within the memory of all buffers.
+fn block_bytes(text: &str) -> Result<usize, String> {
+    let bytes = options::bytes(text)
+        .ok()
+        .and_then(|bytes| usize::try_from(bytes).ok());
+    bytes
+        .filter(|bytes| ((64 << 10)..=(8 << 20)).contains(bytes))
+        .ok_or_else(|| "a size from 64K to 8M".to_owned())
+}
+
 impl ChannelArguments {
     /// The stack of this machine.
     pub(in crate::program) fn stack_here(&self) -> StackSpec {
         let stack = self.stack.clone();
-        stack.unwrap_or_else(|| StackSpec::only("auto"))
+        data_place().placed(stack.unwrap_or_else(|| StackSpec::only("auto")))
     }
 
     /// How directories of a server are listed.
@@ -106,6 +143,7 @@ impl ChannelArguments {
                 protection: self.protection(DataProtection::default_of(&[server])),
                 stack: self.stack.clone(),
                 commands: DataCommands::Usual,
+                striping: Striping::Never,
             },
             stack: self.stack_here(),
             stall: self.stall_timeout,

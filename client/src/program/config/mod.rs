@@ -22,7 +22,8 @@ pub(super) use apply::command;
 pub(super) use show::run;
 
 /// The options that files may set, beside [`FILES`]: those that hold for many copies.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
+    "block-size",
     "checksum",
     "concurrency",
     "create-dirs",

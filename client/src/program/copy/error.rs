@@ -82,8 +82,18 @@ pub(super) enum CopyError {
         "the destination has continued another file than its unfinished one, and its content is wrong: copy it again"
     )]
     Continued,
-    #[error("given up: {0} files in a row could not be copied because of their servers")]
+    #[error(
+        "both servers have called the file complete after a restart, but the destination does not say that it has all of it, and checksums do not show it either: do not use the copy, and copy the file again"
+    )]
+    Unproven,
+    #[error(
+        "given up: {0} files in a row could not be copied because of their servers; what is left of the copy is not tried"
+    )]
     GivenUp(usize),
+    #[error(
+        "given up: {0} files in a row could not be copied because the destination has no room left; what is left of the copy is not tried"
+    )]
+    NoRoom(usize),
 }
 
 impl CopyError {
@@ -94,15 +104,39 @@ impl CopyError {
             Self::Transfer(failure) => failure.is_transient(has_moved),
             Self::Source(error) | Self::Destination(error) => error.is_transient(has_moved),
             Self::Listing(error) | Self::DestinationListing(error) => error.is_transient(),
-            Self::Changed | Self::Continued => true,
+            Self::Changed | Self::Continued | Self::Unproven => true,
             _ => false,
         }
+    }
+
+    /// Whether the destination has no room left.
+    pub(super) fn is_about_room(&self) -> bool {
+        match self {
+            Self::Transfer(failure) => failure.is_about_room(),
+            Self::Destination(error) => error.is_about_room(),
+            Self::Storage(error) => error.is_about_room(),
+            _ => false,
+        }
+    }
+
+    /// Whether another upload has the file at the destination.
+    pub(super) fn is_in_use(&self) -> bool {
+        match self {
+            Self::Transfer(failure) => failure.is_in_use(),
+            Self::Destination(error) => error.is_in_use(),
+            _ => false,
+        }
+    }
+
+    /// Whether nothing was tried, because too many files had failed.
+    pub(super) fn is_given_up(&self) -> bool {
+        matches!(self, Self::GivenUp(_) | Self::NoRoom(_))
     }
 
     /// Whether what has arrived must not be continued.
     pub(super) fn is_about_content(&self) -> bool {
         match self {
-            Self::Changed | Self::Continued => true,
+            Self::Changed | Self::Continued | Self::Unproven => true,
             Self::Transfer(failure) => matches!(
                 **failure,
                 TransferFailure::Checksum { .. }
@@ -110,6 +144,18 @@ impl CopyError {
                     | TransferFailure::Excess(_)
             ),
             _ => false,
+        }
+    }
+
+    /// The bytes that a source was asked for after a restart, if it has called the transfer complete and none has arrived. `None`: the error
+    /// is another one.
+    pub(super) fn unsent(&self) -> Option<u64> {
+        match self {
+            Self::Transfer(failure) => match **failure {
+                TransferFailure::Unsent { asked, arrived: 0 } => Some(asked),
+                _ => None,
+            },
+            _ => None,
         }
     }
 }

@@ -9,6 +9,7 @@ use super::error::CopyError;
 use super::job::{Job, Place};
 use super::jobs::Jobs;
 use super::pattern::Pattern;
+use super::renewed::facts_of;
 use super::shared::Shared;
 use super::version::{Version, permissions_of};
 use super::walk::Walker;
@@ -239,11 +240,8 @@ impl Finder<'_> {
                 Ok((kind, version))
             }
             Place::Remote(url) => {
-                let path = url.argument()?;
-                let mut session = self.shared.session(&url.server).await?;
-                let facts = session.facts(&path).await;
-                self.shared.give_back(session);
-                let facts = facts.map_err(CopyError::Source)?.unwrap_or_default();
+                let facts = facts_of(self.shared, source, url, CopyError::Source);
+                let facts = facts.await?.unwrap_or_default();
                 Ok((facts.kind, facts.into()))
             }
         }
@@ -258,11 +256,9 @@ impl Finder<'_> {
                 _ if self.shared.arguments.no_target_directory => false,
                 Place::Local { path, .. } => path.is_dir(),
                 Place::Remote(url) => {
-                    let path = url.argument()?;
-                    let mut session = self.shared.session(&url.server).await?;
-                    let found = session.is_directory(&path).await;
-                    self.shared.give_back(session);
-                    found.map_err(CopyError::Destination)? == Some(true)
+                    let failed = CopyError::Destination;
+                    let facts = facts_of(self.shared, destination, url, failed).await?;
+                    facts.is_some_and(|facts| facts.kind == Some(Kind::Directory))
                 }
             };
         Ok(match is_directory {

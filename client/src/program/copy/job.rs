@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::error::CopyError;
 use super::version::Version;
@@ -19,6 +20,18 @@ pub(super) struct Job {
     pub(super) known: Version,
     /// The command copies nothing else.
     pub(super) is_only: bool,
+}
+
+/// A file under way whose unfinished copy does not stay when it is given up.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) destination: Place,
+    /// The size of the source in bytes, where it is known.
+    pub(super) size: Option<u64>,
+    /// A server may have had a file with this name before.
+    pub(super) may_have_had: bool,
+    /// Bytes of it may have moved, and no other upload has taken the file since.
+    pub(super) has_moved: Arc<AtomicBool>,
 }
 
 /// A file of one end.

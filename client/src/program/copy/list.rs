@@ -10,6 +10,9 @@ use crate::location::{Location, LocationError, as_text};
 /// The most lines. All are in memory.
 const LINES: usize = 1_000_000;
 
+/// The most bytes of all lines.
+const BYTES: usize = 256 << 20;
+
 /// The longest line, in bytes: two encoded paths of Linux.
 const LINE_BYTES: u64 = 32 * 1024;
 
@@ -47,15 +50,16 @@ impl Pair {
         })
     }
 
-    /// As the list has it.
-    pub(super) fn words(&self) -> &[String; 2] {
-        &self.words
+    /// As the list has it, and what that means.
+    pub(super) fn parts(self) -> ([String; 2], Errand) {
+        let errand = Errand::new(vec![self.source], self.destination);
+        (self.words, errand)
     }
 }
 
 impl From<Pair> for Errand {
     fn from(pair: Pair) -> Self {
-        Self::new(vec![pair.source], pair.destination)
+        pair.parts().1
     }
 }
 
@@ -84,7 +88,7 @@ fn pairs(
     mut lines: impl BufRead,
     rewrite: &dyn Fn(String) -> Result<String, LocationError>,
 ) -> Result<Vec<Pair>, ListError> {
-    let mut pairs = Vec::new();
+    let (mut pairs, mut bytes) = (Vec::new(), 0);
     for number in 1.. {
         let wrong = |reason: &str| ListError::Line {
             name: name.to_owned(),
@@ -104,7 +108,8 @@ fn pairs(
         if !line.ends_with(b"\n") && line.len() as u64 >= LINE_BYTES {
             return Err(wrong("the line is too long"));
         }
-        if number > LINES {
+        bytes += line.len();
+        if number > LINES || bytes > BYTES {
             return Err(wrong("the list is too long: divide it"));
         }
         match <[String; 2]>::try_from(words_of(&line)) {
@@ -155,7 +160,7 @@ mod tests {
     fn lines_have_two_words() {
         let text = "\n  # comment\na b\n\"a b\"  \"c\" # d\r\na b 0,-1 size=3;\n";
         let read = pairs("list", text.as_bytes(), &Ok).expect("valid");
-        let words = read.iter().map(Pair::words);
+        let words = read.iter().map(|pair| &pair.words);
         assert!(words.eq([&["a", "b"], &["a b", "c"], &["a", "b"]]));
         let error = pairs("list", "a b\na b c\n".as_bytes(), &Ok).expect_err("three words");
         assert!(error.to_string().starts_with("list, line 2: a line is"));
@@ -163,13 +168,41 @@ mod tests {
         let read = pairs("list", latin.as_slice(), &Ok).expect("valid");
         let here = std::path::absolute(OsStr::from_bytes(b"caf\xe9")).expect("a directory");
         assert_eq!(read[0].source, Location::Local(here));
-        assert_eq!(read[0].words()[1], "ftp://h/caf%E9");
+        assert_eq!(read[0].words[1], "ftp://h/caf%E9");
         let quoted = OsStr::from_bytes(b"/a b\xff");
         assert_eq!(read[1].source, Location::Local(quoted.into()));
         // A no-break space is a part of the name, as for globus-url-copy.
-        assert_eq!(read[1].words()[1], "b\u{a0}c");
+        assert_eq!(read[1].words[1], "b\u{a0}c");
         let long = vec![b'x'; 40_000];
         let error = pairs("list", long.as_slice(), &Ok).expect_err("too long");
         assert!(error.to_string().contains("too long"), "{error}");
+    }
+
+    /// Comments without end.
+    struct Comments {
+        line: Vec<u8>,
+        at: usize,
+    }
+
+    impl io::Read for Comments {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let rest = &self.line[self.at..];
+            let count = rest.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&rest[..count]);
+            self.at = (self.at + count) % self.line.len();
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn a_list_without_end_is_refused() {
+        let mut line = vec![b'#'; 16_384];
+        line.push(b'\n');
+        let comments = BufReader::new(Comments { line, at: 0 });
+        let error = pairs("list", comments, &Ok).expect_err("too long");
+        assert!(error.to_string().contains("divide it"), "{error}");
+        let lines = "\n".repeat(LINES + 1);
+        let error = pairs("list", lines.as_bytes(), &Ok).expect_err("too many lines");
+        assert!(error.to_string().contains("divide it"), "{error}");
     }
 }

@@ -14,11 +14,13 @@ mod left;
 mod list;
 mod looked;
 mod loops;
+mod partial;
 mod pattern;
 mod present;
 mod preview;
 mod reach;
 mod renewed;
+mod settings;
 mod shared;
 mod special;
 mod stream;
@@ -32,6 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 pub(super) use self::find::Errand;
 use self::find::find;
@@ -44,10 +47,13 @@ use self::shared::Shared;
 use self::stream::{End, StreamCopy};
 use self::worker::Worker;
 use super::Ending;
-use super::arguments::{CatArguments, CopyArguments, ProgressArgument, RdmaArguments, RdmaWay};
+use super::arguments::{
+    CatArguments, CopyArguments, ModeArgument, ProgressArgument, RdmaArguments, RdmaWay,
+    StripeArgument,
+};
 use super::interrupt;
 use super::report::{Errors, Form, Report};
-use crate::local::{LocalConfig, LocalMachine};
+use crate::local::LocalMachine;
 use crate::location::{Location, LocationError, Url};
 
 /// Files that wait for a worker: enough that workers never wait for a listing, few enough for any memory.
@@ -77,7 +83,7 @@ pub(super) async fn run(arguments: &CopyArguments) -> Ending {
     if let Some(ending) = standard_stream(arguments, Errors::Own, &locations).await {
         return ending;
     }
-    errands(arguments, Errors::Own, all).await.0
+    errands(arguments.clone(), Errors::Own, all).await.0
 }
 
 /// Copies standard input, or to standard output, if one of the locations is `-`, or a device or a pipe.
@@ -108,6 +114,23 @@ fn check_ways(arguments: &CopyArguments, errands: &[Errand]) -> Result<(), Strin
             rdma.check(&errand.sources, &errand.destination)?;
         }
     }
+    if arguments.data.stripe == StripeArgument::Always {
+        let other = [
+            (arguments.data.mode == ModeArgument::Stream, "--mode stream"),
+            (arguments.relay, "--relay"),
+        ];
+        if let Some((_, other)) = other.iter().find(|(is_given, _)| *is_given) {
+            return Err(format!(
+                "--stripe is for MODE E, and {other} moves a file as one stream: leave one of them out"
+            ));
+        }
+        if arguments.rdma.is_some() {
+            return Err(
+                "RFTP has no command for several data nodes: leave --stripe out, or use gridhaul copy --stack rdma --stripe"
+                    .to_owned(),
+            );
+        }
+    }
     if arguments.relay && !errands.iter().any(Errand::is_between_servers) {
         return Err(
             "--relay is for copies between two servers, and nothing here is one: leave it out"
@@ -134,16 +157,15 @@ pub(super) async fn cat(arguments: &CatArguments) -> Ending {
 
 /// Copies the files of a list. Its journal is that of a command line with all of them.
 async fn run_list(arguments: &CopyArguments, pairs: Vec<Pair>) -> Ending {
-    let words = pairs.iter().flat_map(|pair| pair.words().iter().cloned());
+    let (words, all): (Vec<_>, Vec<_>) = pairs.into_iter().map(Pair::parts).unzip();
     let arguments = CopyArguments {
-        locations: words.collect(),
+        locations: words.into_iter().flatten().collect(),
         ..arguments.clone()
     };
-    let all: Vec<Errand> = pairs.into_iter().map(Errand::from).collect();
     if let Err(error) = check_ways(&arguments, &all) {
         return usage(&error);
     }
-    errands(&arguments, Errors::Own, all).await.0
+    errands(arguments, Errors::Own, all).await.0
 }
 
 /// What a list of globus-url-copy asks for. `rewrite` may change or refuse each location.
@@ -173,7 +195,7 @@ fn usage_as(errors: Errors, words: &str) -> Ending {
 
 /// Copies what several command lines would. Returns the files that were not copied, too, as URLs.
 pub(super) async fn errands(
-    arguments: &CopyArguments,
+    mut arguments: CopyArguments,
     errors: Errors,
     errands: Vec<Errand>,
 ) -> (Ending, Vec<(String, String)>) {
@@ -182,7 +204,7 @@ pub(super) async fn errands(
         (_, true) => Form::Quiet,
         _ => Form::Lines,
     };
-    let machine = LocalMachine::new(LocalConfig::default());
+    let machine = LocalMachine::new(arguments.data.local());
     let is_here = arguments.relay || errands.iter().any(Errand::is_here);
     let of_rdma = arguments.rdma.as_ref().map(|rdma| &rdma.stack);
     // Between servers they know their drivers.
@@ -194,9 +216,10 @@ pub(super) async fn errands(
         }
     }
     let files = errands.iter().map(Errand::len).sum();
-    let report = Report::start(form, errors, wants_bars(arguments, errors), files)
-        .with_parts(wants_parts(arguments));
-    let (journal, note) = match journal(arguments) {
+    let report = Report::start(form, errors, wants_bars(&arguments, errors), files)
+        .with_parts(wants_parts(&arguments))
+        .with_more(arguments.verbose > 0);
+    let (journal, note) = match journal(&arguments) {
         Ok(journal) => journal,
         Err(error) => {
             report.failed(None, &error.to_string());
@@ -207,7 +230,9 @@ pub(super) async fn errands(
     if let Some(note) = note {
         report.notes(&note);
     }
-    let shared = Shared::new(arguments.clone(), machine, report, journal);
+    // A list may have a million. Only the journal is about their words.
+    arguments.locations = Vec::new();
+    let shared = Shared::new(arguments, machine, report, journal);
     let shared = Arc::new(shared);
     let mut workers = JoinSet::new();
     let is_interrupted = tokio::select! {
@@ -279,7 +304,7 @@ fn journal(arguments: &CopyArguments) -> Result<(Journal, Option<String>), Journ
 
 /// Ends a copy that was interrupted. The transfers have ended with their sessions, and both ends keep what has arrived. What is complete
 /// is told first, because a server may not answer any more.
-async fn stop(shared: &Shared, errors: Errors) {
+async fn stop(shared: &Arc<Shared>, errors: Errors) {
     let arguments = &shared.arguments;
     let can_resume = errors == Errors::Own && !arguments.dry_run && arguments.part().is_none();
     shared.tell_of_journal();
@@ -288,7 +313,9 @@ async fn stop(shared: &Shared, errors: Errors) {
         false => "interrupted",
     });
     shared.report.done();
-    loops::remove_made(shared).await;
+    // They are few, and empty directories are quick to remove.
+    let _ = timeout(interrupt::SERVER_GRACE, loops::remove_made(shared)).await;
+    partial::remove_all(shared).await;
 }
 
 async fn copy(shared: &Arc<Shared>, errands: Vec<Errand>, workers: &mut JoinSet<()>) {

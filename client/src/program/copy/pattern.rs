@@ -10,9 +10,10 @@ use tokio::task::block_in_place;
 
 use super::error::CopyError;
 use super::job::Place;
+use super::renewed::{Renewed, facts_of};
 use super::shared::Shared;
 use crate::listing::Lister;
-use crate::session::Kind;
+use crate::session::{Kind, Session};
 
 /// More files need a recursive copy, which does not keep them in memory.
 const MOST: usize = 100_000;
@@ -48,12 +49,15 @@ impl Pattern {
         let mut names = match &self.directory {
             Place::Local { path, .. } => block_in_place(|| self.of_directory(path, shared))?,
             Place::Remote(url) => {
-                let path = url.argument()?;
-                let mut session = shared.session(&url.server).await?;
+                let (path, channels) = (url.argument()?, &shared.arguments.data.channels);
                 let lister = Lister::new(&shared.machine)?;
-                let how = shared.arguments.data.channels.listings(&session);
-                let listing = lister.list(&mut session, &path, &how).await;
-                shared.give_back(session);
+                let list = async |session: &mut Session| {
+                    let how = channels.listings(session);
+                    Ok(lister.list(session, &path, &how).await?)
+                };
+                let mut session = Renewed::new(shared, &url.server);
+                let listing = session.retried(&self.directory, list).await;
+                session.end();
                 let mut names = Vec::new();
                 for entry in listing? {
                     let entry = entry?;
@@ -103,11 +107,8 @@ async fn exists(shared: &Shared, place: &Place) -> Result<bool, CopyError> {
     match place {
         Place::Local { path, .. } => Ok(path.exists()),
         Place::Remote(url) => {
-            let path = url.argument()?;
-            let mut session = shared.session(&url.server).await?;
-            let facts = session.facts(&path).await;
-            shared.give_back(session);
-            Ok(facts.map_err(CopyError::Source)?.is_some())
+            let facts = facts_of(shared, place, url, CopyError::Source).await?;
+            Ok(facts.is_some())
         }
     }
 }

@@ -10,6 +10,11 @@ use crate::transfer::Transferred;
 /// What has arrived of a smaller file is not searched for.
 pub(super) const WORTHWHILE: u64 = 4 << 20;
 
+/// The size of a small file, of which a later attempt continues nothing. `None` if it is larger, or of unknown size.
+pub(super) fn small(version: Version) -> Option<u64> {
+    version.size.filter(|size| *size < WORTHWHILE)
+}
+
 /// What the destination has of a file, and of which version of it. Only what this copy has stored there, or has found to be equal,
 /// counts: other programs leave files under the same names.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! The sessions of a walk.
+//! The sessions of a walk, and those that look at what the command names.
 //!
 //! A walk waits while files are copied, and servers end sessions that are idle for some minutes. So a session that has ended is replaced
 //! by a new one, and what failed with a connection or a server is tried again, as files are.
@@ -9,16 +9,15 @@ use super::error::CopyError;
 use super::job::Place;
 use super::shared::Shared;
 use super::worker::{FIRST_PAUSE, LONGEST_PAUSE};
-use crate::location::Server;
-use crate::session::Session;
+use crate::control::ControlError;
+use crate::location::{Server, Url};
+use crate::session::{Facts, Session};
 
 /// A session that is replaced when it has ended.
 pub(super) struct Renewed<'a> {
     shared: &'a Shared,
     server: Server,
     session: Option<Session>,
-    /// The server has answered before.
-    was_open: bool,
 }
 
 impl<'a> Renewed<'a> {
@@ -28,7 +27,6 @@ impl<'a> Renewed<'a> {
             shared,
             server: server.clone(),
             session: None,
-            was_open: false,
         }
     }
 
@@ -48,7 +46,6 @@ impl<'a> Renewed<'a> {
             Some(session) => session,
             None => self.shared.session(&self.server).await?,
         };
-        self.was_open = true;
         Ok(self.session.insert(session))
     }
 
@@ -71,9 +68,12 @@ impl<'a> Renewed<'a> {
                 Err(error) => Err(error),
             };
             let error = match done {
-                Err(error) if error.is_transient(false) && self.was_open => error,
+                Err(error) if error.is_transient(false) => error,
                 done => return done,
             };
+            if !self.shared.has_answered(&self.server) {
+                return Err(error);
+            }
             if left == 0 || self.shared.gives_up().is_some() {
                 self.shared.note(false);
                 return Err(error);
@@ -90,6 +90,23 @@ impl<'a> Renewed<'a> {
         }
     }
 
+    /// What the server says about `place`, which is at `url`; `None` if the server has no such entry, or no facts. `failed` says
+    /// which end has failed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::retried`].
+    pub(super) async fn facts(
+        &mut self,
+        place: &Place,
+        url: &Url,
+        failed: fn(ControlError) -> CopyError,
+    ) -> Result<Option<Facts>, CopyError> {
+        let path = url.argument()?;
+        let ask = async |session: &mut Session| session.facts(&path).await.map_err(failed);
+        self.retried(place, ask).await
+    }
+
     /// Whether the server answers.
     pub(super) fn is_usable(&self) -> bool {
         self.session.as_ref().is_some_and(Session::is_usable)
@@ -101,4 +118,17 @@ impl<'a> Renewed<'a> {
             self.shared.give_back(session);
         }
     }
+}
+
+/// As [`Renewed::facts`], with a session for this question.
+pub(super) async fn facts_of(
+    shared: &Shared,
+    place: &Place,
+    url: &Url,
+    failed: fn(ControlError) -> CopyError,
+) -> Result<Option<Facts>, CopyError> {
+    let mut session = Renewed::new(shared, &url.server);
+    let facts = session.facts(place, url, failed).await;
+    session.end();
+    facts
 }

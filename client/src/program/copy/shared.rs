@@ -6,26 +6,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::feature::SimpleFeature;
-use gridhaul_protocol::stack::StackSpec;
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{Admission, BandwidthLimit, Handling, NodeSession};
 
-use super::super::arguments::{CopyArguments, ModeArgument, Parallel, SyncArgument};
+use super::super::arguments::{CopyArguments, SyncArgument};
 use super::super::report::Report;
 use super::super::servers::{OpenError, Servers};
+use super::super::telling::Telling;
 use super::error::CopyError;
-use super::job::Place;
+use super::job::{Begun, Place};
 use super::journal::Journal;
-use super::reach::{Reach, Way, is_translated};
-use super::streams::{self, Flight, Streams};
+use super::reach::Reach;
+use super::streams::Streams;
 use super::version::Version;
-use crate::local::{LocalConfig, LocalMachine};
+use crate::local::LocalMachine;
 use crate::location::Server;
-use crate::session::{DataCommands, DataProtection, Session, TransferSettings};
+use crate::session::Session;
 
-/// After so many failures of servers in a row, for each worker, the rest is not tried.
+/// After so many failures in a row because of servers, or of a destination without room, for each worker, the rest is not tried.
 const FAILURES: usize = 4;
 
 /// A session that is opened.
@@ -43,17 +42,25 @@ pub(super) struct Shared {
     /// Which servers reach this machine.
     pub(super) reach: Reach,
     /// The connections of files, with `--parallel auto`.
-    streams: Streams,
+    pub(super) streams: Streams,
     /// Servers that did not answer commands in their order.
     unordered: Mutex<Vec<Server>>,
     /// Servers that are used over TCP, because they do not offer RDMA.
     without_rdma: Mutex<Vec<Server>>,
+    /// Servers that do not keep the times of files.
+    without_times: Mutex<Vec<Server>>,
+    /// Servers that have welcomed the user.
+    answered: Mutex<Vec<Server>>,
     /// Sessions that are not in use.
     idle: Mutex<Vec<Session>>,
     /// Files in a row that failed because of their servers.
     failures: AtomicUsize,
+    /// Files in a row that the destination had no room for.
+    without_room: AtomicUsize,
     /// The directories that exist only while a walk looks for its destination.
     made: Mutex<Vec<Place>>,
+    /// Files under way whose unfinished copies do not stay, with `--no-partial`.
+    begun: Mutex<Vec<Arc<Begun>>>,
     /// Of the bytes of all files.
     rate: Option<Arc<BandwidthLimit>>,
 }
@@ -65,7 +72,11 @@ impl Shared {
         report: Report,
         journal: Journal,
     ) -> Self {
-        let servers = Servers::new(arguments.login.clone());
+        let mut login = arguments.login.clone();
+        if arguments.verbose > 0 {
+            login.telling = Telling::at(arguments.verbose);
+        }
+        let servers = Servers::new(login);
         let rate = arguments.rate.map(|rate| BandwidthLimit::new(Some(rate)));
         Self {
             arguments,
@@ -78,9 +89,13 @@ impl Shared {
             streams: Streams::default(),
             unordered: Mutex::default(),
             without_rdma: Mutex::default(),
+            without_times: Mutex::default(),
+            answered: Mutex::default(),
             idle: Mutex::default(),
             failures: AtomicUsize::new(0),
+            without_room: AtomicUsize::new(0),
             made: Mutex::default(),
+            begun: Mutex::default(),
             rate,
         }
     }
@@ -127,7 +142,7 @@ impl Shared {
         Ok(self.machine.files(root, hosts)?)
     }
 
-    /// As [`Self::files`], but what is received is discarded, and nothing can be read.
+    /// As [`Self::files`], but what is received is discarded.
     pub(super) fn discarding(
         &self,
         root: &Path,
@@ -135,7 +150,7 @@ impl Shared {
     ) -> Result<Arc<dyn NodeSession>, CopyError> {
         let discards = self
             .discards
-            .get_or_init(|| LocalMachine::discarding(LocalConfig::default()));
+            .get_or_init(|| LocalMachine::in_memory(self.arguments.data.local()));
         Ok(discards.files(root, hosts)?)
     }
 
@@ -178,9 +193,27 @@ impl Shared {
                     None => break self.servers.open(server).await?,
                 }
             };
+            self.note_answer(server);
             self.check_rdma(&session)?;
             Ok(session)
         })
+    }
+
+    fn note_answer(&self, server: &Server) {
+        let mut answered = self.answered();
+        if !answered.contains(server) {
+            answered.push(server.clone());
+        }
+    }
+
+    /// Whether a session with this server was opened before.
+    pub(super) fn has_answered(&self, server: &Server) -> bool {
+        self.answered().contains(server)
+    }
+
+    fn answered(&self) -> MutexGuard<'_, Vec<Server>> {
+        let answered = self.answered.lock();
+        answered.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take_idle(&self, server: &Server) -> Option<Session> {
@@ -202,19 +235,32 @@ impl Shared {
                 if !rdma.or_tcp {
                     return Err(OpenError::NoRdma(server.to_string()));
                 }
-                let mut without = self
-                    .without_rdma
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
-                if !without.contains(server) {
-                    without.push(server.clone());
-                    let words = "does not offer RDMA to this user; its files are copied over TCP";
-                    self.report.notes(&format!("{server} {words}"));
-                }
+                let words = "does not offer RDMA to this user; its files are copied over TCP";
+                self.note_once(&self.without_rdma, server, words);
                 Ok(())
             }
             _ => Ok(()),
         }
+    }
+
+    /// The server does not keep the times of files.
+    pub(super) fn note_without_times(&self, server: &Server) {
+        let words = "does not keep the times of files (there is no MFMT in its FEAT); compare copies there with --sync=size, --sync=checksum or --sync=newer";
+        self.note_once(&self.without_times, server, words);
+    }
+
+    /// Tells something about a server, which is not among those that it was told of.
+    fn note_once(&self, told: &Mutex<Vec<Server>>, server: &Server, words: &str) {
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        if !told.contains(server) {
+            told.push(server.clone());
+            self.report.notes(&format!("{server} {words}"));
+        }
+    }
+
+    /// Files under way whose unfinished copies do not stay.
+    pub(super) fn begun(&self) -> MutexGuard<'_, Vec<Arc<Begun>>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The directories that walks have made, and remove.
@@ -261,11 +307,39 @@ impl Shared {
         }
     }
 
-    /// Whether the rest is not tried: every file would wait for all its retries.
-    pub(super) fn gives_up(&self) -> Option<usize> {
-        let failures = self.failures.load(Ordering::Relaxed);
+    /// Counts a file that the destination had no room for.
+    pub(super) fn note_no_room(&self) {
+        self.without_room.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that the destination has stored so many bytes of a file. An empty file may need no room.
+    pub(super) fn note_stored(&self, bytes: u64) {
+        if bytes > 0 {
+            self.without_room.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the rest is not tried, and why: every file would wait for all its retries, or take the last room for a part of it.
+    pub(super) fn gives_up(&self) -> Option<CopyError> {
         let limit = FAILURES * usize::from(self.arguments.concurrency);
-        (failures >= limit).then_some(failures)
+        let reached = |count: &AtomicUsize| {
+            let count = count.load(Ordering::Relaxed);
+            (count >= limit).then_some(count)
+        };
+        let no_room = reached(&self.without_room).map(CopyError::NoRoom);
+        no_room.or_else(|| reached(&self.failures).map(CopyError::GivenUp))
+    }
+
+    /// Reports a file or a directory that was not copied; `doubt` is what else is to say about it.
+    pub(super) fn failed(&self, names: (&str, &str), error: &CopyError, doubt: &str) {
+        if error.is_about_room() {
+            self.note_no_room();
+        }
+        let message = format!("{error}{doubt}");
+        match error.is_given_up() && doubt.is_empty() {
+            true => self.report.abandoned(names, &message),
+            false => self.report.failed(Some(names), &message),
+        }
     }
 
     /// The bytes that are copied of this version of a file, where that is known.
@@ -276,122 +350,5 @@ impl Shared {
                 .part()
                 .map_or(size, |part| part.bytes_of(size)),
         )
-    }
-
-    /// The settings of transfers to a server, or between two of them.
-    pub(super) fn settings(&self, servers: &[&Session]) -> TransferSettings {
-        let have_blocks = servers.iter().all(|one| one.has(SimpleFeature::Parallel));
-        let mode = match self.wanted_mode() {
-            Some(mode) => mode,
-            // Data channels serve several files, and a restart knows what has arrived.
-            None if have_blocks => TransferMode::Extended,
-            None => TransferMode::Stream,
-        };
-        self.settings_in(mode, servers)
-    }
-
-    /// The settings of a transfer from a server to this machine, and whether it tries if the server reaches this machine. One file
-    /// is a stream, because it would gain nothing by channels that serve several files.
-    pub(super) fn settings_of_get(
-        &self,
-        server: &Session,
-        is_only: bool,
-    ) -> (TransferSettings, bool) {
-        let way = || match is_only
-            || !server.has(SimpleFeature::Parallel)
-            || is_translated(server.local().ip(), server.peer().ip())
-        {
-            true => Way::Stream,
-            false => self.reach.way(server.server()),
-        };
-        let (mode, tries) = match self.wanted_mode() {
-            Some(mode) => (mode, false),
-            None => match way() {
-                Way::Try => (TransferMode::Extended, true),
-                Way::Blocks => (TransferMode::Extended, false),
-                Way::Stream => (TransferMode::Stream, false),
-            },
-        };
-        (self.settings_in(mode, &[server]), tries)
-    }
-
-    /// The settings of gets in MODE E, if that is what files of this server are got in.
-    pub(super) fn settings_of_blocks(&self, server: &Session) -> Option<TransferSettings> {
-        let mode = self.wanted_mode().or_else(|| {
-            let reaches = self.reach.reaches(server.server());
-            reaches.then_some(TransferMode::Extended)
-        });
-        mode.filter(|mode| *mode == TransferMode::Extended)
-            .map(|mode| self.settings_in(mode, &[server]))
-    }
-
-    /// The mode that a get continues in, if an earlier attempt has begun it in one and the user wants no other.
-    pub(super) fn mode_of_begun(&self, begun: Option<TransferMode>) -> Option<TransferMode> {
-        begun.filter(|_| self.wanted_mode().is_none())
-    }
-
-    /// A file begins that goes this way: with `--parallel auto` it gets the number of connections that is measured now.
-    pub(super) fn begin(
-        &self,
-        way: &streams::Way,
-        settings: &mut TransferSettings,
-    ) -> Option<Flight> {
-        if !self.adapts(settings) {
-            return None;
-        }
-        let flight = self.streams.begin(way);
-        settings.parallelism = flight.streams();
-        Some(flight)
-    }
-
-    /// Small files get the number as well, but are not measured: they take more time for commands than for bytes.
-    pub(super) fn settle(&self, way: &streams::Way, settings: &mut TransferSettings) {
-        if self.adapts(settings) {
-            settings.parallelism = self.streams.now(way);
-        }
-    }
-
-    fn adapts(&self, settings: &TransferSettings) -> bool {
-        self.arguments.data.parallel == Parallel::Auto && settings.mode == TransferMode::Extended
-    }
-
-    /// The mode that the user wants.
-    fn wanted_mode(&self) -> Option<TransferMode> {
-        let data = &self.arguments.data;
-        match (data.mode, data.parallel) {
-            (ModeArgument::Stream, _) => Some(TransferMode::Stream),
-            (ModeArgument::Auto, Parallel::Fixed(1)) => None,
-            (ModeArgument::Extended | ModeArgument::Auto, _) => Some(TransferMode::Extended),
-        }
-    }
-
-    pub(super) fn settings_in(&self, mode: TransferMode, servers: &[&Session]) -> TransferSettings {
-        let data = &self.arguments.data;
-        let offer_rdma = servers.iter().all(|one| one.has(SimpleFeature::Radr));
-        let (stack, commands) = match &self.arguments.rdma {
-            Some(rdma) if offer_rdma => (rdma.told(), DataCommands::Rdma),
-            _ => (data.channels.stack.clone(), DataCommands::Usual),
-        };
-        TransferSettings {
-            mode,
-            parallelism: match data.parallel {
-                Parallel::Fixed(count) => count,
-                // `begin` and `settle` know more.
-                Parallel::Auto => 1,
-            },
-            protection: data
-                .channels
-                .protection(DataProtection::default_of(servers)),
-            stack,
-            commands,
-        }
-    }
-
-    /// The stack of this machine for transfers with these settings.
-    pub(super) fn stack_here(&self, settings: &TransferSettings) -> StackSpec {
-        match (&self.arguments.rdma, settings.commands) {
-            (Some(rdma), DataCommands::Rdma) => rdma.stack.clone(),
-            _ => self.arguments.data.channels.stack_here(),
-        }
     }
 }

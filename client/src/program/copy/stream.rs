@@ -10,19 +10,20 @@ use gridhaul_protocol::ranges::RangeSet;
 use tokio::time::sleep;
 
 use super::super::Ending;
-use super::super::arguments::{CopyArguments, ModeArgument, Parallel};
+use super::super::arguments::{CopyArguments, ModeArgument, Parallel, StripeArgument};
 use super::super::interrupt;
 use super::super::report::{Errors, Form, Report};
 use super::destination::Destination;
 use super::error::CopyError;
 use super::job::Place;
 use super::journal::Journal;
+use super::settings::how;
 use super::shared::Shared;
 use super::special;
 use super::version::Version;
 use super::worker::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::{wants_bars, wants_parts};
-use crate::local::{LocalConfig, LocalMachine};
+use crate::local::LocalMachine;
 use crate::location::{Location, Url};
 use crate::session::Session;
 use crate::transfer::{
@@ -122,6 +123,8 @@ impl StreamCopy {
             (arguments.journal.is_some(), "--journal"),
             (arguments.times, "--times"),
             (arguments.dry_run, "--dry-run"),
+            (!arguments.keeps_partial(), "--no-partial"),
+            (arguments.data.stripe == StripeArgument::Always, "--stripe"),
             (arguments.create_dirs && !is_put, "--create-dirs"),
             (arguments.json && !is_put && is_standard, "--json"),
             (is_part && is_put && is_standard, "--offset or --length"),
@@ -175,14 +178,15 @@ impl StreamCopy {
 
 /// Runs the copy; one file after the other.
 pub(super) async fn run(arguments: &CopyArguments, errors: Errors, copy: StreamCopy) -> Ending {
-    let machine = LocalMachine::new(LocalConfig::default());
+    let machine = LocalMachine::new(arguments.data.local());
     let report = Report::start(
         copy.form(arguments),
         errors,
         wants_bars(arguments, errors),
         1,
     )
-    .with_parts(wants_parts(arguments));
+    .with_parts(wants_parts(arguments))
+    .with_more(arguments.verbose > 0);
     let shared = Shared::new(arguments.clone(), machine, report, Journal::none(None));
     let is_closed = tokio::select! {
         is_closed = all(&shared, &copy) => Some(is_closed),
@@ -328,11 +332,13 @@ async fn transfer(
         stack: shared.stack_here(&settings),
         settings,
         handling: shared.handling(),
+        modified: None,
         verify: None,
         first_connection: None,
         stall: shared.arguments.data.channels.stall_timeout,
     };
     let mut watch = shared.report.watch(names.0, names.1, size);
+    watch.says(|| how(&copy.settings, Some(&copy.stack), &copy.present));
     let mut done = two_party(session, &files, &copy, &mut watch).await?;
     if let (Some(algorithm), Some(here)) = (shared.arguments.checksum, stream.take_sum()) {
         let there = checksum_of_server(session, algorithm, &path, copy.part).await;

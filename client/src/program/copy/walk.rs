@@ -230,12 +230,8 @@ impl<'a> Walker<'a> {
         let Place::Remote(url) = from else {
             return Ok(Found::Skipped(SPECIAL));
         };
-        let path = url.argument()?;
-        let facts = async |session: &mut Session| {
-            let facts = session.facts(&path).await;
-            facts.map_err(CopyError::Source)
-        };
-        let facts = session.retried(from, facts).await?.unwrap_or_default();
+        let facts = session.facts(from, url, CopyError::Source).await?;
+        let facts = facts.unwrap_or_default();
         Ok(match facts.kind {
             Some(Kind::File) => Found::File(facts.into()),
             Some(Kind::Directory) => Found::Skipped(LINK),
@@ -311,6 +307,10 @@ impl<'a> Walker<'a> {
                 })
             }
             Ok(Found::Directory) => {
+                // Nothing that it has would be tried.
+                if let Some(reason) = self.shared.gives_up() {
+                    return Err(reason);
+                }
                 let entered = self.copy.enter(to, preview).await;
                 entered.map(|()| Next::Into)
             }
@@ -324,8 +324,7 @@ impl<'a> Walker<'a> {
 
     fn failed(&self, from: &Place, to: &Place, error: &CopyError) {
         let (from, to) = (from.words(), to.words());
-        let names = Some((from.as_str(), to.as_str()));
-        self.shared.report.failed(names, &error.to_string());
+        self.shared.failed((&from, &to), error, "");
     }
 }
 

@@ -6,7 +6,9 @@
 mod data_credential;
 mod ends;
 mod error;
+mod help;
 mod list;
+mod options;
 mod site;
 mod urls;
 mod values;
@@ -26,7 +28,6 @@ use self::ends::OneEnd;
 use self::error::GucError;
 use self::site::AfterLogin;
 use self::urls::{relative, without_password};
-use self::values::{Values, next_text};
 use super::Ending;
 use super::arguments::{Arguments, Command, CopyArguments};
 use super::copy::{self, Errand};
@@ -34,11 +35,20 @@ use super::interrupt;
 use super::output::shown_lines;
 use super::plan::Plan;
 use super::report::Errors;
+use super::telling::Telling;
 use crate::location::{Location, Server};
+
+/// What is printed in place of copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Help,
+    Version,
+}
 
 /// What a command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
+    shown: Option<Shown>,
     /// Options of `gridhaul copy`.
     options: Vec<String>,
     urls: Vec<String>,
@@ -62,6 +72,8 @@ struct Request {
     /// A file, or `auto`.
     data_credential: Option<PathBuf>,
     wants_udt: bool,
+    wants_stripes: bool,
+    wants_dialogue: bool,
     is_unprotected: bool,
     are_paths_relative: bool,
     is_quiet: bool,
@@ -69,8 +81,15 @@ struct Request {
 }
 
 pub(super) async fn run(words: &[OsString]) -> Ending {
-    let prepared = Request::parse(words).and_then(prepare);
-    let (request, errands, arguments) = match prepared {
+    let request = Request::parse(words);
+    if let Ok(Request {
+        shown: Some(shown), ..
+    }) = &request
+    {
+        help::print(*shown);
+        return Ending::Complete;
+    }
+    let (request, errands, arguments) = match request.and_then(prepare) {
         Ok(prepared) => prepared,
         Err(error) => {
             // As globus-url-copy.
@@ -98,6 +117,9 @@ fn prepare(mut request: Request) -> Result<(Request, Vec<Errand>, CopyArguments)
     arguments.login.ends = ends;
     arguments.login.data_credential = request.data_credential()?;
     arguments.login.passwords = std::mem::take(&mut request.passwords);
+    if request.wants_dialogue {
+        arguments.login.telling = Telling::as_globus();
+    }
     Ok((request, errands, arguments))
 }
 
@@ -116,7 +138,7 @@ async fn copied(request: &Request, errands: Vec<Errand>, arguments: &CopyArgumen
     if let Some(ending) = copy::standard_stream(arguments, Errors::Globus, &locations).await {
         return ending;
     }
-    let (ending, failed) = copy::errands(arguments, Errors::Globus, errands).await;
+    let (ending, failed) = copy::errands(arguments.clone(), Errors::Globus, errands).await;
     let dumped = match &request.dump_file {
         // The next copy of the same command reads the dump in place of the list, which has what was not tried.
         Some(_) if ending == Ending::Interrupted => Ok(()),
@@ -153,6 +175,10 @@ impl Request {
                     if !request.flag(&name) && !request.option(&name, &mut value)? {
                         return Err(GucError::Option(word));
                     }
+                    // As globus-url-copy, which ignores what follows.
+                    if request.shown.is_some() {
+                        return Ok(request);
+                    }
                 }
             }
         }
@@ -171,93 +197,6 @@ impl Request {
         Ok(request)
     }
 
-    /// Reads an option without a value; whether it is one.
-    fn flag(&mut self, name: &str) -> bool {
-        match name {
-            // Without effect there, too, or always on here.
-            "a"
-            | "ascii"
-            | "b"
-            | "binary"
-            | "c"
-            | "continue-on-error"
-            | "no-g2"
-            | "nogridftp2"
-            | "gridftp2"
-            | "cache-aa"
-            | "cache-authz-assert"
-            | "cache-saa"
-            | "cache-src-authz-assert"
-            | "cache-daa"
-            | "cache-dst-authz-assert"
-            | "pp"
-            | "pipeline"
-            | "stripe"
-            | "striped"
-            | "ipv6"
-            | "dp"
-            | "delayed-pasv"
-            | "dbg"
-            | "debugftp" => {}
-            "udt" => self.wants_udt = true,
-            "rp" | "relative-paths" => self.are_paths_relative = true,
-            "cd" | "create-dest" => self.add(&["--create-dirs"]),
-            "fast" => self.add(&["--mode", "extended"]),
-            "q" | "quiet" => self.is_quiet = true,
-            "v" | "verbose" | "vb" | "verbose-perf" => self.is_verbose = true,
-            "r" | "recurse" => self.add(&["--recursive"]),
-            "rst" | "restart" => self.restarts = true,
-            "nodcau" | "no-data-channel-authentication" => {
-                self.is_unprotected = true;
-                self.add(&["--dcau", "none"]);
-            }
-            "dcsafe" | "data-channel-safe" | "dcpriv" | "data-channel-private" => {
-                self.add(&["--protect"]);
-            }
-            "notpt" | "no-third-party-transfers" => self.add(&["--relay"]),
-            "sync" => self.syncs = true,
-            "verify-checksum" => self.verifies = true,
-            _ => return false,
-        }
-        true
-    }
-
-    /// Reads an option with a value; whether it is one.
-    fn option(&mut self, name: &str, value: &mut Values<'_>) -> Result<bool, GucError> {
-        match name {
-            "f" | "filename" => self.list_file = Some(value()?.into()),
-            "df" | "dumpfile" => self.dump_file = Some(value()?.into()),
-            "list" => self.listed = Some(next_text(value)?),
-            "p" | "parallel" => self.add(&["--mode", "extended", "--parallel", &next_text(value)?]),
-            "cc" | "concurrency" => self.add(&["--concurrency", &next_text(value)?]),
-            // The kernel and the drivers choose buffers and blocks.
-            "bs" | "block-size" | "tcp-bs" | "tcp-buffer-size" | "sbs" | "striped-block-size"
-            | "rst-interval" | "restart-interval" | "rst-timeout" | "restart-timeout" => {
-                value()?;
-            }
-            "rst-retries" | "restart-retries" => {
-                self.restarts = true;
-                self.retries = Some(next_text(value)?);
-            }
-            "st" | "stall-timeout" => self.add(&["--stall-timeout", &next_text(value)?]),
-            "t" => self.add(&["--timeout", &next_text(value)?]),
-            "do" | "dump-only" => self.plan = Some(value()?.into()),
-            "off" | "partial-offset" => self.add(&["--offset", &next_text(value)?]),
-            "len" | "partial-length" => self.add(&["--length", &next_text(value)?]),
-            "dcstack" | "data-channel-stack" => self.add(&["--stack", &next_text(value)?]),
-            "sync-level" => {
-                self.syncs = true;
-                self.sync_level = Some(next_text(value)?);
-            }
-            "checksum-alg" => self.checksum = Some(next_text(value)?),
-            "data-cred" => self.data_credential = Some(value()?.into()),
-            _ => {
-                return Ok(self.end_option(name, value)? || self.site_option(name, value)?);
-            }
-        }
-        Ok(true)
-    }
-
     fn add(&mut self, options: &[&str]) {
         self.options
             .extend(options.iter().map(|one| (*one).to_owned()));
@@ -267,6 +206,10 @@ impl Request {
     fn arguments(&self) -> Result<CopyArguments, GucError> {
         let mut words = vec!["gridhaul".to_owned(), "copy".to_owned()];
         words.extend(self.options.iter().cloned());
+        // Standard input and output are one stream in any case.
+        if self.wants_stripes && !self.urls.iter().any(|url| url == "-") {
+            words.extend(["--mode", "extended"].map(ToOwned::to_owned));
+        }
         // Its copies are one after the other, without restarts, and it is silent.
         if !self.options.iter().any(|one| one == "--concurrency") {
             words.extend(["--concurrency", "1"].map(ToOwned::to_owned));
@@ -370,7 +313,7 @@ fn dump(path: &Path, failed: &[(String, String)]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::arguments::Parallel;
+    use super::super::arguments::{ModeArgument, Parallel, StripeArgument};
     use super::*;
 
     fn request(line: &str) -> Result<Request, GucError> {
@@ -389,6 +332,32 @@ mod tests {
         assert_eq!(arguments.retry, 3);
         assert!(arguments.sync.is_some() && arguments.checksum.is_some());
         assert_eq!(request.errands().expect("two URLs").len(), 1);
+    }
+
+    #[test]
+    fn help_and_version_need_nothing_else() {
+        for (line, shown) in [
+            ("-help", Shown::Help),
+            ("-usage -nosuch", Shown::Help),
+            ("-vb --version", Shown::Version),
+            ("-versions a b c", Shown::Version),
+        ] {
+            assert_eq!(request(line).expect("valid").shown, Some(shown), "{line}");
+        }
+    }
+
+    #[test]
+    fn stripes_are_those_of_mode_e() {
+        for (line, mode) in [
+            ("-stripe ftp://h/a ftp://i/b", ModeArgument::Extended),
+            ("ftp://h/a ftp://i/b", ModeArgument::Auto),
+            ("-stripe - ftp://h/a", ModeArgument::Auto),
+        ] {
+            let arguments = request(line).and_then(|request| request.arguments());
+            let data = arguments.expect("valid").data;
+            assert_eq!(data.mode, mode, "{line}");
+            assert_eq!(data.stripe, StripeArgument::Auto);
+        }
     }
 
     #[test]

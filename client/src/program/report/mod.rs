@@ -2,18 +2,19 @@
 
 mod amount;
 mod bars;
+mod event;
 mod part_bars;
 mod watch;
 
 use std::io::{self, Write as _};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-use serde::Serialize;
 
 pub(super) use self::amount::amount;
 use self::amount::rate;
 use self::bars::Bars;
+use self::event::Event;
 pub(super) use self::watch::{Record, Watch};
 use super::output::{self, warn};
 use crate::transfer::Transferred;
@@ -38,66 +39,6 @@ pub(in crate::program) enum Errors {
     Globus,
 }
 
-/// An event, as an object of JSON.
-#[derive(Debug, Serialize)]
-#[serde(tag = "event", rename_all = "lowercase")]
-enum Event<'a> {
-    Start {
-        files: usize,
-    },
-    Progress {
-        source: &'a str,
-        destination: &'a str,
-        bytes: u64,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        channels: Option<&'a [u64]>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        stripes: Option<&'a [u64]>,
-    },
-    File {
-        source: &'a str,
-        destination: &'a str,
-        bytes: u64,
-        seconds: f64,
-        channels: usize,
-        checksum: Option<&'a str>,
-    },
-    Skipped {
-        source: &'a str,
-        reason: &'a str,
-    },
-    Remove {
-        destination: &'a str,
-    },
-    Would {
-        source: &'a str,
-        destination: &'a str,
-    },
-    Retry {
-        source: &'a str,
-        destination: &'a str,
-        message: &'a str,
-        seconds: u64,
-    },
-    Note {
-        message: &'a str,
-    },
-    Error {
-        source: Option<&'a str>,
-        destination: Option<&'a str>,
-        message: &'a str,
-    },
-    Done {
-        files: u64,
-        failed: u64,
-        skipped: u64,
-        unchanged: u64,
-        removed: u64,
-        bytes: u64,
-        seconds: f64,
-    },
-}
-
 /// The output of a copy.
 pub(in crate::program) struct Report {
     form: Form,
@@ -105,10 +46,13 @@ pub(in crate::program) struct Report {
     bars: Option<Bars>,
     /// Each data channel or stripe of a file is shown, too.
     has_parts: bool,
+    is_verbose: bool,
     started: Instant,
     totals: Mutex<Totals>,
     /// The first files that were not copied.
     failures: Mutex<Vec<(String, String)>>,
+    /// People were told that the rest is not tried.
+    has_abandoned: AtomicBool,
 }
 
 /// More failures are only counted.
@@ -139,9 +83,11 @@ impl Report {
                 .then(Bars::at_terminal)
                 .flatten(),
             has_parts: false,
+            is_verbose: false,
             started: Instant::now(),
             totals: Mutex::default(),
             failures: Mutex::default(),
+            has_abandoned: AtomicBool::new(false),
         };
         report.json(&Event::Start { files });
         report
@@ -150,6 +96,18 @@ impl Report {
     /// Shows each data channel or stripe of a file, too, if that is wanted.
     pub(in crate::program) fn with_parts(self, has_parts: bool) -> Self {
         Self { has_parts, ..self }
+    }
+
+    /// Says more about each file, if that is wanted.
+    pub(in crate::program) fn with_more(self, is_verbose: bool) -> Self {
+        Self { is_verbose, ..self }
+    }
+
+    /// A line on standard error, if the user wants more of them.
+    fn says(&self, words: impl FnOnce() -> String) {
+        if self.is_verbose {
+            warn(words());
+        }
     }
 
     /// A file was copied.
@@ -168,6 +126,7 @@ impl Report {
             channels: done.channels,
             checksum: done.checksum.as_deref(),
         });
+        self.says(|| format!("{source} -> {destination}: {}", moved(done)));
         // Bars show the files instead.
         if self.form == Form::Lines && self.bars.is_none() {
             print(&format!(
@@ -264,22 +223,35 @@ impl Report {
     }
 
     pub(in crate::program) fn failed(&self, files: Option<(&str, &str)>, message: &str) {
+        self.count_failed(files, message);
+        match files {
+            Some((source, destination)) => {
+                self.error(&format!("{source} -> {destination}: {message}"));
+            }
+            None => self.error(message),
+        }
+    }
+
+    /// A file was not tried, for a reason that all further files have. People are told the reason once, and how many these are at the end.
+    pub(in crate::program) fn abandoned(&self, files: (&str, &str), message: &str) {
+        self.count_failed(Some(files), message);
+        if !self.has_abandoned.swap(true, Ordering::Relaxed) {
+            self.error(message);
+        }
+    }
+
+    fn count_failed(&self, files: Option<(&str, &str)>, message: &str) {
         self.count(|totals| totals.failed += 1);
         self.json(&Event::Error {
             source: files.map(|(source, _)| source),
             destination: files.map(|(_, destination)| destination),
             message,
         });
-        match files {
-            Some((source, destination)) => {
-                let mut failures = output::locked(&self.failures);
-                if failures.len() < FAILURES {
-                    failures.push((source.to_owned(), destination.to_owned()));
-                }
-                drop(failures);
-                self.error(&format!("{source} -> {destination}: {message}"));
+        if let Some((source, destination)) = files {
+            let mut failures = output::locked(&self.failures);
+            if failures.len() < FAILURES {
+                failures.push((source.to_owned(), destination.to_owned()));
             }
-            None => self.error(message),
         }
     }
 
@@ -391,6 +363,27 @@ impl Report {
             let _ = output::print(output::shown_json(&line));
         }
     }
+}
+
+/// How the bytes of a file have moved.
+fn moved(done: &Transferred) -> String {
+    let mut words = match done.channels {
+        1 => "copied over 1 data channel".to_owned(),
+        channels => format!("copied over {channels} data channels"),
+    };
+    if let Some(way) = &done.movement {
+        words += &format!(", moved by {way}");
+    }
+    if let Some(reason) = &done.reason {
+        words += &format!(" ({reason})");
+    }
+    for detail in done.details.as_slice() {
+        words += &format!(", {detail}");
+    }
+    if let Some(sum) = &done.checksum {
+        words += &format!(", checksum {sum}");
+    }
+    words
 }
 
 /// A line on standard output, in which names that a server chose control no terminal. A reader that has gone does not end a copy.

@@ -1,13 +1,16 @@
 //! The progress of a file.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
 
+use super::Report;
 use super::bars::FileBar;
+use super::event::Event;
 use super::part_bars::Parts;
-use super::{Event, Report};
 use crate::transfer::{MOST_RANGES, Observer};
 
 /// How often progress is told.
@@ -34,6 +37,7 @@ pub(in crate::program) struct Watch<'a> {
     record: Option<Box<dyn Record + 'a>>,
     told_stored: Instant,
     tell_connected: Option<Box<dyn Fn() + Send + 'a>>,
+    has_begun: Option<Arc<AtomicBool>>,
 }
 
 /// Records what the destination has of a file.
@@ -70,6 +74,7 @@ impl<'a> Watch<'a> {
             record: None,
             told_stored: now,
             tell_connected: None,
+            has_begun: None,
         }
     }
 
@@ -90,6 +95,24 @@ impl<'a> Watch<'a> {
         (self.stored, self.present) = (RangeSet::new(), present.clone());
         if let Some(record) = &mut self.record {
             record.begins(mode, present);
+        }
+    }
+
+    /// Tells how an attempt goes, if the user wants more lines.
+    pub(in crate::program) fn says(&self, how: impl FnOnce() -> String) {
+        let (source, destination) = (self.source, self.destination);
+        let words = || format!("{source} -> {destination}: {}", how());
+        self.report.says(words);
+    }
+
+    /// Has it noted when bytes of the file may have moved.
+    pub(in crate::program) fn notes_begin(&mut self, has_begun: Arc<AtomicBool>) {
+        self.has_begun = Some(has_begun);
+    }
+
+    fn note_begin(&self) {
+        if let Some(has_begun) = &self.has_begun {
+            has_begun.store(true, Ordering::Relaxed);
         }
     }
 
@@ -128,6 +151,9 @@ impl<'a> Watch<'a> {
 impl Observer for Watch<'_> {
     fn moved(&mut self, bytes: u64) {
         self.moved = self.moved.max(bytes);
+        if bytes > 0 {
+            self.note_begin();
+        }
         if let Some(bar) = &mut self.bar {
             bar.moved(self.moved);
             self.report.show();
@@ -165,9 +191,13 @@ impl Observer for Watch<'_> {
 
     fn receives(&mut self) {
         self.is_received = true;
+        self.note_begin();
     }
 
     fn stored(&mut self, ranges: &RangeSet) {
+        if !ranges.is_empty() {
+            self.note_begin();
+        }
         if self.stored.len() + ranges.len() <= MOST_RANGES {
             self.stored.extend_from(ranges);
         }

@@ -1,5 +1,6 @@
 //! `gridhaul proxy`: its proxies with both servers, and with the programs of Globus, VOMS and OpenSSL.
 
+mod renewed;
 mod user;
 
 use std::fs::{self, Permissions};

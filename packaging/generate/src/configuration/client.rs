@@ -43,6 +43,7 @@ const OF_ONE_HOST: [&str; 2] = ["password-file", "user"];
 
 /// Values for keys whose default is described in words, or is the absence of a value.
 const EXAMPLES: &[(&str, &str)] = &[
+    ("block-size", "1M"),
     ("ca", "/etc/ssl/certs/ca-certificates.crt"),
     ("checksum", "CRC32C"),
     ("dcau", "self"),

@@ -227,13 +227,9 @@ impl<'a> Destination<'a> {
                 }))
             }
             Place::Remote(url) => {
-                let path = url.argument()?;
-                let facts = async |session: &mut Session| {
-                    let facts = session.facts(&path).await;
-                    facts.map_err(CopyError::Destination)
-                };
-                let facts = self.remote(url)?.session.retried(place, facts).await?;
-                let facts = facts.filter(Facts::may_be_file);
+                let Remote { session, .. } = self.remote(url)?;
+                let facts = session.facts(place, url, CopyError::Destination);
+                let facts = facts.await?.filter(Facts::may_be_file);
                 Ok(facts.map(Version::from))
             }
         }

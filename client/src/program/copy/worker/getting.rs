@@ -9,12 +9,13 @@ use gridhaul_transfer::{Demands, Handling, UploadName};
 use super::super::super::report::Watch;
 use super::super::error::CopyError;
 use super::super::job::Job;
-use super::super::present::Present;
+use super::super::present::{Present, small};
+use super::super::settings::how;
 use super::super::special;
 use super::super::streams::Metered;
 use super::super::version::Version;
 use super::found::{Content, search_more, size_here};
-use super::transfers::{Local, QUICK, form};
+use super::transfers::{Local, form, quick};
 use super::{Worker, open};
 use crate::location::Url;
 use crate::session::TransferSettings;
@@ -89,6 +90,7 @@ impl Worker {
         let session = open(&mut self.source, &shared, &from.server).await?;
         let started = Instant::now();
         let version = Version::of_source(session, &remote, job.known).await?;
+        let quick = quick(session);
         present.begins(version, settings.mode);
         let earlier = present.received();
         let done = match &earlier {
@@ -98,7 +100,7 @@ impl Worker {
                     .await?
             }
         };
-        if started.elapsed() > QUICK || earlier.is_some() || !present.restart().is_empty() {
+        if started.elapsed() > quick || earlier.is_some() || !present.restart().is_empty() {
             // If the server has failed, the next attempt asks it.
             present.is_received(&done);
             let session = open(&mut self.source, &shared, &from.server).await?;
@@ -171,6 +173,7 @@ impl Worker {
                     true => UploadName::Final,
                     false => UploadName::Temporary,
                 },
+                frees_room: small(version).is_some(),
                 demands: Demands {
                     modified: version
                         .modified
@@ -179,10 +182,12 @@ impl Worker {
                 },
                 ..shared.handling()
             },
+            modified: None,
             verify: shared.arguments.checksum,
             first_connection,
             stall: shared.stall(),
         };
+        watch.says(|| how(&copy.settings, Some(&copy.stack), &copy.present));
         let session = open(&mut self.source, &shared, &from.server).await?;
         let mut metered = Metered {
             flight,

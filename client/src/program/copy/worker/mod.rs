@@ -1,5 +1,6 @@
 //! Copies one file after the other, with sessions that are kept.
 
+mod doubtful;
 mod found;
 mod getting;
 mod pipelined;
@@ -12,23 +13,26 @@ mod transfers;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{Admission, NodeSession};
 use tokio::time::sleep;
 
+use self::doubtful::Doubted;
 use self::pipelined::{Length, Pause};
 use self::retries::Retries;
 use super::super::arguments::SyncArgument;
 use super::error::CopyError;
-use super::job::{Job, Place};
+use super::job::{Begun, Job, Place};
 use super::jobs::Queue;
 use super::journal::{Key, Recorder};
-use super::present::{Present, WORTHWHILE};
+use super::partial;
+use super::present::{Present, WORTHWHILE, small};
 use super::shared::Shared;
 use super::version::Version;
-use crate::location::Server;
+use crate::location::{Server, Url};
 use crate::session::Session;
 use crate::transfer::{Transferred, checksum_of_file, checksum_of_server};
 
@@ -51,6 +55,8 @@ pub(super) struct Worker {
     pause: Pause,
     /// The files ahead in pipelines.
     length: Length,
+    /// The last file that a pipeline has completed at a server: proof of what is old there ([`Doubted`]).
+    last_stored: Option<Url>,
 }
 
 /// A file that was taken from the queue.
@@ -58,8 +64,8 @@ struct Taken {
     job: Job,
     /// It is copied by itself.
     is_alone: bool,
-    /// The destination may have another file under its name.
-    is_doubtful: bool,
+    /// What the destination may have under its name.
+    doubt: Option<Doubted>,
 }
 
 impl Taken {
@@ -67,7 +73,7 @@ impl Taken {
         Self {
             job,
             is_alone: false,
-            is_doubtful: false,
+            doubt: None,
         }
     }
 }
@@ -82,6 +88,7 @@ impl Worker {
             taken: VecDeque::new(),
             pause: Pause::new(),
             length: Length::new(),
+            last_stored: None,
         }
     }
 
@@ -96,7 +103,7 @@ impl Worker {
                 break;
             };
             if let Some(next) = self.pipelined(next, &queue).await {
-                self.copy(&next.job).await;
+                self.copy(&next).await;
             }
         }
         let sessions = [self.source.take(), self.destination.take()];
@@ -106,8 +113,9 @@ impl Worker {
     }
 
     /// Copies a file, and reports it.
-    async fn copy(&mut self, job: &Job) {
+    async fn copy(&mut self, taken: &Taken) {
         let shared = Arc::clone(&self.shared);
+        let job = &taken.job;
         let names = (job.source.words(), job.destination.words());
         if shared.arguments.dry_run {
             if let Some(plan) = &shared.arguments.plan {
@@ -121,6 +129,7 @@ impl Worker {
             shared.report.unchanged();
             return;
         }
+        let has_moved = Arc::<AtomicBool>::default();
         let copied = match shared.gives_up() {
             None if may_have_content(&shared, job) && self.has_same_content(job).await => {
                 if recorded(&shared, job).is_some() {
@@ -131,19 +140,47 @@ impl Worker {
             }
             None => {
                 begins(&shared, job);
-                self.with_retries(job, (&names.0, &names.1)).await
+                let begun = Box::pin(self.begun(job, &has_moved)).await;
+                let names = (names.0.as_str(), names.1.as_str());
+                let copied = self.with_retries(job, names, &has_moved).await;
+                if let Some(begun) = &begun {
+                    Box::pin(partial::ends(&shared, begun, copied.as_ref().err())).await;
+                }
+                copied
             }
-            Some(failures) => Err(CopyError::GivenUp(failures)),
+            Some(reason) => Err(reason),
         };
         match copied {
             Ok(done) => succeeded(&shared, job, (&names.0, &names.1), &done),
             Err(error) => {
-                if error.is_transient(true) {
+                if error.is_about_room() {
+                    self.free_room(job, &has_moved).await;
+                } else if error.is_transient(true) {
                     shared.note(false);
                 }
-                let names = Some((names.0.as_str(), names.1.as_str()));
-                shared.report.failed(names, &error.to_string());
+                let doubt = self.words_of_doubt(taken).await;
+                shared.failed((&names.0, &names.1), &error, doubt);
             }
+        }
+    }
+
+    /// Removes what a server has kept of a small file, because it has no room left: no restart continues it. Without a byte of this copy it
+    /// may be that of another one. Here the transfer has done that ([`Handling::frees_room`](gridhaul_transfer::Handling::frees_room)).
+    async fn free_room(&mut self, job: &Job, has_moved: &AtomicBool) {
+        let (Place::Remote(url), Some(_)) = (&job.destination, small(job.known)) else {
+            return;
+        };
+        let shared = Arc::clone(&self.shared);
+        // With --no-partial it was removed before.
+        if !has_moved.load(Ordering::Relaxed) || !shared.arguments.keeps_partial() {
+            return;
+        }
+        if let (Ok(path), Ok(session)) = (
+            url.argument(),
+            open(&mut self.destination, &shared, &url.server).await,
+        ) {
+            // The error of the copy is what is reported.
+            let _ = session.remove_unfinished(&path).await;
         }
     }
 
@@ -181,10 +218,37 @@ impl Worker {
         }
     }
 
+    /// A file begins whose unfinished copy is removed if it is given up. `None`: it stays.
+    async fn begun(&mut self, job: &Job, has_moved: &Arc<AtomicBool>) -> Option<Arc<Begun>> {
+        let shared = Arc::clone(&self.shared);
+        if shared.arguments.keeps_partial() {
+            return None;
+        }
+        let may_have_had = match &job.destination {
+            Place::Local { .. } => true,
+            Place::Remote(url) => {
+                let session = open(&mut self.destination, &shared, &url.server).await;
+                match (session, url.argument()) {
+                    (Ok(session), Ok(path)) => !matches!(session.is_absent(&path).await, Ok(true)),
+                    _ => true,
+                }
+            }
+        };
+        let begun = Arc::new(Begun {
+            destination: job.destination.clone(),
+            size: job.known.size,
+            may_have_had,
+            has_moved: Arc::clone(has_moved),
+        });
+        shared.begun().push(Arc::clone(&begun));
+        Some(begun)
+    }
+
     async fn with_retries(
         &mut self,
         job: &Job,
         names: (&str, &str),
+        has_moved: &Arc<AtomicBool>,
     ) -> Result<Transferred, CopyError> {
         let shared = Arc::clone(&self.shared);
         let part = shared.arguments.part();
@@ -198,6 +262,7 @@ impl Worker {
         let mut retries = Retries::new(shared.arguments.retry, job.known.size, had);
         loop {
             let mut watch = shared.report.watch(names.0, names.1, job.known.size);
+            watch.notes_begin(Arc::clone(has_moved));
             if let Some(key) = key {
                 watch.records(Box::new(Recorder::new(&shared.journal, key, job.known)));
             }
@@ -205,22 +270,28 @@ impl Worker {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
+            if error.is_in_use() {
+                // What is there now is not of this copy.
+                has_moved.store(false, Ordering::Relaxed);
+            }
             if !error.is_transient(watch.has_moved()) {
                 return Err(error);
             }
+            let is_never_sent = retries.is_never_sent(error.unsent());
+            let begins_again = error.is_about_content() || is_never_sent;
             // What is begun again is no progress: a file that grows without end would be copied for ever. Neither is that of a part,
             // whose markers do not count from the beginning of the file.
-            if error.is_about_content() || part.is_some() {
+            if begins_again || part.is_some() {
                 present = Present::default();
             } else {
                 present.gain(watch.stored());
                 retries.note(present.ranges().covered());
                 present.is_continued(watch.may_have_moved());
             }
+            if begins_again && let Some(key) = key {
+                shared.journal.record_nothing(key);
+            }
             if error.is_about_content() {
-                if let Some(key) = key {
-                    shared.journal.record_nothing(key);
-                }
                 // The source may have changed since it was found: what it is now is asked for, and is not what the journal knows.
                 (job.known, key) = (Version::default(), None);
             }
@@ -315,6 +386,7 @@ fn record(shared: &Shared, job: &Job, sum: Option<ChecksumAlgorithm>) {
 /// Notes and reports a copied file.
 fn succeeded(shared: &Shared, job: &Job, names: (&str, &str), done: &Transferred) {
     shared.note(true);
+    shared.note_stored(done.bytes);
     let sum = shared.arguments.checksum;
     record(shared, job, sum.filter(|_| done.checksum.is_some()));
     shared.report.copied(names, done);

@@ -124,30 +124,45 @@ impl<'a> Receiving<'a> {
         Ok(found.is_doubtful)
     }
 
-    /// Checks a file that the server has continued from these ranges. Its size was compared with that of the source.
-    pub(super) fn check(
-        self,
-        restart: &'a RangeSet,
-        is_doubtful: bool,
-        source: Content<'a>,
-    ) -> Boxed<'a, ()> {
-        Box::pin(self.checked(restart, is_doubtful, source))
+    /// Checks a file that both ends call complete. Its size was compared with that of the source.
+    pub(super) fn check(self, ranges: Doubtful<'a>, source: Content<'a>) -> Boxed<'a, ()> {
+        Box::pin(self.checked(ranges, source))
     }
 
-    async fn checked(
-        self,
-        restart: &RangeSet,
-        is_doubtful: bool,
-        source: Content<'_>,
-    ) -> Result<(), CopyError> {
-        if restart.is_empty() || !is_doubtful {
+    async fn checked(self, ranges: Doubtful<'_>, source: Content<'_>) -> Result<(), CopyError> {
+        let continued = ranges.continued.filter(|ranges| !ranges.is_empty());
+        if continued.is_none() && ranges.unproven.is_empty() {
             return Ok(());
         }
         let there = Content::There(self.session, self.path.clone());
         let mut ends = Contents::new(source, there, self.within);
-        if equal_ones(restart, &mut ends).await != *restart {
+        if let Some(continued) = continued
+            && equal_ones(continued, &mut ends).await != *continued
+        {
             return Err(CopyError::Continued);
         }
+        let unproven = in_few_ranges(ranges.unproven);
+        if equal_ones(&unproven, &mut ends).await != unproven {
+            return Err(CopyError::Unproven);
+        }
         Ok(())
+    }
+}
+
+/// The ranges of a complete file whose content is compared.
+pub(super) struct Doubtful<'a> {
+    /// The file was continued from these ranges, and there was another one that may have been continued instead.
+    pub(super) continued: Option<&'a RangeSet>,
+    /// They may be holes ([`Transferred::unproven`](crate::transfer::Transferred::unproven)).
+    pub(super) unproven: &'a RangeSet,
+}
+
+/// These ranges, or one with all of them if they are so many that each comparison would be a long wait.
+fn in_few_ranges(ranges: &RangeSet) -> RangeSet {
+    const MANY: usize = 64;
+
+    match (ranges.len() > MANY, ranges.iter().next()) {
+        (true, Some(first)) => RangeSet::from(first.start..ranges.end()),
+        _ => ranges.clone(),
     }
 }

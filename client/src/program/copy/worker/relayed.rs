@@ -9,9 +9,10 @@ use gridhaul_protocol::ranges::RangeSet;
 
 use super::super::super::report::Watch;
 use super::super::error::CopyError;
+use super::super::settings::how;
 use super::super::shared::Shared;
 use super::super::version::Version;
-use super::transfers::QUICK;
+use super::transfers::quick;
 use super::{Worker, open};
 use crate::location::Url;
 use crate::session::Session;
@@ -53,8 +54,10 @@ impl Worker {
             put,
             verify: shared.arguments.checksum,
         };
+        let RelayedCopy { get, .. } = &copy;
+        watch.says(|| how(&get.settings, Some(&get.stack), &get.present));
         let done = relay(source, destination, &files, copy, watch).await?;
-        if done.took > QUICK
+        if done.took > quick(source)
             && version.differs_from(&Version::of_facts(source, &source_path).await?)
         {
             return Err(CopyError::Changed);
@@ -83,6 +86,7 @@ fn half(
         settings: shared.settings_in(TransferMode::Stream, &[session]),
         stack: shared.arguments.data.channels.stack_here(),
         handling: shared.handling(),
+        modified: None,
         verify: None,
         first_connection: None,
         stall: shared.arguments.data.channels.stall_timeout,

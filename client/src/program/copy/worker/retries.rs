@@ -15,6 +15,10 @@ pub(super) struct Retries {
     step: u64,
     /// The bytes that the destination had when the attempts began again. They never become fewer: what was begun again does not count twice.
     counted: u64,
+    /// The last attempt has brought nothing, although the source has called the file complete after a restart.
+    was_unsent: bool,
+    /// The file was begun again because of that.
+    has_begun_again: bool,
 }
 
 impl Retries {
@@ -24,6 +28,9 @@ impl Retries {
     /// Less is no real amount.
     const LEAST: u64 = 4 << 20;
 
+    /// So many bytes may be in the buffers of sockets of both ends when a source calls a file complete. A connection that breaks loses them.
+    const BUFFERED: u64 = 64 << 20;
+
     /// `most` retries in a row of a file of this size, of which the destination has some bytes.
     pub(super) fn new(most: u32, size: Option<u64>, present: u64) -> Self {
         Self {
@@ -32,7 +39,19 @@ impl Retries {
             pause: FIRST_PAUSE,
             step: (size.unwrap_or_default() / Self::STEPS).max(Self::LEAST),
             counted: present,
+            was_unsent: false,
+            has_begun_again: false,
         }
+    }
+
+    /// Notes the failure of an attempt. `unsent` are the bytes of a restart that have not arrived, although the source has called the file
+    /// complete. Returns whether the file is begun again because the source never sends them: once, because all its bytes are sent again,
+    /// and not after the first failure if a connection may have lost the bytes.
+    pub(super) fn is_never_sent(&mut self, unsent: Option<u64>) -> bool {
+        let is_second =
+            std::mem::replace(&mut self.was_unsent, unsent.is_some()) && unsent.is_some();
+        let is_certain = is_second || unsent > Some(Self::BUFFERED);
+        is_certain && !std::mem::replace(&mut self.has_begun_again, true)
     }
 
     /// Notes how many bytes the destination has.
@@ -96,6 +115,29 @@ mod tests {
             }
         }
         assert_eq!(attempts, 3);
+    }
+
+    #[test]
+    fn a_file_without_restarts_is_begun_again_once() {
+        let mut retries = Retries::new(5, None, 0);
+        let is_never_sent = [(); 3].map(|()| {
+            retries.note(1 << 30);
+            retries.is_never_sent(Some(1 << 30))
+        });
+        assert_eq!(is_never_sent, [true, false, false]);
+    }
+
+    #[test]
+    fn what_a_connection_may_have_lost_counts_as_unsent_the_second_time_in_a_row() {
+        const LOST: Option<u64> = Some(64 << 20);
+
+        let mut retries = Retries::new(5, None, 0);
+        let failures = [LOST, None, None, LOST, LOST, LOST, LOST];
+        let is_never_sent = failures.map(|unsent| retries.is_never_sent(unsent));
+        let expected = [false, false, false, false, true, false, false];
+        assert_eq!(is_never_sent, expected);
+        let mut retries = Retries::new(5, None, 0);
+        assert!(retries.is_never_sent(LOST.map(|lost| lost + 1)));
     }
 
     #[test]

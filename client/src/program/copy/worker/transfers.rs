@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gridhaul_protocol::command::TransferMode;
+use gridhaul_protocol::feature::SimpleFeature;
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_storage::UploadForm;
 use gridhaul_transfer::Admission;
@@ -13,18 +14,28 @@ use super::super::super::report::Watch;
 use super::super::error::CopyError;
 use super::super::job::{Job, Place};
 use super::super::present::Present;
+use super::super::settings::how;
 use super::super::special;
 use super::super::streams::Metered;
 use super::super::version::Version;
 use super::found::Content;
-use super::receiving::Receiving;
+use super::receiving::{Doubtful, Receiving};
 use super::{Worker, open};
 use crate::location::Url;
-use crate::session::TransferSettings;
+use crate::session::{Session, TransferSettings};
 use crate::transfer::{Direction, FileCopy, ThirdPartyCopy, Transferred, third_party, two_party};
 
 /// A transfer that took longer may have had time for a change of its source.
-pub(super) const QUICK: Duration = Duration::from_secs(2);
+const QUICK: Duration = Duration::from_secs(2);
+
+/// One round trip more, to ask about the source, costs little behind a transfer of so many.
+const ROUND_TRIPS: u32 = 10;
+
+/// The source is asked whether it has changed after a transfer that took longer.
+pub(super) fn quick(source: &Session) -> Duration {
+    let round_trip = source.round_trip();
+    round_trip.map_or(QUICK, |one| QUICK.min(one.saturating_mul(ROUND_TRIPS)))
+}
 
 /// A file of this machine.
 pub(super) struct Local<'a> {
@@ -126,10 +137,12 @@ impl Worker {
             stack: shared.stack_here(&settings),
             settings,
             handling: shared.handling(),
+            modified: None,
             verify: shared.arguments.checksum,
             first_connection: None,
             stall: shared.stall(),
         };
+        watch.says(|| how(&copy.settings, Some(&copy.stack), &copy.present));
         let mut metered = Metered {
             flight,
             observer: watch,
@@ -143,7 +156,11 @@ impl Worker {
             within: shared.stall(),
         };
         let here = Content::Here(&files, from.beneath);
-        receiving.check(&copy.present, is_doubtful, here).await?;
+        let ranges = Doubtful {
+            continued: is_doubtful.then_some(&copy.present),
+            unproven: &done.unproven,
+        };
+        receiving.check(ranges, here).await?;
         if version.differs_from(&Version::of_file(from.path)?) {
             return Err(CopyError::Changed);
         }
@@ -171,6 +188,7 @@ impl Worker {
         let destination = open(&mut self.destination, &shared, &to.server).await?;
         let started = Instant::now();
         let version = Version::of_source(source, &source_path, known).await?;
+        let quick = quick(source);
         let settings = shared.settings(&[&*source, &*destination]);
         present.begins(version, settings.mode);
         let earlier = present.received();
@@ -181,7 +199,7 @@ impl Worker {
                     .await?
             }
         };
-        if started.elapsed() > QUICK || earlier.is_some() || !present.restart().is_empty() {
+        if started.elapsed() > quick || earlier.is_some() || !present.restart().is_empty() {
             // If the source has failed, the next attempt asks it.
             present.is_received(&done);
             let source = open(&mut self.source, &shared, &from.server).await?;
@@ -227,9 +245,11 @@ impl Worker {
             size: shared.bytes_of(version),
             present: present.restart(),
             settings,
+            modified: None,
             verify: shared.arguments.checksum,
             stall: shared.stall(),
         };
+        watch.says(|| how(&copy.settings, None, &copy.present));
         let mut metered = Metered {
             flight,
             observer: watch,
@@ -244,7 +264,11 @@ impl Worker {
             within: shared.stall(),
         };
         let there = Content::There(source, copy.source.clone());
-        receiving.check(&copy.present, is_doubtful, there).await?;
+        let ranges = Doubtful {
+            continued: is_doubtful.then_some(&copy.present),
+            unproven: &done.unproven,
+        };
+        receiving.check(ranges, there).await?;
         Ok(done)
     }
 
@@ -260,6 +284,9 @@ impl Worker {
         if let (Some(modified), Some(session)) = (modified, &mut self.destination) {
             let set = session.set_modified(path, modified).await;
             set.map_err(CopyError::Destination)?;
+            if !session.has(SimpleFeature::Mfmt) {
+                self.shared.note_without_times(session.server());
+            }
         }
         Ok(())
     }

@@ -6,9 +6,11 @@ use super::super::super::job::{Job, Place};
 use super::super::super::jobs::Queue;
 use super::super::super::shared::Shared;
 use super::super::super::version::Version;
-use super::super::{Taken, WORTHWHILE, begins, is_known, succeeded};
+use super::super::doubtful::Doubted;
+use super::super::{Taken, begins, is_known, succeeded};
 use super::length::Length;
-use crate::transfer::{Supply, TransferFailure, Transferred};
+use crate::location::Url;
+use crate::transfer::{Doubt, Supply, TransferFailure, Transferred};
 
 /// What the files of a pipeline have in common.
 pub(super) trait Way: Send {
@@ -17,12 +19,6 @@ pub(super) trait Way: Send {
 
     /// The copy of a file and the version that is copied. `None` if it does not go with the others.
     fn copy(&self, shared: &Shared, job: &Job) -> Option<(Self::Copy, Version)>;
-}
-
-/// The size of a file of a pipeline: `None` if it is not small, or of unknown size. An earlier attempt of a larger one may have left
-/// something to continue.
-pub(super) fn size(version: Version) -> Option<u64> {
-    version.size.filter(|size| *size < WORTHWHILE)
 }
 
 /// The files that a worker copies in a pipeline.
@@ -40,6 +36,8 @@ pub(super) struct Batch<'a, W> {
     changed: Vec<Job>,
     /// The number of complete files.
     pub(super) complete: usize,
+    /// The last one of them that is at a server, or of an earlier pipeline.
+    last: &'a mut Option<Url>,
 }
 
 /// A file whose copy has begun.
@@ -47,8 +45,7 @@ struct Begun {
     job: Job,
     /// That of an uploaded file.
     version: Version,
-    /// The destination may have stored another file under its name.
-    is_doubtful: bool,
+    doubt: Option<Doubted>,
 }
 
 impl<'a, W: Way> Batch<'a, W> {
@@ -56,7 +53,7 @@ impl<'a, W: Way> Batch<'a, W> {
         shared: &'a Shared,
         way: W,
         queue: &'a Queue,
-        (taken, length): (&'a mut VecDeque<Taken>, &'a mut Length),
+        (taken, length, last): (&'a mut VecDeque<Taken>, &'a mut Length, &'a mut Option<Url>),
     ) -> Self {
         Self {
             shared,
@@ -68,6 +65,7 @@ impl<'a, W: Way> Batch<'a, W> {
             other: None,
             changed: Vec::new(),
             complete: 0,
+            last,
         }
     }
 
@@ -79,7 +77,7 @@ impl<'a, W: Way> Batch<'a, W> {
                 self.begun.push_back(Begun {
                     job: taken.job,
                     version,
-                    is_doubtful: false,
+                    doubt: taken.doubt,
                 });
                 Some(copy)
             }
@@ -103,10 +101,12 @@ impl<'a, W: Way> Batch<'a, W> {
 
     /// What is not complete has failed: the server may still carry out its commands, and would replace what is copied there meanwhile.
     fn abandon(mut self, failure: &TransferFailure) {
+        // However many files these are, the server has failed once.
+        self.shared.note(false);
         let begun = std::mem::take(&mut self.begun);
-        for Begun { job, .. } in begun {
+        for Begun { job, doubt, .. } in begun {
             let names = (job.source.words(), job.destination.words());
-            let words = failure.to_string();
+            let words = format!("{failure}{}", Doubted::words(doubt.as_ref()));
             self.shared
                 .report
                 .failed(Some((&names.0, &names.1)), &words);
@@ -120,7 +120,7 @@ impl<'a, W: Way> Batch<'a, W> {
         for (index, begun) in self.begun.into_iter().enumerate() {
             back.push(Taken {
                 is_alone: has_failed && index == 0,
-                is_doubtful: begun.is_doubtful,
+                doubt: begun.doubt,
                 ..Taken::new(begun.job)
             });
         }
@@ -172,11 +172,14 @@ impl<W: Way> Supply<W::Copy> for Batch<'_, W> {
         self.length.succeeds();
         let names = (job.source.words(), job.destination.words());
         succeeded(self.shared, &job, (&names.0, &names.1), &done);
+        if let Place::Remote(url) = job.destination {
+            *self.last = Some(url);
+        }
     }
 
-    fn doubt(&mut self, place: usize) {
+    fn doubt(&mut self, place: usize, doubt: Doubt) {
         if let Some(begun) = self.begun.get_mut(place) {
-            begun.is_doubtful = true;
+            Doubted::add(&mut begun.doubt, doubt, self.last.as_ref());
         }
     }
 }

@@ -5,9 +5,10 @@ use gridhaul_protocol::feature::SimpleFeature;
 use gridhaul_protocol::ranges::RangeSet;
 
 use super::super::super::job::{Job, Place};
+use super::super::super::present::small;
 use super::super::super::shared::Shared;
 use super::super::super::version::Version;
-use super::batch::{Way, size};
+use super::batch::Way;
 use super::sets_times;
 use crate::location::{Server, Url};
 use crate::session::{Session, TransferSettings};
@@ -18,6 +19,8 @@ pub(super) struct Between {
     source: Server,
     destination: Server,
     settings: TransferSettings,
+    /// Copies get the times of their sources.
+    sets_times: bool,
 }
 
 /// Source and destination of a file between servers.
@@ -35,7 +38,6 @@ impl Between {
         let mut settings = shared.settings(&[source, destination]);
         let is_possible = settings.mode == TransferMode::Extended
             && destination.has(SimpleFeature::Size)
-            && !sets_times(shared, destination)
             && !shared.arguments.relay
             // Servers have no limit of the user.
             && shared.arguments.rate.is_none();
@@ -45,6 +47,7 @@ impl Between {
             source: source.server().clone(),
             destination: destination.server().clone(),
             settings,
+            sets_times: sets_times(shared, destination),
         })
     }
 }
@@ -61,9 +64,10 @@ impl Way for Between {
             source: from.argument().ok()?,
             destination: to.argument().ok()?,
             part: None,
-            size: Some(size(job.known)?),
+            size: Some(small(job.known)?),
             present: RangeSet::new(),
             settings: self.settings.clone(),
+            modified: job.known.modified.filter(|_| self.sets_times),
             verify: shared.arguments.checksum,
             stall: shared.arguments.data.channels.stall_timeout,
         };

@@ -10,9 +10,10 @@ use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_transfer::{Demands, Handling, UploadName};
 
 use super::super::super::job::{Job, Place};
+use super::super::super::present::small;
 use super::super::super::shared::Shared;
 use super::super::super::version::Version;
-use super::batch::{Way, size};
+use super::batch::Way;
 use super::sets_times;
 use crate::location::{Server, Url};
 use crate::session::{Session, TransferSettings};
@@ -24,6 +25,8 @@ pub(super) struct Here {
     server: Server,
     root: Arc<Path>,
     pub(super) settings: TransferSettings,
+    /// Uploads get the times of their sources.
+    sets_times: bool,
 }
 
 /// Which way a file goes, at which server, and the root of the local files.
@@ -43,9 +46,6 @@ impl Here {
         direction: Direction,
         root: Arc<Path>,
     ) -> Option<Self> {
-        if direction == Direction::Put && sets_times(shared, session) {
-            return None;
-        }
         let settings = match direction {
             Direction::Put => {
                 let settings = shared.settings(&[session]);
@@ -64,6 +64,7 @@ impl Here {
             server,
             root,
             settings,
+            sets_times: direction == Direction::Put && sets_times(shared, session),
         })
     }
 
@@ -82,11 +83,12 @@ impl Here {
             local: local.to_owned(),
             remote,
             part: None,
-            size: Some(size(version)?),
+            size: Some(small(version)?),
             present: RangeSet::new(),
             stack: shared.stack_here(&self.settings),
             settings: self.settings.clone(),
             handling,
+            modified: version.modified.filter(|_| self.sets_times),
             verify: arguments.checksum,
             first_connection: None,
             stream: None,
@@ -117,6 +119,7 @@ impl Way for Here {
                 let modified = version.modified;
                 let handling = Handling {
                     upload: UploadName::Temporary,
+                    frees_room: true,
                     demands: Demands {
                         modified: modified.filter(|_| shared.arguments.keeps_times()),
                         ..Demands::default()

@@ -28,11 +28,9 @@ use self::here::Here;
 pub(super) use self::length::Length;
 pub(super) use self::pause::Pause;
 use super::super::super::arguments::SyncArgument;
-use super::super::job::Place;
 use super::super::jobs::Queue;
 use super::super::shared::Shared;
 use super::{Taken, Worker, is_known, open};
-use crate::control::ControlError;
 use crate::location::{Server, Url};
 use crate::session::Session;
 use crate::transfer::{Direction, TransferFailure, is_out_of_step, pipeline, pipeline_between};
@@ -45,6 +43,7 @@ impl Worker {
             && !next.job.is_only
             && !is_known(&shared, &next.job)
             && allows(&shared)
+            && shared.gives_up().is_none()
             && !self.pause.has_file();
         if !may {
             return Some(next);
@@ -86,7 +85,7 @@ impl Worker {
         let left = match (way, files) {
             (Some(way), Ok(files)) => {
                 self.length.limit(most);
-                let files_ahead = (&mut self.taken, &mut self.length);
+                let files_ahead = (&mut self.taken, &mut self.length, &mut self.last_stored);
                 let mut batch = Batch::new(&shared, way, queue, files_ahead);
                 match batch.begin(next) {
                     None => batch.other,
@@ -128,7 +127,7 @@ impl Worker {
         let left = match Between::of(&shared, &source, &destination) {
             Some(way) => {
                 self.length.limit(most);
-                let files_ahead = (&mut self.taken, &mut self.length);
+                let files_ahead = (&mut self.taken, &mut self.length, &mut self.last_stored);
                 let mut batch = Batch::new(&shared, way, queue, files_ahead);
                 match batch.begin(next) {
                     None => batch.other,
@@ -152,33 +151,16 @@ impl Worker {
     /// Notes whether pipelines are of use with these servers.
     fn count(&mut self, complete: usize, ended: Result<(), TransferFailure>, servers: &[&Server]) {
         self.pause.note(ended.is_ok() || complete > 0);
-        if let Err(failure) = ended
-            && (is_out_of_step(&failure) || matches!(failure, TransferFailure::Stalled(_)))
-        {
+        let Err(failure) = ended else {
+            return;
+        };
+        let cause = match &failure {
+            TransferFailure::Unsettled(cause) => cause,
+            failure => failure,
+        };
+        if is_out_of_step(cause) || matches!(cause, TransferFailure::Stalled(_)) {
             for server in servers {
                 self.shared.note_unordered(server);
-            }
-        }
-    }
-
-    /// Removes what a server may have stored under the name of another file. It is copied again, but that may fail.
-    async fn remove_doubtful(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        for taken in self.taken.iter_mut().filter(|taken| taken.is_doubtful) {
-            taken.is_doubtful = false;
-            let Place::Remote(url) = &taken.job.destination else {
-                continue;
-            };
-            let (Ok(path), Ok(session)) = (
-                url.argument(),
-                open(&mut self.destination, &shared, &url.server).await,
-            ) else {
-                continue;
-            };
-            match session.remove(&path, false).await {
-                Ok(()) | Err(ControlError::Refused { .. }) => {}
-                // The copy of the file has the error of the server.
-                Err(_) => return,
             }
         }
     }
@@ -205,8 +187,14 @@ fn allows(shared: &Shared) -> bool {
         && arguments.part().is_none()
 }
 
-/// Whether uploads get the times of their sources. That is after they were confirmed: a time that is set ahead would be that of the
-/// file before, if the upload fails.
+/// Whether uploads get the times of their sources.
 fn sets_times(shared: &Shared, destination: &Session) -> bool {
-    shared.arguments.keeps_times() && destination.has(SimpleFeature::Mfmt)
+    if !shared.arguments.keeps_times() {
+        return false;
+    }
+    let has_command = destination.has(SimpleFeature::Mfmt);
+    if !has_command {
+        shared.note_without_times(destination.server());
+    }
+    has_command
 }
