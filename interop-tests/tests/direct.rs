@@ -34,6 +34,16 @@ fn by_threads() {
 /// Between the rings of `rdma` and the disk.
 #[test]
 fn over_rdma() {
+    files_arrive_over_rdma("rdma:provider=soft;direct=threads", "direct (threads)");
+}
+
+/// Transfers that are too short for a trial.
+#[test]
+fn over_rdma_by_default() {
+    files_arrive_over_rdma("rdma:provider=soft", "page cache: ");
+}
+
+fn files_arrive_over_rdma(stack: &str, method: &str) {
     let scratch = Scratch::beneath(&temp_dir()).unwrap();
     let (root, ours) = (scratch.path().join("root"), scratch.path().join("ours"));
     fs::create_dir(&root).unwrap();
@@ -41,7 +51,6 @@ fn over_rdma() {
     chown_to_nobody(&root).unwrap();
     let launch = Launch::new(Kind::Gridhaul, &root);
     let launch = launch.arg("--anonymous-drivers").arg("rdma");
-    let stack = "rdma:provider=soft;direct=threads";
     let server = launch.arg("--stack").arg(stack).start().unwrap();
     let program = gridhaul_client().unwrap();
     let copy = |channels: &str, from: &str, to: &str| {
@@ -66,7 +75,7 @@ fn over_rdma() {
             content::same(&sent, &returned).unwrap();
         }
     }
-    expect_method(&server, &sent, "direct (threads)");
+    expect_method(&server, &sent, method);
 }
 
 fn files_arrive(stack: &str, method: &str) {

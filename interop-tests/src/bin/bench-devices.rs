@@ -105,6 +105,7 @@ fn measure(table: Table) -> Result<Section, Box<dyn std::error::Error>> {
     let guest = Guest::new(network, words)
         .on_processor(processor)
         .memory_mib(table.memory_mib())
+        .disk_mib(table.disk_mib())
         .time_limit(Duration::from_secs(900));
     let report = guest.run()?;
     let section =

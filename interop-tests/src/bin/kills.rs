@@ -3,7 +3,7 @@
 //! After each fault the client restarts its transfer. The file must then be exact; nodes must hold nothing of ended sessions after
 //! 15 seconds; and sessions that do not use what was killed must not notice. A seed plays the same round again.
 //!
-//! With a client, kills it or its servers during its copies in place of that, and resumes them. At most two blocks for each channel may be
+//! With a client, kills it, a server or all of them during its copies in place of that, and resumes them. At most two blocks for each channel may be
 //! sent again.
 
 use std::io;
@@ -25,7 +25,7 @@ struct Arguments {
     /// Rounds at the same time, each with programs of its own
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// The program gridhaul: kill it or its servers during copies, and resume them
+    /// The program gridhaul: kill it, a server or all of them during copies, and resume them
     #[arg(long, value_name = "PROGRAM", value_parser = absolute)]
     client: Option<PathBuf>,
 }

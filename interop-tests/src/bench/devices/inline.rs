@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use gridhaul_stack::{Body, Cancel, Channel, ChannelError, Operation, Received};
 
-use super::pump::{busy_time, open_pairs};
+use super::pump::open_pairs;
 use super::runs::{Runs, in_one_line, share};
 use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section};
 use crate::bench::record::table;
 use crate::bench::sample::median;
 use crate::support::guest_network::RIGHT;
+use crate::support::usage::busy_time;
 
 const ROUNDS: usize = 3;
 

@@ -1,5 +1,6 @@
 //! Driver stacks over real RDMA devices: the software ones of a guest, and no server around them.
 
+mod baselines;
 mod distance;
 mod engine;
 mod inline;

@@ -1,11 +1,13 @@
-//! `ib_write_bw` of perftest: the rate of a device when the application does not touch the data.
+//! `ib_write_bw` and `ib_send_bw` of perftest: what a device does when the application does not touch the data.
 
 use std::fmt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::bench::sample::gigabytes;
 use crate::support::Client;
 use crate::support::guest_network::RIGHT;
+use crate::support::usage::busy_time;
 
 /// The devices of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,19 +27,48 @@ impl fmt::Display for Device {
     }
 }
 
+/// How the bytes are moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// `ib_write_bw`: by WRITEs. It polls for completions.
+    Write,
+    /// `ib_send_bw --events`: by SENDs. It sleeps until there are completions.
+    SleepingSend,
+}
+
+impl Program {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Write => "ib_write_bw",
+            Self::SleepingSend => "ib_send_bw",
+        }
+    }
+}
+
 /// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct WriteBandwidth {
+pub struct Bandwidth {
+    /// The program.
+    pub program: Program,
     /// The devices.
     pub device: Device,
-    /// The length of a WRITE, in bytes.
+    /// The length of a message, in bytes.
     pub message_bytes: u64,
-    /// Outstanding WRITEs of a queue pair.
+    /// Outstanding messages of a queue pair.
     pub depth: u64,
     /// Queue pairs.
     pub queue_pairs: usize,
     /// Bytes of all queue pairs.
     pub bytes: u64,
+}
+
+/// What a run took.
+#[derive(Debug, Clone, Copy)]
+pub struct Moved {
+    /// The rate in 10^6 bytes per second, as the program reports it.
+    pub rate: f64,
+    /// Processor seconds of the whole machine for 10^9 bytes, with the start of the program.
+    pub processor: f64,
 }
 
 /// The number of attempts: it measures the processor clock first, and fails if that is not steady.
@@ -47,13 +78,13 @@ const ATTEMPTS: usize = 3;
 /// frequent over software iWARP.
 const IMPOSSIBLE: f64 = 5.0;
 
-impl WriteBandwidth {
-    /// The rate in 10^6 bytes per second.
+impl Bandwidth {
+    /// Runs the program at both ends.
     ///
     /// # Errors
     ///
     /// The output of the program when it has no rate.
-    pub fn megabytes_per_second(&self) -> Result<f64, String> {
+    pub fn run(&self) -> Result<Moved, String> {
         let mut outcome = Err(String::new());
         for _ in 0..ATTEMPTS {
             outcome = self.attempt();
@@ -64,11 +95,12 @@ impl WriteBandwidth {
         outcome
     }
 
-    fn attempt(&self) -> Result<f64, String> {
+    fn attempt(&self) -> Result<Moved, String> {
+        let busy = busy_time().map_err(|error| error.to_string())?;
         let mut server = self.server().map_err(|error| error.to_string())?;
         let client = Client::new("sh")
             // The server prints no message when it listens.
-            .args(["-c", "sleep 0.5; exec ib_write_bw \"$@\"", "ib_write_bw"])
+            .args(["-c", "sleep 0.5; exec \"$0\" \"$@\"", self.program.name()])
             .args(self.arguments("left"))
             .arg(RIGHT)
             .time_limit(Duration::from_secs(60))
@@ -77,17 +109,24 @@ impl WriteBandwidth {
         let _ = server.kill();
         let _ = server.wait();
         let finished = client.map_err(|error| error.to_string())?;
+        let busy = busy_time()
+            .map_err(|error| error.to_string())?
+            .saturating_sub(busy);
         match average(&finished.output()) {
-            Some(average) if average >= IMPOSSIBLE => Ok(average),
+            Some(average) if average >= IMPOSSIBLE => Ok(Moved {
+                rate: average,
+                processor: busy.as_secs_f64() / gigabytes(self.bytes),
+            }),
             Some(average) => Err(format!(
-                "ib_write_bw reports {average:.0} MB/s, but the run was too short for that"
+                "{} reports {average:.0} MB/s, but the run was too short for that",
+                self.program.name()
             )),
             None => Err(finished.to_string()),
         }
     }
 
     fn server(&self) -> std::io::Result<Child> {
-        Command::new("ib_write_bw")
+        Command::new(self.program.name())
             .args(self.arguments("right"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -103,14 +142,18 @@ impl WriteBandwidth {
             // iWARP needs the RDMA connection manager.
             Device::Iwarp => ["siw", "--rdma_cm"],
         };
-        vec![
+        let mut arguments = vec![
             format!("--ib-dev={driver}_{end}"),
             connected.into(),
             format!("--size={}", self.message_bytes),
             format!("--tx-depth={}", self.depth),
             format!("--qp={}", self.queue_pairs),
             format!("--iters={}", iterations.max(5)),
-        ]
+        ];
+        if self.program == Program::SleepingSend {
+            arguments.push("--events".to_owned());
+        }
+        arguments
     }
 }
 

@@ -3,7 +3,7 @@
 //! Both ends are threads of this process. The sender sends zeros or a file; the receiver writes to `/dev/null`: so the
 //! results depend on the stack and the devices beneath it, and not on a file system.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -22,6 +22,11 @@ use gridhaul_stack::{
 };
 use gridhaul_tcp::Tcp;
 
+use crate::support::usage::busy_time;
+
+/// One after the other, channels of a long path take seconds to open. That time does not count.
+const OPENING_TIME: Duration = Duration::from_secs(60);
+
 /// A load for a stack.
 #[derive(Debug, Clone, Copy)]
 pub struct Load<'a> {
@@ -35,7 +40,7 @@ pub struct Load<'a> {
     pub bytes: Option<u64>,
     /// The file that is sent, with a length of `bytes`, or `/dev/zero`.
     pub source: &'a Path,
-    /// The time limit of the transfer, and also that of opening all channels before it.
+    /// The time limit of the transfer.
     pub limit: Duration,
 }
 
@@ -147,13 +152,12 @@ impl Load<'_> {
     /// When the channels do not open. Later errors are in [`Moved::failure`].
     pub fn run(&self) -> Result<Moved, PumpError> {
         let cancel = Cancel::new();
-        // Many channels take seconds to open; that time does not count.
-        let operation = || Operation {
-            deadline: Some(Instant::now() + self.limit),
+        let within = |limit| Operation {
+            deadline: Some(Instant::now() + limit),
             cancel: &cancel,
         };
-        let mut pairs = open_pairs(self.stack, self.to, self.channels, &operation())?;
-        self.pump(&mut pairs, &operation())
+        let mut pairs = open_pairs(self.stack, self.to, self.channels, &within(OPENING_TIME))?;
+        self.pump(&mut pairs, &within(self.limit))
     }
 
     fn pump(&self, pairs: &mut [Pair], operation: &Operation<'_>) -> Result<Moved, PumpError> {
@@ -322,21 +326,6 @@ fn watch(arrived: &[AtomicU64], started: Instant, is_over: &AtomicBool) -> Vec<(
 
 /// The scratch buffer of drivers that move bytes through memory. It is filled before the measurement, so that no page fault occurs in it.
 const SCRATCH_BYTES: usize = 1 << 20;
-
-/// The busy time of all processors together since the machine started.
-pub(super) fn busy_time() -> io::Result<Duration> {
-    /// USER_HZ.
-    const TICKS_PER_SECOND: u64 = 100;
-    let stat = fs::read_to_string("/proc/stat")?;
-    let first = stat.lines().next().unwrap_or_default();
-    let ticks: Vec<u64> = first
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect();
-    // proc_stat(5): user, nice, system, idle, iowait, irq, softirq.
-    let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|&at| ticks.get(at)).sum();
-    Ok(Duration::from_millis(busy * 1000 / TICKS_PER_SECOND))
-}
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use gridhaul_rdma::Rdma;
 use gridhaul_stack::Driver;
 
-use super::perftest::{Device, WriteBandwidth};
+use super::perftest::{Bandwidth, Device, Program};
 use super::runs::{MIB, Runs, load, share};
 use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section, Target};
@@ -68,7 +68,8 @@ pub(super) fn measure(device: Device) -> Section {
 fn cell(device: Device, message_bytes: u64, depth: u64, channels: usize) -> Cell {
     let stack =
         format!("rdma:provider=verbs;slab={message_bytes};slabs={depth};message={message_bytes}");
-    let bandwidth = WriteBandwidth {
+    let bandwidth = Bandwidth {
+        program: Program::Write,
         device,
         message_bytes,
         depth,
@@ -87,7 +88,7 @@ fn cell(device: Device, message_bytes: u64, depth: u64, channels: usize) -> Cell
                 shortest => Err(format!("rings of {shortest:?} bytes")),
             }
         }
-        false => bandwidth.megabytes_per_second(),
+        false => Ok(bandwidth.run()?.rate),
     })
     .into_iter();
     Cell {

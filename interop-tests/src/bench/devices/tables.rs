@@ -3,11 +3,12 @@
 use std::io;
 use std::time::Duration;
 
-use super::perftest::{Device, WriteBandwidth};
+use super::baselines::Over;
+use super::perftest::Device;
 use super::{
     distance, engine, inline, loopback, many_channels, policer, processor, registration, sizes,
 };
-use crate::bench::rdma_files::network;
+use crate::bench::rdma_files::{blocks, network};
 use crate::bench::record::section::Section;
 use crate::support::guest_network::{Network, RIGHT};
 
@@ -36,6 +37,10 @@ pub enum Table {
     FilesRoce,
     /// Files that `gridhaul` copies over iWARP.
     FilesIwarp,
+    /// Files on a disk over RoCE, by the size of messages.
+    BlocksRoce,
+    /// Files on a disk over iWARP, by the size of messages.
+    BlocksIwarp,
     /// iWARP in user space compared with TCP, on the host itself.
     Loopback,
     /// The engine without a device, on the host itself.
@@ -83,15 +88,15 @@ states, because leaving these is slow on some hosts.
 
 const FILES: &str = "# From file to file over devices in software
 
-This page is written by `make bench-rdma`. The program `gridhaul` copies a file in memory from and to a server at the other end of a cable, and
-between two servers, in a guest with one processor. Programs, servers, devices and the cable share it, so that the numbers compare stacks in that
+This page is written by `make bench-rdma`. The program `gridhaul` copies a file from and to a server at the other end of a cable, and
+between two servers, in a guest with one processor: first in memory, then on a RAM disk. Programs, servers, devices and the cable share it, so that the numbers compare stacks in that
 machine, and do not predict adapters. The guest is set up as for the [driver alone](rdma-devices.md).
 
 ";
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Policer,
         Self::Distance,
         Self::Roce,
@@ -103,6 +108,8 @@ impl Table {
         Self::Many,
         Self::FilesRoce,
         Self::FilesIwarp,
+        Self::BlocksRoce,
+        Self::BlocksIwarp,
         Self::Loopback,
         Self::Engine,
     ];
@@ -117,8 +124,11 @@ impl Table {
             | Self::Inline
             | Self::Registration
             | Self::Many
-            | Self::FilesRoce => Some(Network::Rxe),
-            Self::Iwarp | Self::InlineIwarp | Self::FilesIwarp => Some(Network::Siw),
+            | Self::FilesRoce
+            | Self::BlocksRoce => Some(Network::Rxe),
+            Self::Iwarp | Self::InlineIwarp | Self::FilesIwarp | Self::BlocksIwarp => {
+                Some(Network::Siw)
+            }
             Self::Loopback | Self::Engine => None,
         }
     }
@@ -126,7 +136,9 @@ impl Table {
     /// The page that has it.
     pub fn page(self) -> Page {
         match self {
-            Self::FilesRoce | Self::FilesIwarp => Page::Files,
+            Self::FilesRoce | Self::FilesIwarp | Self::BlocksRoce | Self::BlocksIwarp => {
+                Page::Files
+            }
             _ => Page::Stacks,
         }
     }
@@ -136,7 +148,18 @@ impl Table {
         match self {
             // Eight channels with the longest rings take 2 GiB.
             Self::Roce | Self::Iwarp | Self::Distance => 4096,
+            // A file and its copy are in memory, and again in the page cache where they are on a disk.
+            Self::FilesRoce | Self::FilesIwarp => 3072,
+            Self::BlocksRoce | Self::BlocksIwarp => 4096,
             _ => 1024,
+        }
+    }
+
+    /// The disk of its guest, in MiB; 0 for none.
+    pub fn disk_mib(self) -> u32 {
+        match self {
+            Self::BlocksRoce | Self::BlocksIwarp => blocks::DISK_MIB,
+            _ => 0,
         }
     }
 
@@ -169,24 +192,12 @@ impl Table {
                 bench.section().map_err(io::Error::other)
             }
             Self::Many => Ok(many_channels::measure()),
-            Self::FilesRoce => files(Device::Roce),
-            Self::FilesIwarp => files(Device::Iwarp),
+            Self::FilesRoce => network::measure("RoCE", &mut Over(Device::Roce)),
+            Self::FilesIwarp => network::measure("iWARP", &mut Over(Device::Iwarp)),
+            Self::BlocksRoce => blocks::measure("RoCE", &mut Over(Device::Roce)),
+            Self::BlocksIwarp => blocks::measure("iWARP", &mut Over(Device::Iwarp)),
             Self::Loopback => Ok(loopback::measure()),
             Self::Engine => engine::measure(),
         }
     }
-}
-
-/// Files, beside what `ib_write_bw` moves in messages of 1 MiB.
-fn files(device: Device) -> io::Result<Section> {
-    network::measure(&device.to_string(), |bytes| {
-        let bandwidth = WriteBandwidth {
-            device,
-            message_bytes: 1 << 20,
-            depth: 16,
-            queue_pairs: 1,
-            bytes,
-        };
-        bandwidth.megabytes_per_second()
-    })
 }

@@ -5,11 +5,16 @@
 //!   clients    by the number of clients at a time
 //!   disk       from disk to disk
 //!   network    over the devices of guests
-//!     all use: site (servers and files, one run), rounds (alternating runs, medians and quartiles)
+//!   blocks     over them, by the size of messages, through the page cache and past it
+//!     both use: baselines (what bytes cost without files)
+//!     all use: site (servers and files, one run), logged (times of transfers), rounds (alternating runs, medians and quartiles)
 //! ```
 
+pub mod baselines;
+pub mod blocks;
 mod clients;
 mod disk;
+mod logged;
 pub mod network;
 mod rounds;
 mod site;

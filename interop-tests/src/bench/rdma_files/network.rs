@@ -2,72 +2,169 @@
 
 use std::io;
 
+use super::baselines::Baselines;
 use super::rounds::Rounds;
-use super::site::{Run, Site, Way};
-use crate::bench::record::section::Section;
+use super::site::{Run, Site, Way, ends_of_cable};
+use crate::bench::record::section::{Section, Target};
 use crate::bench::record::table;
-use crate::support::guest_network::{LEFT, RIGHT};
 
-/// Small: the guest has one processor, and copies in memory.
-const BYTES: u64 = 128 << 20;
+/// The files are in the memory of the guest. Enough that the start of programs takes a small part of the time.
+const BYTES: u64 = 512 << 20;
 
 const ROUNDS: usize = 3;
 
-const STACKS: [&str; 5] = [
-    "rdma:provider=verbs",
-    "rdma:provider=verbs;message=1M",
-    "rdma:provider=soft",
-    "tcp",
-    "splice",
-];
+const VERBS: &str = "rdma:provider=verbs";
+const SOFT: &str = "rdma:provider=soft";
+const TCP: &str = "tcp";
 
-/// Copies between the two ends of the cable, by `gridhaul`. `limit` is the rate, in 10^6 bytes per second, at which `ib_write_bw` moves so many
-/// bytes.
+const STACKS: [&str; 5] = [VERBS, "rdma:provider=verbs;message=1M", SOFT, TCP, "splice"];
+
+/// The most processor time of a copy over RDMA, as a multiple of that over TCP.
+const MOST_PROCESSOR: f64 = 1.2;
+
+/// Copies between the two ends of the cable, by `gridhaul`.
 ///
 /// # Errors
 ///
 /// When the servers or the files cannot be made.
-pub fn measure(device: &str, limit: impl FnMut(u64) -> Result<f64, String>) -> io::Result<Section> {
-    let addresses = [LEFT, RIGHT].map(|address| address.parse().expect("an address of ours"));
-    let site = Site::new(&std::env::temp_dir(), addresses, &[], BYTES).map_err(io::Error::other)?;
+pub fn measure(device: &str, baselines: &mut dyn Baselines) -> io::Result<Section> {
+    let site = Site::new(&std::env::temp_dir(), ends_of_cable(), &[], BYTES);
+    let site = site.map_err(io::Error::other)?;
     let candidates: Vec<(Way, &str)> = STACKS
         .into_iter()
         .flat_map(|stack| Way::ALL.map(|way| (way, stack)))
         .collect();
-    let rounds = Rounds::take(ROUNDS, &candidates, |(way, stack)| site.run(*way, stack, 1));
-    let rows = STACKS.into_iter().zip(rounds.chunks(Way::ALL.len()));
-    let rows = rows.map(|(stack, of)| {
-        let [get, put, between] = [0, 1, 2].map(|way| of[way].rate_cell());
-        [format!("`{stack}`"), get, put, between]
+    let copies = Rounds::take(ROUNDS, &candidates, |(way, stack)| site.run(*way, stack, 1));
+    let memory = Rounds::take(ROUNDS, &STACKS, |stack| {
+        baselines.memory(stack, BYTES).map(Run::of)
     });
-    let rows = rows.chain([row_of_limit(limit)]);
-    let [get, put, between] = Way::ALL.map(Way::name);
+    let devices = Rounds::take(ROUNDS, &[()], |()| baselines.devices(BYTES).map(Run::of));
+    let results = Results {
+        copies,
+        memory,
+        devices: devices.into_iter().next().unwrap_or_default(),
+    };
     Ok(Section {
         title: format!("From file to file over {device}"),
         description: format!(
             "`gridhaul copy --stack STACK` copies a file of {} MiB in memory from and to a server at the other end of the cable, and between servers at \
-             both ends. MB/s of whole commands, with start and login: medians of {ROUNDS} alternating runs, and the quartiles. `ib_write_bw` moves as \
-             many bytes from memory to memory, without files, start and login: what the devices and the cable can do.",
+             both ends. MB/s of whole commands, with start and login; *memory* is the rate from memory to memory through the same stack, without \
+             files, start and login. s/GB are processor seconds of the whole guest for 10^9 bytes, with its kernel and the software devices in it, of \
+             copies between the servers and from memory to memory. Medians of up to {ROUNDS} alternating runs, and the quartiles. The last row is what \
+             the devices take when no program touches the bytes: the rate of `ib_write_bw`, and the processor time of `ib_send_bw --events`, because \
+             `ib_write_bw` polls.",
             BYTES >> 20
         ),
-        table: table(["stack", get, put, between], rows.collect()),
-        targets: Vec::new(),
+        table: results.table(),
+        targets: results.targets(),
         pictures: Vec::new(),
     })
 }
 
-/// The row of `ib_write_bw`: memory goes one way only.
-fn row_of_limit(mut limit: impl FnMut(u64) -> Result<f64, String>) -> [String; 4] {
-    let rounds = Rounds::take(ROUNDS, &[()], |()| {
-        // Its processor time is not measured.
-        let (clients, servers) = (0.0, 0.0);
-        limit(BYTES).map(|rate| Run {
-            rate,
-            clients,
-            servers,
-        })
-    });
-    let [get, between] = ["-", "-"].map(str::to_owned);
-    let name = "`ib_write_bw`".to_owned();
-    [name, get, rounds[0].rate_cell(), between]
+struct Results {
+    /// By stack, the three ways of each.
+    copies: Vec<Rounds>,
+    /// By stack.
+    memory: Vec<Rounds>,
+    devices: Rounds,
+}
+
+impl Results {
+    fn table(&self) -> String {
+        let [get, put, between] = Way::ALL.map(Way::name);
+        let heading = [
+            "stack",
+            get,
+            put,
+            between,
+            "between, s/GB",
+            "memory",
+            "memory, s/GB",
+        ];
+        let ways = self.copies.chunks(Way::ALL.len());
+        let rows = STACKS.into_iter().zip(ways).zip(&self.memory);
+        let rows = rows.map(|((stack, of), memory)| {
+            let [get, put, between] = [0, 1, 2].map(|way| of[way].rate_cell());
+            [
+                format!("`{stack}`"),
+                get,
+                put,
+                between,
+                of[2].machine_cell(),
+                memory.rate_cell(),
+                memory.machine_cell(),
+            ]
+        });
+        let dash = || "-".to_owned();
+        let devices = [
+            "the devices".to_owned(),
+            dash(),
+            dash(),
+            dash(),
+            dash(),
+            self.devices.rate_cell(),
+            self.devices.machine_cell(),
+        ];
+        table(heading, rows.chain([devices]).collect())
+    }
+
+    /// The processor time of a copy between two servers.
+    fn processor(&self, stack: &str) -> Option<f64> {
+        let at = STACKS.iter().position(|other| *other == stack)?;
+        self.copies.get(at * Way::ALL.len() + 2)?.machine()
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        let tcp = self.processor(TCP);
+        let devices = self.devices.machine();
+        vec![
+            processor_target(SOFT, self.processor(SOFT), Some(0.0), tcp),
+            processor_target(VERBS, self.processor(VERBS), devices, tcp),
+        ]
+    }
+}
+
+/// The processor time of a copy, without that of the devices, beside a copy over TCP.
+fn processor_target(
+    stack: &str,
+    all: Option<f64>,
+    devices: Option<f64>,
+    tcp: Option<f64>,
+) -> Target {
+    let wanted = format!(
+        "between two servers, processor time of `{stack}` without that of the devices at most {MOST_PROCESSOR:.2} of `{TCP}`"
+    );
+    let found = all.zip(devices).zip(tcp);
+    match found {
+        None => Target {
+            wanted,
+            found: "no result".to_owned(),
+            is_met: false,
+        },
+        Some(((all, devices), tcp)) => {
+            let share = (all - devices) / tcp;
+            Target {
+                wanted,
+                found: format!(
+                    "{share:.2} ({all:.2} s/GB, of which the devices take {devices:.2}, beside {tcp:.2})"
+                ),
+                is_met: share <= MOST_PROCESSOR,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_time_of_the_devices_does_not_count() {
+        let target = |all, devices| processor_target(VERBS, Some(all), devices, Some(0.5));
+        let met = target(1.5, Some(1.0));
+        assert!(met.is_met && met.found.starts_with("1.00 ("), "{met:?}");
+        assert!(!target(1.7, Some(1.0)).is_met);
+        assert!(!target(1.6, Some(0.0)).is_met);
+        assert!(!target(0.1, None).is_met, "not measured");
+    }
 }

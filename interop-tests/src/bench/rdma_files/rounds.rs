@@ -51,6 +51,16 @@ impl Rounds {
         self.median(&Run::processor)
     }
 
+    /// The median processor time of the whole machine.
+    pub(super) fn machine(&self) -> Option<f64> {
+        self.median(&|run| run.machine)
+    }
+
+    /// The median rate of the transfers themselves.
+    pub(super) fn moving(&self) -> Option<f64> {
+        self.median(&|run| run.moving)
+    }
+
     /// The rate with its quartiles, or the failure.
     pub(super) fn rate_cell(&self) -> String {
         self.cell(&|run| run.rate, 0)
@@ -61,6 +71,16 @@ impl Rounds {
         let clients = self.median(&|run| run.clients);
         let clients = clients.map_or_else(String::new, |time| format!(", clients {time:.2}"));
         self.cell(&Run::processor, 2) + &clients
+    }
+
+    /// The processor time of the whole machine with its quartiles, or the failure.
+    pub(super) fn machine_cell(&self) -> String {
+        self.cell(&|run| run.machine, 2)
+    }
+
+    /// The rate of the transfers themselves with its quartiles, or the failure.
+    pub(super) fn moving_cell(&self) -> String {
+        self.cell(&|run| run.moving, 0)
     }
 
     fn median(&self, value: &dyn Fn(&Run) -> f64) -> Option<f64> {
@@ -100,8 +120,10 @@ mod tests {
     fn run(rate: f64) -> Run {
         Run {
             rate,
+            moving: rate,
             clients: 0.5,
             servers: 0.25,
+            machine: 1.0,
         }
     }
 

@@ -10,11 +10,14 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
 
+use super::baselines::Cost;
+use super::logged;
 use crate::bench::files::empty;
 use crate::bench::sample::gigabytes;
 use crate::bench::testbed::RunError;
+use crate::support::guest_network::{LEFT, RIGHT};
 use crate::support::scratch::Scratch;
-use crate::support::usage::ProcessTree;
+use crate::support::usage::{ProcessTree, busy_time};
 use crate::support::{Client, Kind, Launch, Server, content, gridhaul_client};
 
 /// The time limit for a client.
@@ -34,6 +37,11 @@ pub(super) enum Way {
     Between,
 }
 
+/// The addresses of both ends of a guest's cable.
+pub(super) fn ends_of_cable() -> [IpAddr; 2] {
+    [LEFT, RIGHT].map(|address| address.parse().expect("an address of ours"))
+}
+
 /// Two servers and a client program.
 #[derive(Debug)]
 pub(super) struct Site {
@@ -48,12 +56,16 @@ pub(super) struct Site {
 /// What a run of clients took.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
-    /// Megabytes per second, of all clients together.
+    /// Megabytes per second of whole commands, of all clients together.
     pub(super) rate: f64,
+    /// The same of the transfer itself, without start and login, where that was looked up ([`Site::run_one`]).
+    pub(super) moving: f64,
     /// Processor seconds of the clients for 10^9 bytes.
     pub(super) clients: f64,
     /// The same of the servers.
     pub(super) servers: f64,
+    /// Processor seconds of the whole machine for 10^9 bytes, with those of its kernel.
+    pub(super) machine: f64,
 }
 
 impl Way {
@@ -67,9 +79,28 @@ impl Way {
             Self::Between => "between two servers",
         }
     }
+
+    /// Transfers of each server for one file.
+    fn transfers(self) -> [usize; 2] {
+        match self {
+            Self::Get | Self::Put => [1, 0],
+            Self::Between => [1, 1],
+        }
+    }
 }
 
 impl Run {
+    /// Without clients and servers.
+    pub(super) fn of(cost: Cost) -> Self {
+        Self {
+            rate: cost.rate,
+            moving: cost.rate,
+            clients: 0.0,
+            servers: 0.0,
+            machine: cost.processor,
+        }
+    }
+
     /// Processor seconds of all processes for 10^9 bytes.
     pub(super) fn processor(&self) -> f64 {
         self.clients + self.servers
@@ -87,13 +118,17 @@ impl Site {
         Self::new(Path::new("/dev/shm"), [loopback; 2], &[], bytes)
     }
 
-    /// The same with files on the disk of temporary files: copies are complete when they are on it, and clients choose whether
-    /// they go past the page cache.
+    /// Servers at these addresses with files on a disk: copies are complete when they are on it, and clients choose whether they go
+    /// past the page cache.
     ///
     /// # Errors
     ///
     /// When they cannot be made.
-    pub(super) fn on_disk(bytes: u64) -> Result<Self, RunError> {
+    pub(super) fn on_disk(
+        beneath: &Path,
+        addresses: [IpAddr; 2],
+        bytes: u64,
+    ) -> Result<Self, RunError> {
         // io_uring is allowed only where the server's own stack asks for it.
         const OPTIONS: [&str; 6] = [
             "--sync-files",
@@ -101,10 +136,9 @@ impl Site {
             "--stack",
             "splice:direct=1",
             "--client-options",
-            "splice:direct,rdma:direct;provider",
+            "splice:direct,rdma:direct;provider;message",
         ];
-        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        Self::new(&std::env::temp_dir(), [loopback; 2], &OPTIONS, bytes)
+        Self::new(beneath, addresses, &OPTIONS, bytes)
     }
 
     /// Servers at these addresses with these options, with files beneath a directory.
@@ -165,6 +199,52 @@ impl Site {
         }
     }
 
+    /// Runs one client, and looks up the rate of the transfer itself.
+    ///
+    /// # Errors
+    ///
+    /// When the client fails, or a server does not log the transfer, in one line.
+    pub(super) fn run_one(&self, way: Way, stack: &str) -> Result<Run, String> {
+        let before = self.logged().map(|transfers| transfers.len());
+        let run = self.run(way, stack, 1)?;
+        let seconds = self.seconds(way, before)?;
+        Ok(Run {
+            moving: gigabytes(self.bytes) * 1000.0 / seconds,
+            ..run
+        })
+    }
+
+    /// The time of the last transfer, which follows so many earlier ones in the log of each server.
+    fn seconds(&self, way: Way, before: [usize; 2]) -> Result<f64, String> {
+        /// How long a line may take to the log after the reply.
+        const LATE: Duration = Duration::from_secs(5);
+        let started = Instant::now();
+        loop {
+            let ends = self.logged().into_iter().zip(before).zip(way.transfers());
+            let new = ends.map(|((transfers, before), wanted)| {
+                let new = transfers.get(before..).unwrap_or_default().to_vec();
+                (new.len() == wanted).then_some(new)
+            });
+            if let Some(new) = new.collect::<Option<Vec<_>>>() {
+                let seconds = new.into_iter().flatten().reduce(f64::max);
+                return seconds
+                    .filter(|seconds| *seconds > 0.0)
+                    .ok_or_else(|| "a transfer took no time".to_owned());
+            }
+            if started.elapsed() > LATE {
+                return Err("the servers did not log the transfer".to_owned());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The seconds of each transfer in the log of each server.
+    fn logged(&self) -> [Vec<f64>; 2] {
+        self.servers
+            .each_ref()
+            .map(|server| logged::seconds(&server.log()))
+    }
+
     /// Drops the file of so many clients from the page cache, and writes what is in it to the disk.
     ///
     /// # Errors
@@ -190,6 +270,7 @@ impl Site {
             trees.map(ProcessTree::processor_time).iter().sum()
         };
         let (all_before, servers_before): (Duration, Duration) = (here.processor_time(), servers());
+        let machine_before = busy_time()?;
         let started = Instant::now();
         let finished: Vec<_> = thread::scope(|scope| {
             let start = |number| {
@@ -210,6 +291,7 @@ impl Site {
         let elapsed = started.elapsed();
         let servers = servers().saturating_sub(servers_before);
         let all = here.processor_time().saturating_sub(all_before);
+        let machine = busy_time()?.saturating_sub(machine_before);
         for client in finished {
             let client =
                 client.map_err(|_| RunError::Failed("a thread ended early".to_owned()))??;
@@ -219,10 +301,13 @@ impl Site {
         }
         let bytes = self.size_of_file(clients) * clients as u64;
         let per_gigabyte = |time: Duration| time.as_secs_f64() / gigabytes(bytes);
+        let rate = gigabytes(bytes) * 1000.0 / elapsed.as_secs_f64();
         Ok(Run {
-            rate: gigabytes(bytes) * 1000.0 / elapsed.as_secs_f64(),
+            rate,
+            moving: rate,
             clients: per_gigabyte(all.saturating_sub(servers)),
             servers: per_gigabyte(servers),
+            machine: per_gigabyte(machine),
         })
     }
 
