@@ -293,13 +293,13 @@ class Channel:
         """Bytes of the stream, from the ring that they are in."""
         if self.moves_at is None or position < self.moves_at:
             return self.sink.read(length, position % self.incoming)
-        return self.longer.read(length, (position - self.moves_at) % LONGER_RING_BYTES)
+        return self.longer.read(length, position % LONGER_RING_BYTES)
 
     def offer_ring(self, number=1, length=LONGER_RING_BYTES, wrong=0):
         """Another ring for the stream to move to; with `wrong` its key is wrong."""
         self.longer = self.ring(LONGER_RING_BYTES)
         key = self.longer.rkey ^ wrong
-        self.message(struct.pack("!BQQII", RING_OFFER, length, self.longer.buf, key, number))
+        self.message(struct.pack("!BQQII", RING_OFFER, length, self.longer.buf, number, key))
 
     def receive(self, moves=False):
         """The whole stream; with `moves`, in a longer ring from some place on."""

@@ -23,6 +23,8 @@ use crate::support::process_group::ProcessGroup;
 pub struct Guest {
     network: Network,
     memory_mib: u32,
+    /// The size of its disk; 0 without one.
+    disk_mib: u32,
     limit: Duration,
     /// The number of the host's processor; any without one.
     processor: Option<usize>,
@@ -38,6 +40,7 @@ impl Guest {
         Self {
             network,
             memory_mib: 1024,
+            disk_mib: 0,
             limit: Duration::from_secs(300),
             processor: None,
             words: words.into_iter().map(Into::into).collect(),
@@ -49,6 +52,14 @@ impl Guest {
     #[must_use]
     pub fn memory_mib(mut self, mib: u32) -> Self {
         self.memory_mib = mib;
+        self
+    }
+
+    /// Gives it a disk of this size in MiB, with an empty file system at [`DISK`](super::DISK); 0 for none. What is written to it is in
+    /// the memory of the guest.
+    #[must_use]
+    pub fn disk_mib(mut self, mib: u32) -> Self {
+        self.disk_mib = mib;
         self
     }
 
@@ -147,7 +158,7 @@ impl Machine {
 
     /// Its output and console until now.
     pub(super) fn log(&self) -> String {
-        let logs = ["network.log", "output", "console"].map(|name| self.read(name));
+        let logs = ["network.log", "disk.log", "output", "console"].map(|name| self.read(name));
         String::from_utf8_lossy(&logs.concat()).into_owned()
     }
 
@@ -192,6 +203,10 @@ fn machine(guest: &Guest, kernel: &Path, share: &Path) -> io::Result<Command> {
         .stdin(Stdio::null())
         .stdout(console.try_clone()?)
         .stderr(console);
+    if guest.disk_mib > 0 {
+        let kib = u64::from(guest.disk_mib) << 10;
+        machine.args([format!("brd.rd_size={kib}"), "disk=/dev/ram0".to_owned()]);
+    }
     if let Some((end, cable)) = &guest.cable {
         let (name, address) = end.name_and_hardware_address();
         machine

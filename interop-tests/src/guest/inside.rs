@@ -17,10 +17,19 @@ use crate::support::guest_network::Network;
 ///
 /// When the guest does not boot, or the test fails in it.
 pub fn inside(network: Network, test: &str, body: impl FnOnce()) {
+    inside_with_disk(0, network, test, body);
+}
+
+/// The same in a guest with a disk of this size in MiB, whose file system is at [`DISK`](super::DISK).
+///
+/// # Panics
+///
+/// When the guest does not boot, or the test fails in it.
+pub fn inside_with_disk(mib: u32, network: Network, test: &str, body: impl FnOnce()) {
     if std::env::var_os(MARK).is_some() {
         return body();
     }
-    passed(Guest::new(network, this_test(test)).run());
+    passed(Guest::new(network, this_test(test)).disk_mib(mib).run());
 }
 
 /// Runs the test of this name, which is the caller, in two guests that are connected by a cable. The guest at the end `left`

@@ -14,7 +14,7 @@ mod neighbour;
 
 pub use self::boot::{Guest, Report};
 pub use self::error::GuestError;
-pub use self::inside::{inside, on_two_hosts};
+pub use self::inside::{inside, inside_with_disk, on_two_hosts};
 pub use self::neighbour::Neighbour;
-pub use crate::support::guest_network::{LEFT, LEFT_6, Network, RIGHT, RIGHT_6};
+pub use crate::support::guest_network::{DISK, LEFT, LEFT_6, Network, RIGHT, RIGHT_6};
 pub use crate::support::policer::Policer;

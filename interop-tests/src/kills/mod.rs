@@ -21,4 +21,4 @@ mod transfer;
 mod world;
 
 pub use campaign::{Campaign, Summary};
-pub use copies::{CopyCampaign, CopySummary, Moment, Played, Script, Victim, Way};
+pub use copies::{CopyCampaign, CopySummary, Mirror, Moment, Played, Script, Victim, Way};

@@ -19,6 +19,9 @@ pub enum Network {
     Routed,
 }
 
+/// Where the file system of a guest with a disk is.
+pub const DISK: &str = "/run/disk";
+
 /// The address of the end `left`.
 pub const LEFT: &str = "10.9.0.1";
 

@@ -1,9 +1,10 @@
-//! The resources that a server and its descendants use.
+//! The resources that a server and its descendants use, and the processor time of the whole machine.
 //!
 //! They are read from `/proc`, so that this works for any program and without control groups. Descendants are found by
 //! their parent: a process that was re-parented to `init` is no longer counted.
 
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +12,23 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Ticks of a second in `/proc/PID/stat`: USER_HZ, which is 100 on every supported Linux.
 const TICKS_PER_SECOND: u64 = 100;
+
+/// The busy time of all processors together since the machine started, with that of its kernel.
+///
+/// # Errors
+///
+/// When it cannot be read.
+pub fn busy_time() -> io::Result<Duration> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let first = stat.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = first
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    // proc_stat(5): user, nice, system, idle, iowait, irq, softirq.
+    let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|&at| ticks.get(at)).sum();
+    Ok(Duration::from_millis(busy * 1000 / TICKS_PER_SECOND))
+}
 
 /// A process and all its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -87,6 +87,8 @@ fn options_of(program: &Path, command: &str) -> BTreeMap<String, String> {
         // The description may follow on the same line.
         let value = rest.split("  ").next().unwrap_or_default();
         let value = value.trim_matches([' ', '[', ']', '=', '<', '>']);
+        // An option that may be given several times.
+        let name = name.trim_end_matches("...");
         Some((name.to_owned(), value.to_owned()))
     });
     heads.collect()

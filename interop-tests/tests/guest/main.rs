@@ -2,10 +2,13 @@
 
 mod client;
 mod containers;
+mod disks;
+mod examined;
 mod faults;
 mod foreign;
 mod hosts;
 mod path;
+mod rings;
 mod routed;
 mod sessions;
 mod sites;

@@ -9,10 +9,19 @@ use gridhaul_interop::guest::{LEFT, RIGHT};
 
 /// Delays the packets of both ends, for this round-trip time.
 pub(crate) fn delay(round_trip: Duration) {
+    emulate(round_trip, "");
+}
+
+/// The same over a path of so many megabits per second.
+pub(crate) fn delay_over(round_trip: Duration, megabits: u64) {
+    emulate(round_trip, &format!(" rate {megabits}mbit"));
+}
+
+fn emulate(round_trip: Duration, rate: &str) {
     let delay = format!("{}us", round_trip.as_micros() / 2);
     for end in ["left", "right"] {
         // The default limit of 1000 packets is less than the bandwidth-delay product of a long path.
-        let words = format!("qdisc replace dev {end} root netem delay {delay} limit 100000");
+        let words = format!("qdisc replace dev {end} root netem delay {delay} limit 100000{rate}");
         run("tc", &words);
     }
 }

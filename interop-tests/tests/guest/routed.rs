@@ -15,8 +15,8 @@ const VERBS: &str = "rdma:provider=verbs;slab=1M";
 /// The two routers.
 const ROUTERS: [&str; 2] = ["router_left", "router_right"];
 
-/// TCP sends only short packets before the test of the path, and so does not know of the MTU between the routers, which
-/// they do not tell either. (Soft-RoCE of Linux 6.1 sends a packet again and again that is longer than what the kernel was told.)
+/// TCP sends only short packets before the test of the path, and so does not know of the MTU between the routers, which at first
+/// they do not tell either. Then they tell it, while soft-RoCE sends a longer packet again and again.
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
 fn packets_fit_into_the_smallest_mtu_of_the_path() {
@@ -38,6 +38,13 @@ fn packets_fit_into_the_smallest_mtu_of_the_path() {
         assert_eq!(mtus(&mut sessions), [1024, 1024]);
         sessions.set_stack(&format!("{VERBS};mtu=512"));
         assert_eq!(mtus(&mut sessions), [512, 512]);
+
+        // Now the routers tell it.
+        for router in ROUTERS {
+            path::run("tc", &format!("-n {router} qdisc delete dev end clsact"));
+        }
+        sessions.set_stack(VERBS);
+        assert_eq!(mtus(&mut sessions), [1024, 1024]);
     });
 }
 
@@ -88,4 +95,48 @@ fn a_firewall_against_roce_is_named() {
         let last = transfers.last().unwrap();
         assert_eq!(number(last, "mtu-bytes"), 1024, "{last}");
     });
+}
+
+/// The addresses on the VLAN.
+const ENDS: [&str; 2] = ["10.9.7.1", "10.9.7.2"];
+
+/// The device is that of the interface below, and the GID that of the VLAN.
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn roce_uses_the_vlan_of_the_data_connection() {
+    let name = "routed::roce_uses_the_vlan_of_the_data_connection";
+    inside(Network::Rxe, name, || {
+        vlan();
+        let mut sessions = Sessions::at(ENDS, BYTES);
+        sessions.set_stack(VERBS);
+        sessions.copy_whole();
+        for (reply, end) in sessions.details().iter().zip(["left", "right"]) {
+            let device = format!("device=rxe_{end}/1");
+            assert!(reply.contains(&device), "{reply}");
+            let index = number(reply, "gid");
+            let interface =
+                format!("/sys/class/infiniband/rxe_{end}/ports/1/gid_attrs/ndevs/{index}");
+            let interface = std::fs::read_to_string(interface).unwrap();
+            assert_eq!(interface.trim(), format!("vlan_{end}"), "{reply}");
+        }
+    });
+}
+
+/// An interface with a tag at each end of the cable, and routes between the two as those of the cable.
+fn vlan() {
+    let [left, right] = ENDS;
+    for (end, [own, far], table) in [("left", [left, right], 107), ("right", [right, left], 108)] {
+        let interface = format!("vlan_{end}");
+        for words in [
+            format!("link add link {end} name {interface} type vlan id 7"),
+            // A frame is four bytes longer.
+            format!("link set {interface} mtu 8996 up"),
+            format!("address add {own}/24 dev {interface}"),
+            format!("route add {far}/32 dev {interface} src {own} table {table}"),
+            format!("rule add pref 1 iif {interface} lookup local"),
+            format!("rule add pref 3 iif lo to {far} lookup {table}"),
+        ] {
+            path::run("ip", &words);
+        }
+    }
 }

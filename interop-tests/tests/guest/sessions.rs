@@ -31,10 +31,20 @@ impl Sessions {
 
     /// The same at these addresses.
     pub(crate) fn at(addresses: [&str; 2], bytes: u64) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::started(addresses, bytes, &std::env::temp_dir(), &[])
+    }
+
+    /// The same with the file beneath a directory, and with further arguments of both servers.
+    pub(crate) fn started(
+        addresses: [&str; 2],
+        bytes: u64,
+        beneath: &Path,
+        arguments: &[&str],
+    ) -> Self {
+        let directory = tempfile::tempdir_in(beneath).unwrap();
         chown_to_nobody(directory.path()).unwrap();
         content::write(&directory.path().join("file"), bytes).unwrap();
-        let servers = addresses.map(|address| server(directory.path(), address, &[]));
+        let servers = addresses.map(|address| server(directory.path(), address, arguments));
         // By the routes of the guest each server has the other's address as that of its client, and accepts its connection.
         let controls = servers.each_ref().map(|server| {
             let mut control = Control::anonymous(server.address()).unwrap();

@@ -57,6 +57,8 @@ pub struct Script {
     pub parallel: u64,
     /// Files that are continued after a kill, or many that begin again.
     pub is_large: bool,
+    /// What the copy does with what the destination has.
+    pub mirror: Mirror,
     /// When each kill comes. A copy of large files takes 2.5 s at least.
     pub moments: Vec<Moment>,
 }
@@ -68,6 +70,17 @@ pub enum Moment {
     After(Duration),
     /// When the files of the destination have so many bytes.
     Stored(u64),
+}
+
+/// What a copy does with what the destination has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mirror {
+    /// Nothing: all is copied.
+    Off,
+    /// `--sync`: what is unchanged is not copied.
+    Sync,
+    /// `--sync --delete`: what the source does not have is removed. The destination has files and a directory of this kind.
+    Delete,
 }
 
 /// From where to where.
@@ -90,6 +103,8 @@ pub enum Victim {
     Source,
     /// The server at the end that receives, or the only one.
     Destination,
+    /// `gridhaul copy` and all servers at once. The servers are started again before the copy is.
+    All,
 }
 
 /// A round that went well.
@@ -138,9 +153,19 @@ impl Script {
             ]),
             parallel: dice.one_of(&[1, 4]),
             is_large: dice.below(4) > 0,
+            mirror: Mirror::Off,
             moments: moments.to_vec(),
         };
         script.moments.truncate(dice.one_of(&[1, 1, 2]));
+        // Behind the others, so that a seed has the same ones as before.
+        if dice.below(4) == 0 {
+            let early = Duration::from_millis(dice.below(300));
+            script.moments[0] = Moment::After(early);
+        }
+        if dice.below(4) == 0 {
+            script.victim = Victim::All;
+        }
+        script.mirror = dice.one_of(&[Mirror::Off, Mirror::Off, Mirror::Sync, Mirror::Delete]);
         script
     }
 
@@ -169,15 +194,18 @@ impl Script {
                 break;
             }
             kills += 1;
-            if self.victim == Victim::Client {
+            let kills_client = matches!(self.victim, Victim::Client | Victim::All);
+            if kills_client {
                 copy.kill()?;
+            }
+            site.kill(self.victim)?;
+            if kills_client {
                 copy.wait()?;
-                had = site.present(None)?;
+            }
+            had = site.present((!kills_client).then(|| copy.id()))?;
+            site.restart(self.victim)?;
+            if kills_client {
                 copy = site.copy(client, true)?;
-            } else {
-                site.kill(self.victim)?;
-                had = site.present(Some(copy.id()))?;
-                site.restart(self.victim)?;
             }
         }
         site.finish(client, copy)?;
@@ -205,13 +233,47 @@ impl Script {
 impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = if self.is_large { "large" } else { "small" };
+        let moments: Vec<_> = self.moments.iter().map(Moment::to_string).collect();
         write!(
             f,
-            "{:?} of {size} files over {} channels, {} kills of {:?}",
+            "{:?} of {size} files over {} channels, mirror {:?}, kills of {:?} {}",
             self.way,
             self.parallel,
-            self.moments.len(),
-            self.victim
+            self.mirror,
+            self.victim,
+            moments.join(", then ")
         )
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::After(delay) => write!(f, "after {} ms", delay.as_millis()),
+            Self::Stored(bytes) => write!(f, "at {bytes} stored bytes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_one_script() {
+        let words = |seed| Script::of(seed).to_string();
+        assert_eq!(words(7), words(7));
+        let scripts: Vec<Script> = (0..200).map(Script::of).collect();
+        let is_early =
+            |moment: &Moment| matches!(moment, Moment::After(delay) if delay.as_millis() < 300);
+        for has in [
+            |one: &Script| one.victim == Victim::All,
+            |one: &Script| one.victim == Victim::Source,
+            |one: &Script| one.mirror == Mirror::Delete,
+            |one: &Script| one.mirror == Mirror::Sync && !one.is_large,
+        ] {
+            assert!(scripts.iter().any(has));
+        }
+        assert!(scripts.iter().any(|one| one.moments.iter().any(is_early)));
     }
 }

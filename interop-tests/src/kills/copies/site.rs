@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::super::dice::Dice;
 use super::super::remains;
-use super::{CONCURRENCY, PIECE, RATE, Script, Victim, Way};
+use super::{CONCURRENCY, Mirror, PIECE, RATE, Script, Victim, Way};
 use crate::support::{Failure, Kind, Launch, Server, check, chown_to_nobody, content, raw};
 
 /// How long a copy, or the end of a killed one, may take.
@@ -55,6 +55,14 @@ impl Site {
         for end in ["from", "to"] {
             fs::write(place.path().join(end).join(MARK), "")?;
         }
+        if script.mirror == Mirror::Delete {
+            let tree = place.path().join("to/tree");
+            fs::create_dir(tree.join("extra"))?;
+            for name in ["extra/file", "gone", ".gone.gridhaul-blocks"] {
+                fs::write(tree.join(name), "extra")?;
+            }
+            chown_to_nobody(&tree.join("extra"))?;
+        }
         let mut site = Self {
             script: script.clone(),
             place,
@@ -96,11 +104,17 @@ impl Site {
         };
         // A rate without a unit is one of bytes.
         let rate = RATE / CONCURRENCY / self.script.parallel;
+        let mirror: &[&str] = match self.script.mirror {
+            Mirror::Off => &[],
+            Mirror::Sync => &["--sync"],
+            Mirror::Delete => &["--sync", "--delete"],
+        };
         let mut command = Command::new(client);
         command
             .args(["copy", "-r", "--json", "-c", &CONCURRENCY.to_string()])
             .args(["-p", &self.script.parallel.to_string()])
             .args(["--stack", &format!("tcp:rate={rate}")])
+            .args(mirror)
             .args(resume.then_some("--resume"))
             .args(locations)
             .env_clear()
@@ -149,26 +163,31 @@ impl Site {
             if Instant::now() > deadline {
                 return Err(Failure::wrong(errors));
             }
-            // A kill before the first record leaves nothing to continue.
-            copy = self.copy(client, !errors.contains("was interrupted"))?;
+            copy = self.copy(client, true)?;
         }
     }
 
-    /// The place of a server in [`Self::servers`], and its end.
-    fn victim(&self, victim: Victim) -> (usize, &'static str) {
+    /// The places of the victims in [`Self::servers`], and their ends.
+    fn victims(&self, victim: Victim) -> &'static [(usize, &'static str)] {
         match (self.script.way, victim) {
-            (Way::Get, _) => (0, "from"),
-            (Way::Put, _) => (0, "to"),
-            (Way::Between, Victim::Source) => (0, "from"),
-            (Way::Between, _) => (1, "to"),
+            (_, Victim::Client) => &[],
+            (Way::Get, _) => &[(0, "from")],
+            (Way::Put, _) => &[(0, "to")],
+            (Way::Between, Victim::All) => &[(0, "from"), (1, "to")],
+            (Way::Between, Victim::Source) => &[(0, "from")],
+            (Way::Between, Victim::Destination) => &[(1, "to")],
         }
     }
 
+    /// Kills the servers among the victims.
     pub(super) fn kill(&self, victim: Victim) -> Result<(), Failure> {
-        let server = &self.servers[self.victim(victim).0];
-        server.kill()?;
+        let victims = self.victims(victim).iter();
+        let servers: Vec<_> = victims.map(|(place, _)| &self.servers[*place]).collect();
+        for server in &servers {
+            server.kill()?;
+        }
         let deadline = Instant::now() + LIMIT;
-        while !server.processes().is_empty() {
+        while servers.iter().any(|server| !server.processes().is_empty()) {
             check(Instant::now() < deadline, || {
                 "processes of a killed server go on".to_owned()
             })?;
@@ -177,10 +196,12 @@ impl Site {
         Ok(())
     }
 
+    /// Starts the servers among the victims again.
     pub(super) fn restart(&mut self, victim: Victim) -> Result<(), Failure> {
-        let (place, end) = self.victim(victim);
-        let port = self.servers[place].address().port();
-        self.servers[place] = self.launch(end).port(port).start()?;
+        for (place, end) in self.victims(victim) {
+            let port = self.servers[*place].address().port();
+            self.servers[*place] = self.launch(end).port(port).start()?;
+        }
         Ok(())
     }
 

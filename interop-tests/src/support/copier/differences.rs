@@ -9,7 +9,6 @@ pub(super) const OF_GUC: &[(&str, &str)] = &[
         "nosuchdriver -nodcau",
         "it requests a stack also with -nodcau",
     ),
-    ("addresses of", "-dbg shows no commands"),
 ];
 
 /// With `gridhaul copy`, beside the options that it does not have ([`translation::absent`]).
@@ -18,7 +17,7 @@ pub(super) const OF_COPY: &[(&str, &str)] = &[
         "nosuchdriver -nodcau",
         "it requests a stack also with --dcau none",
     ),
-    ("addresses of", "it shows no commands"),
+    ("addresses of", "-vv shows commands in another form"),
     (
         "-checksum-alg with an unknown name",
         translation::ALGORITHMS,
