@@ -107,6 +107,11 @@ in_guest = GRIDHAUL_RDMA_ADDRESS=10.9.0.3 cargo --config "target.'cfg(all())'.ru
 test-loom: ## Check the lock-free parts of a transfer in every interleaving
 	RUSTFLAGS="--cfg loom" cargo test -p gridhaul-transfer --release --lib --target-dir $(TARGET_DIRECTORY)/loom loom
 
+# Optimized, because a simulated second of a channel takes much longer otherwise.
+.PHONY: test-pacing
+test-pacing: ## Test the search for a rate of the driver rdma behind 400 simulated policers (takes minutes)
+	cargo test --release -p gridhaul-rdma --lib -- --ignored --nocapture most_policers_are_found
+
 .PHONY: release
 release: ## Build the server and the client as they are shipped
 	cargo build --release -p gridhaul-server -p gridhaul-client
@@ -180,8 +185,12 @@ soak: test-programs release ## Run 500 sessions for two minutes, copy 100,000 sm
 kills: test-programs release ## Kill data nodes, control servers and the network between them COUNT times from SEED on
 	$(INTEROP) kills -- --seed $(SEED) --count $(COUNT)
 
+.PHONY: many-entries
+many-entries: ## Walk through trees of a million entries with the client, and look at its memory
+	cargo test --workspace --test client -- --ignored many::
+
 .PHONY: copy-kills
-copy-kills: test-programs release ## Kill the client or a server during COUNT copies from SEED on, and resume them
+copy-kills: test-programs release ## Kill the client, a server or all of them during COUNT copies from SEED on, and resume them
 	$(INTEROP) kills -- --client $(TARGET_DIRECTORY)/release/gridhaul --seed $(SEED) --count $(COUNT)
 
 CASES_OF_COPIERS = globus-url-copy gsi/get gsi/put gsi/third-party gsi/stacks gsi/accounts nodes/third-party nodes/stacks nodes/restart
