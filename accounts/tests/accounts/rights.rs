@@ -47,7 +47,8 @@ fn new_files_belong_to_the_account_and_its_group() {
 fn accounts_open_their_files_past_the_page_cache() {
     let served = Served::new(ALICE);
     let storage = &served.storage;
-    write(storage, path("file"), b"content").unwrap();
+    // A short file is opened once.
+    write(storage, path("file"), &[7; 64 << 10]).unwrap();
     let flags = OFlags::RDONLY | OFlags::DIRECT;
     let has_direct = rustix::fs::open(served.real("file"), flags, Mode::empty()).is_ok();
     let read = storage.open_read_direct(path("file")).unwrap();
