@@ -19,7 +19,7 @@ fn under(files: Files, work: impl FnOnce() + Send) {
 fn kernel_has_landlock() -> bool {
     let has = landlock_abi().is_some();
     if !has {
-        eprintln!("skipped: this kernel has no Landlock, or an old one");
+        gridhaul_skip::skipped("this kernel has no Landlock, or an old one");
     }
     has
 }
@@ -169,7 +169,7 @@ fn missing_places_are_reported_unless_they_can_be_created() {
 fn without_a_network_no_port_can_be_used() {
     // Linux 6.7.
     if landlock_abi().is_none_or(|version| version < 4) {
-        eprintln!("skipped: this kernel's Landlock knows no ports");
+        gridhaul_skip::skipped("this kernel's Landlock knows no ports");
         return;
     }
     let refused_ports = || refused(std::net::TcpListener::bind("127.0.0.1:0"));

@@ -45,7 +45,7 @@ mod tests {
     fn kernel_has_landlock() -> bool {
         let has = landlock_abi().is_some();
         if !has {
-            eprintln!("skipped: this kernel has no Landlock, or an old one");
+            gridhaul_skip::skipped("this kernel has no Landlock, or an old one");
         }
         has
     }

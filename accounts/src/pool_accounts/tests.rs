@@ -20,7 +20,7 @@ fn lease(directory: &Path, identity: &str, pool: &str) -> Result<String, LeaseEr
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("skipped: this needs root");
+        gridhaul_skip::skipped("this needs root");
     }
     is_root
 }

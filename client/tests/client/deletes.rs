@@ -92,7 +92,9 @@ fn what_this_machine_does_not_remove_costs_nothing_that_the_source_has() {
         .as_ref()
         .is_ok_and(|output| output.status.success())
     {
-        eprintln!("skipped: nothing can be mounted in a namespace here: {possible:?}");
+        gridhaul_skip::skipped(&format!(
+            "nothing can be mounted in a namespace here: {possible:?}"
+        ));
         return;
     }
     let script = "for name in copy/a copy/b copy/b/c copy/d; do mount --bind $name/stuck $name/stuck || exit 3; done; exec \"$@\"";

@@ -9,7 +9,7 @@ use gridhaul_interop::Kind;
 
 use crate::scripted::{Scripted, gridhaul};
 use crate::site::{Site, texts};
-use crate::skipped::skipped;
+use gridhaul_skip::skipped;
 
 /// What a client has said that copied a tree into a file system of 256 KiB, and the names that it has left there.
 struct Said {

@@ -44,7 +44,6 @@ mod resume;
 mod scripted;
 mod short;
 mod site;
-mod skipped;
 mod special;
 mod sshftp;
 mod storing;

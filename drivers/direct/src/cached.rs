@@ -124,13 +124,13 @@ mod tests {
         let directory = tempfile::tempdir_in(env::temp_dir()).unwrap();
         let file = TestFile::new(&directory.path().join("file"), &pattern(8 << 20));
         if is_in_memory(file.range(0, 1, &mut [0], &AtomicU64::new(0)).file) {
-            eprintln!("skipped: temporary files are in memory");
+            gridhaul_skip::skipped("temporary files are in memory");
             return;
         }
         let mut byte = [0];
         let slice = &mut [IoSliceMut::new(&mut byte)];
         if preadv2(&file.file, slice, 0, ReadWriteFlags::NOWAIT) == Err(Errno::OPNOTSUPP) {
-            eprintln!("skipped: the file system does not tell");
+            gridhaul_skip::skipped("the file system does not tell");
             return;
         }
         // What was just written is there, and can be read; for writing that makes no difference.
@@ -160,7 +160,7 @@ mod tests {
     fn a_file_system_in_memory_has_no_disk() {
         let in_memory = Path::new("/dev/shm");
         if !in_memory.is_dir() {
-            eprintln!("skipped: no /dev/shm");
+            gridhaul_skip::skipped("no /dev/shm");
             return;
         }
         let directory = tempfile::tempdir_in(in_memory).unwrap();

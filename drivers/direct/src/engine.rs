@@ -191,7 +191,7 @@ mod tests {
         file.write_all_at(b"content", 0).unwrap();
         let mut engine = Engine::open(EngineChoice::Best);
         if let Some(error) = engine.without_ring() {
-            eprintln!("skipped: io_uring: {error}");
+            gridhaul_skip::skipped(&format!("io_uring: {error}"));
             return;
         }
         let retire = |engine: &mut Engine, retired| match &mut engine.kind {

@@ -436,7 +436,7 @@ impl Drop for Small {
 fn a_full_disk_is_reported_and_only_stored_bytes_count() {
     let directory = tempfile::tempdir().unwrap();
     let Some(small) = Small::mount(directory.path().join("small")) else {
-        eprintln!("skipped: no small file system can be mounted");
+        gridhaul_skip::skipped("no small file system can be mounted");
         return;
     };
     let content = pattern(4 << 20);

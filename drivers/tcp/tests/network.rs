@@ -201,7 +201,7 @@ fn link_local() -> Option<SocketAddr> {
 #[test]
 fn a_link_local_address_is_used_with_its_interface() {
     let Some(local) = link_local() else {
-        eprintln!("skipped: this machine has no link-local address");
+        gridhaul_skip::skipped("this machine has no link-local address");
         return;
     };
     for stack in ["tcp", "tcp:port=20000-30000"].map(stack) {

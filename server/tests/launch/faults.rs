@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::client::Client;
 use crate::processes::site;
 use crate::program::{Running, public_directory, sample};
-use crate::skipped::skipped;
+use gridhaul_skip::skipped;
 
 /// The lines with these words.
 fn lines<'a>(log: &'a str, words: &str) -> Vec<&'a str> {

@@ -10,7 +10,7 @@ use crate::grid_client::{GridClient, IDENTITY};
 use crate::processes::child;
 use crate::program::{Running, fails, has_root, is_root, program, write_program};
 use crate::security::{Site, as_str};
-use crate::skipped::skipped;
+use gridhaul_skip::skipped;
 
 /// A site whose map gives the client an account.
 struct Grid(Site);

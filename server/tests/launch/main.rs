@@ -33,7 +33,6 @@ mod roots;
 mod sandbox;
 mod security;
 mod service;
-mod skipped;
 mod ssh;
 mod upgrade;
 mod uploads;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::skipped::skipped;
+use gridhaul_skip::skipped;
 
 pub(crate) fn program() -> Command {
     clean(Command::new(env!("CARGO_BIN_EXE_gridhaul-server")))

@@ -8,7 +8,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::program::{Running, has_root, program};
-use crate::skipped::skipped;
+use gridhaul_skip::skipped;
 
 const LOGIN: [&str; 2] = ["USER ftp", "PASS x"];
 

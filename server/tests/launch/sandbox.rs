@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::program::{Running, has_root, public_directory};
 use crate::security::{Site, as_str};
-use crate::skipped::skipped;
+use gridhaul_skip::skipped;
 
 /// What `/proc/PID/status` says of each thread of a process.
 fn threads(process: u32) -> Vec<String> {

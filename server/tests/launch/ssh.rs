@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::program::{fails, program, public_directory};
-use crate::skipped::skipped;
+use gridhaul_skip::skipped;
 
 /// A session, as sshd would have started it.
 struct Session {

@@ -7,8 +7,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 mod site;
-#[path = "../launch/skipped.rs"]
-mod skipped;
 mod table;
 
 use site::{Printed, Site, run};
@@ -430,7 +428,7 @@ fn limits_without_effect_are_warnings() {
 #[test]
 fn without_arguments_root_gets_the_usage() {
     if !nix::unistd::Uid::effective().is_root() {
-        skipped::skipped("the directory would be served");
+        gridhaul_skip::skipped("the directory would be served");
         return;
     }
     let site = Site::new();

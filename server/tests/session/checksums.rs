@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use crate::client::{send_block, send_end};
 use crate::metrics::scrape;
 use crate::served::Served;
-use crate::skipped::skipped;
+use gridhaul_skip::skipped;
 
 #[test]
 fn checksums_are_of_files_and_of_parts() {

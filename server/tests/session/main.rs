@@ -18,8 +18,6 @@ mod rdma;
 #[cfg(feature = "rdma")]
 mod rdma_lies;
 mod served;
-#[path = "../launch/skipped.rs"]
-mod skipped;
 mod standard;
 mod tls;
 mod transfers;

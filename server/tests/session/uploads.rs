@@ -333,7 +333,7 @@ fn the_file_keeps_its_access_control_list() {
         rustix::fs::XattrFlags::empty(),
     );
     if set == Err(rustix::io::Errno::OPNOTSUPP) {
-        eprintln!("skipped: this file system has no access control lists");
+        gridhaul_skip::skipped("this file system has no access control lists");
         return;
     }
     set.expect("set");

@@ -37,7 +37,7 @@ impl Site {
         let probe = Path::new("probe");
         let set = site.storage.set_checksum_attribute(probe, Some(b"x"));
         if set.is_err() {
-            eprintln!("skipped: no extended attributes where temporary files are");
+            gridhaul_skip::skipped("no extended attributes where temporary files are");
         }
         set.ok().map(|()| site)
     }

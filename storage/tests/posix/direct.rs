@@ -22,7 +22,7 @@ fn has_direct(fixture: &Fixture) -> bool {
     );
     fs::remove_file(&probe).unwrap();
     if opened.is_err() {
-        eprintln!("skipped: the file system of temporary files has no direct I/O");
+        gridhaul_skip::skipped("the file system of temporary files has no direct I/O");
     }
     opened.is_ok()
 }
@@ -101,7 +101,7 @@ fn what_cannot_be_opened_twice_is_opened_once() {
     let directory = storage.open_write_direct(path("/"), WriteMode::Keep);
     assert_eq!(errno(directory), Some(Errno::ISDIR));
     let Some(_mounted) = Ramfs::mount(&fixture) else {
-        eprintln!("skipped: no ramfs can be mounted, which has no direct I/O");
+        gridhaul_skip::skipped("no ramfs can be mounted, which has no direct I/O");
         return;
     };
     write(storage, path("ramfs/f"), b"content").unwrap();

@@ -104,7 +104,7 @@ fn fifos_and_devices_are_not_even_opened() {
     if rustix::fs::mknodat(CWD, fixture.real("device"), device.0, device.1, null).is_ok() {
         names.push("device");
     } else {
-        eprintln!("skipped: no device can be made here");
+        gridhaul_skip::skipped("no device can be made here");
     }
     std::fs::write(fixture.real("file"), "").unwrap();
     let watch = Watch::of(&fixture.real("file"));
@@ -161,11 +161,11 @@ fn files_that_the_kernel_makes_up_are_refused() {
         ("/sys", "kernel/uevent_seqnum"),
     ] {
         let Ok(kernel) = open(path(root), PosixOptions::default()) else {
-            eprintln!("skipped: no {root}");
+            gridhaul_skip::skipped(&format!("no {root}"));
             continue;
         };
         if kernel.stat(path(name)).is_err() {
-            eprintln!("skipped: no {root}/{name}");
+            gridhaul_skip::skipped(&format!("no {root}/{name}"));
             continue;
         }
         let error = kernel.open_read(path(name)).unwrap_err();

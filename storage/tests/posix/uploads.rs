@@ -210,7 +210,7 @@ fn get_list(file: &std::path::Path) -> Option<Vec<u8>> {
 fn set_list(file: &std::path::Path, name: &str, list: &[u8]) -> bool {
     let set = rustix::fs::setxattr(file, name, list, rustix::fs::XattrFlags::empty());
     if set == Err(Errno::OPNOTSUPP) {
-        eprintln!("skipped: this file system has no access control lists");
+        gridhaul_skip::skipped("this file system has no access control lists");
     }
     set.is_ok()
 }

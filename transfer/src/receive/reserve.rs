@@ -140,7 +140,7 @@ mod tests {
             opened.truncate(0).expect("cut");
             return Some((opened, file));
         }
-        eprintln!("skipped: no blocks can be reserved where temporary files are");
+        gridhaul_skip::skipped("no blocks can be reserved where temporary files are");
         None
     }
 

@@ -40,7 +40,7 @@ const PATIENT: Duration = Duration::from_secs(3600);
 /// `None` where io_uring is not available.
 fn ring(enter: Refusing, patience: Duration) -> Option<Ring<Refusing>> {
     let Ring { queues, .. } = Ring::open()
-        .inspect_err(|error| eprintln!("skipped: io_uring: {error}"))
+        .inspect_err(|error| gridhaul_skip::skipped(&format!("io_uring: {error}")))
         .ok()?;
     Some(Ring::over(queues, enter, patience))
 }

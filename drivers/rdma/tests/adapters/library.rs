@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::OnceLock;
 
-use crate::skipped::skipped;
+use gridhaul_skip::skipped;
 
 /// Each library with its sources.
 const LIBRARIES: [(&str, &[&str]); 2] = [

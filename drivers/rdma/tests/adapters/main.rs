@@ -12,8 +12,6 @@ mod queue_pairs;
 mod rails;
 mod registration;
 mod rings;
-#[path = "../../../../server/tests/launch/skipped.rs"]
-mod skipped;
 
 use gridhaul_stack::conformance::Subject;
 use gridhaul_stack::conformance_tests;

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::program::{Running, fails, has_root, program, public_directory, text, wait_for};
-use crate::skipped::skipped;
+use gridhaul_skip::skipped;
 
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
