@@ -109,8 +109,8 @@ test-loom: ## Check the lock-free parts of a transfer in every interleaving
 
 # Optimized, because a simulated second of a channel takes much longer otherwise.
 .PHONY: test-pacing
-test-pacing: ## Test the search for a rate of the driver rdma behind 400 simulated policers (takes minutes)
-	cargo test --release -p gridhaul-rdma --lib -- --ignored --nocapture most_policers_are_found
+test-pacing: ## Test the search for a rate of the driver rdma on 1,400 simulated paths (takes minutes)
+	cargo test --release -p gridhaul-rdma --lib -- --ignored --nocapture most_policers_are_found four_kinds_of_paths
 
 .PHONY: release
 release: ## Build the server and the client as they are shipped

@@ -104,6 +104,18 @@ impl Rates {
         self.is_doubtful = true;
     }
 
+    /// Only this much is known to pass, in bytes per second.
+    pub(super) fn passes_only(&mut self, rate: f64) {
+        self.low = self.low.min(rate).max(LEAST_RATE);
+    }
+
+    /// The least burst of a policer that has passed so many bytes at the port's rate: its bucket gained
+    /// tokens meanwhile, at less than the failing rate.
+    pub(super) fn least_burst(&self, bytes: u64) -> u64 {
+        let gained = (self.high / self.port).min(1.0);
+        whole_bytes(bytes as f64 * (1.0 - gained))
+    }
+
     /// Whether the failing rate was found in a climb only and all lower rates passed: that loss may have
     /// been random.
     pub(super) fn is_doubtful(&self) -> bool {

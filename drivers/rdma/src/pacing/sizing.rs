@@ -96,6 +96,13 @@ impl Sizing {
         self.passed_bytes = self.passed_bytes.min(self.group_bytes());
     }
 
+    /// No more than this is known to pass at once, and a group of messages is to fit into it.
+    pub(super) fn bound(&mut self, bytes: u64) {
+        self.passed_bytes = self.passed_bytes.min(bytes / 7 * 8);
+        let most = (self.passed_bytes / GROUP).max(LEAST_MESSAGE_BYTES);
+        self.message_bytes = self.message_bytes.min(most);
+    }
+
     /// Whether messages have the wanted length.
     pub(super) fn is_longest(&self) -> bool {
         self.message_bytes == self.wanted_bytes

@@ -30,7 +30,7 @@ impl Search {
         }
         let arrived = std::mem::take(&mut self.arrived);
         if arrived > 0 && self.phase != Phase::Sizing && self.is_short() {
-            self.react_to_loss();
+            self.react_to_loss(None);
             return;
         }
         let lost_after = self.estimator.lost_after(false);

@@ -29,6 +29,8 @@ pub(super) struct Misses {
     is_recovering: bool,
     /// Losses before this time were already handled.
     judged_until: Duration,
+    /// When the last loss was noticed.
+    lost_at: Option<Duration>,
     /// One loss at this rate so far: it may be random.
     is_suspect: bool,
     /// Reductions of the rate since losses were rare.
@@ -170,9 +172,16 @@ impl Search {
             self.misses.judged_until = now;
             self.accept_random_loss();
         } else if self.is_short() {
-            self.arrived = 0;
-            self.react_to_loss();
+            let arrived = self.arrived_since_loss(now);
+            self.react_to_loss(arrived);
         }
+    }
+
+    /// The bytes per second that arrived between the last loss and one that is noticed now.
+    fn arrived_since_loss(&mut self, now: Duration) -> Option<f64> {
+        let arrived = std::mem::take(&mut self.arrived);
+        let lost_at = self.misses.lost_at.replace(now)?;
+        Some(arrived as f64 / now.saturating_sub(lost_at).as_secs_f64())
     }
 
     /// By how much a passing rate may be too high, in bytes per second: the policer's burst has
@@ -182,8 +191,9 @@ impl Search {
         burst as f64 / self.trial_time.as_secs_f64()
     }
 
-    /// Reacts to a loss on a short path that the rate may have caused.
-    pub(super) fn react_to_loss(&mut self) {
+    /// Reacts to a loss on a short path that the rate may have caused. So many bytes per second arrived
+    /// since the one before, if that is known.
+    pub(super) fn react_to_loss(&mut self, arrived: Option<f64>) {
         self.misses.is_recovering = true;
         match self.phase {
             Phase::Sizing => {}
@@ -200,6 +210,12 @@ impl Search {
             }
             Phase::Climbing => {
                 self.rates.climbed_too_far(Duration::MAX);
+                // A policer's burst may have hidden many steps. Its bucket is empty at each loss, so
+                // what arrived between two of them is at most its rate.
+                if let Some(rate) = arrived {
+                    self.rates.passes_only(rate);
+                }
+                self.bound_burst();
                 self.halve();
             }
             Phase::Narrowing => {
@@ -212,6 +228,14 @@ impl Search {
             }
         }
         self.trial = None;
+    }
+
+    /// The groups have passed at the port's rate, and a policer's burst may be shorter than they are.
+    fn bound_burst(&mut self) {
+        // With less in flight the path would not be used.
+        let least = self.rates.bytes_in(4 * self.estimator.round_trip());
+        let burst = self.rates.least_burst(self.sizing.passed_bytes());
+        self.sizing.bound(burst.max(least));
     }
 
     /// Bytes sent since the last loss, or since the rate was set.
@@ -293,7 +317,7 @@ mod tests {
             assert_eq!(search.phase, Phase::Resting);
             assert_eq!(search.message_bytes(), 64 << 10);
             search.trial = Some(Trial::new(Duration::ZERO));
-            search.react_to_loss();
+            search.react_to_loss(None);
         }
         assert_eq!(search.phase, Phase::Climbing);
         assert_eq!(search.message_bytes(), 32 << 10);
@@ -312,7 +336,7 @@ mod tests {
         search.rates.passed();
         search.phase = Phase::Resting;
         search.trial = Some(Trial::new(Duration::ZERO));
-        search.react_to_loss();
+        search.react_to_loss(None);
         search.misses.is_recovering = false;
         assert_eq!(search.rate(), 48_000_000);
         let mut now = Duration::from_secs(1);
@@ -330,5 +354,32 @@ mod tests {
         assert!(now < Duration::from_millis(2050));
         assert_eq!(search.phase, Phase::Narrowing);
         assert!((48_900_000..49_100_000).contains(&search.rate()));
+    }
+
+    /// A climb to 200 MB/s behind a policer of half of that, whose burst has hidden several steps.
+    #[test]
+    fn after_a_climb_only_what_arrived_between_two_losses_is_known_to_pass() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let mut search = Search::new(Some(250_000_000), 1 << 20);
+        search.misses.are_counted = true;
+        search.sizing.lengthen();
+        search.sizing.lengthen();
+        search.sizing.passed();
+        search.estimator.arrived(SECOND, SECOND + SECOND / 10_000);
+        search.phase = Phase::Climbing;
+        search.rates.set(200e6);
+        for at in [2, 3] {
+            let now = at * SECOND;
+            search.trial = Some(Trial::new(now));
+            search.arrived = 90_000_000;
+            search.missed(now, now);
+            search.misses.is_recovering = false;
+        }
+        assert_eq!(search.phase, Phase::Narrowing);
+        assert_eq!(search.rates.low(), 90e6);
+        // A fifth of the group of 512 KiB: the rest may have been tokens that the bucket gained.
+        assert_eq!(search.sizing.passed_bytes() >> 10, 89);
+        assert!(search.message_bytes() <= 32 << 10);
+        assert!(search.is_short());
     }
 }

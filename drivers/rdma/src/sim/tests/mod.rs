@@ -5,6 +5,7 @@ mod congestion;
 mod crawl;
 mod fabric;
 mod growth;
+mod kinds_of_paths;
 mod late_wake_ups;
 mod pacing;
 mod queue_pairs;

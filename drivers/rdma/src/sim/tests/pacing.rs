@@ -14,7 +14,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A channel on a path of 10 Gb/s with a round trip of 120 ms, and a policer of 5 Gb/s with bursts
 /// of 1 MB.
-fn policed(pace: Pace) -> Experiment {
+pub(super) fn policed(pace: Pace) -> Experiment {
     let mut link = Link::new(10 * GIGABIT, Duration::from_millis(60));
     let back = FabricSettings::new(link.clone()).links[1].clone();
     link.policer = Some(Policer {
@@ -167,7 +167,7 @@ fn chance_does_not_drive_the_rate_down() {
 }
 
 /// A channel on a short path with random loss and long messages.
-fn lossy(loss: f64, seed: u64) -> Experiment {
+pub(super) fn lossy(loss: f64, seed: u64) -> Experiment {
     let mut link = Link::new(2 * GIGABIT, Duration::from_micros(100));
     link.loss = loss;
     let mut fabric = FabricSettings::new(link);
@@ -212,7 +212,7 @@ fn chance_on_a_short_path_does_not_drive_the_rate_down() {
 }
 
 /// Channels behind any policer.
-fn behind_any(seed: u64) -> (Experiment, Policer) {
+pub(super) fn behind_any(seed: u64) -> (Experiment, Policer) {
     let mut random = Random::new(seed);
     let mut experiment = policed(Pace::Auto);
     let policer = Policer {
@@ -236,7 +236,7 @@ fn behind_any(seed: u64) -> (Experiment, Policer) {
 }
 
 /// The delivered share of what the policer passes, after the search.
-fn share_of(outcome: &Outcome, policer: Policer) -> f64 {
+pub(super) fn share_of(outcome: &Outcome, policer: Policer) -> f64 {
     outcome.rate_from(14) / policer.rate as f64
 }
 
@@ -289,7 +289,7 @@ const SLOW: u64 = 50_000_000;
 /// A host with one processor and a software device on a short path: at times it sends late and
 /// together what was posted one after the other, or retransmits what is not missing. The policer is
 /// that of Linux.
-fn busy(seed: u64) -> Experiment {
+pub(super) fn busy(seed: u64) -> Experiment {
     let mut link = Link::new(2 * GIGABIT, Duration::from_micros(100));
     let back = link.clone();
     link.policer = Some(Policer {
