@@ -13,6 +13,8 @@ pub(super) struct Demand {
     round_trip: Duration,
     /// The length of the first ring in bytes, below which none is shrunk.
     first: u64,
+    /// No ring is longer than the path needs, because its rate is known.
+    knows_path: bool,
     /// The present observation.
     since: Option<Observation>,
     /// Since when most of the ring was not used.
@@ -77,11 +79,13 @@ const LONG: Duration = Duration::from_secs(30);
 const REST: Duration = Duration::from_secs(1);
 
 impl Demand {
-    /// Without any observation. `first` is the length of the ring in bytes.
-    pub(super) fn new(round_trip: Duration, first: u64) -> Self {
+    /// Without any observation. `first` is the length of the ring in bytes. With `knows_path` no ring becomes longer than the path
+    /// needs.
+    pub(super) fn new(round_trip: Duration, first: u64, knows_path: bool) -> Self {
         Self {
             round_trip,
             first,
+            knows_path,
             since: None,
             unused_since: None,
             rests_until: Duration::ZERO,
@@ -125,7 +129,7 @@ impl Demand {
         }
         self.since = None;
         let product = product(state.position - observed.position, self.round_trip, time);
-        if let Some(wish) = longer(product, observed.least_waiting, state) {
+        if let Some(wish) = self.longer(product, observed.least_waiting, state) {
             self.unused_since = None;
             return Some(wish);
         }
@@ -138,6 +142,28 @@ impl Demand {
         is_over.then(|| self.shorter(product, state)).flatten()
     }
 
+    /// A longer ring, if the ring is what limits the stream: its receiver empties it, and the sender uses
+    /// all of it. Where the rate of the port is known, no ring becomes longer than its path needs, so steps are longer: the first ring
+    /// of a client becomes as long as a client may have it at once. They are bounded nevertheless, because the peer may only claim its
+    /// rate, and because a part of the path may be slower.
+    fn longer(&self, product: u64, least_waiting: u64, state: State) -> Option<Wish> {
+        let share = percent(product, state.window);
+        let is_used = state.window >= state.ring / 3 * 2;
+        if share < LIMITING || least_waiting > state.ring / 4 || !is_used {
+            return None;
+        }
+        let factor = match (share < FAR_TOO_SHORT, self.knows_path) {
+            (true, false) => 2,
+            (true, true) | (false, false) => 4,
+            (false, true) => 10,
+        };
+        let least = state.ring.saturating_add(state.ring / 4);
+        Some(Wish {
+            bytes: product.saturating_mul(factor).max(least),
+            least,
+        })
+    }
+
     fn shorter(&self, product: u64, state: State) -> Option<Wish> {
         let bytes = product.saturating_mul(2).max(self.first);
         (bytes <= state.ring / 2).then_some(Wish {
@@ -145,22 +171,6 @@ impl Demand {
             least: bytes,
         })
     }
-}
-
-/// A longer ring, if the ring is what limits the stream: its receiver empties it, and the sender uses
-/// all of it.
-fn longer(product: u64, least_waiting: u64, state: State) -> Option<Wish> {
-    let share = percent(product, state.window);
-    let is_used = state.window >= state.ring / 3 * 2;
-    if share < LIMITING || least_waiting > state.ring / 4 || !is_used {
-        return None;
-    }
-    let factor = if share < FAR_TOO_SHORT { 2 } else { 4 };
-    let least = state.ring.saturating_add(state.ring / 4);
-    Some(Wish {
-        bytes: product.saturating_mul(factor).max(least),
-        least,
-    })
 }
 
 /// What is delivered in a round trip, if so many bytes are in this time.
@@ -188,7 +198,7 @@ mod tests {
         state: State,
         is_contended: bool,
     ) -> Option<(Duration, Wish)> {
-        let mut demand = Demand::new(100 * MILLISECOND, RING);
+        let mut demand = Demand::new(100 * MILLISECOND, RING, false);
         let mut now = Duration::ZERO;
         while now < time {
             now += MILLISECOND;
@@ -233,6 +243,23 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_that_is_too_short_grows_in_longer_steps_where_the_path_is_known() {
+        let wished = |share, knows_path| {
+            let mut demand = Demand::new(100 * MILLISECOND, RING, knows_path);
+            let mut wishes = (0..300_u32).filter_map(|millisecond| {
+                let now = millisecond * MILLISECOND;
+                let position = product(share * RING / 100, now, 100 * MILLISECOND);
+                demand.look(now, State { position, ..STATE }, || false)
+            });
+            wishes.next().map(|wish| wish.bytes * 10 / RING)
+        };
+        assert_eq!(wished(100, false), Some(40));
+        assert_eq!(wished(100, true), Some(100));
+        assert_eq!(wished(75, true), Some(30));
+        assert_eq!(wished(50, true), None);
+    }
+
+    #[test]
     fn a_ring_that_is_not_used_shrinks_after_a_while_or_when_others_wait() {
         let long = State {
             ring: 10 * RING,
@@ -270,7 +297,7 @@ mod tests {
     /// A receiver takes everything once in 20 round trips. Between that the ring is full.
     #[test]
     fn a_ring_that_is_full_at_times_does_not_shrink() {
-        let mut demand = Demand::new(100 * MILLISECOND, RING);
+        let mut demand = Demand::new(100 * MILLISECOND, RING, false);
         let ring = 10 * RING;
         for millisecond in 1..=60_000 {
             let taken = u64::from(millisecond / 2000 + 1) * ring;
@@ -290,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_refused_wish_is_repeated_later() {
-        let mut demand = Demand::new(100 * MILLISECOND, RING);
+        let mut demand = Demand::new(100 * MILLISECOND, RING, false);
         let mut wishes = 0;
         for millisecond in 1..=3000 {
             let now = millisecond * MILLISECOND;

@@ -14,6 +14,7 @@ const LEFT: u8 = 9;
 const TAKE_BACK: u8 = 10;
 const DECLINED: u8 = 11;
 const SOURCE: u8 = 12;
+const PREPARING: u8 = 13;
 
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +39,14 @@ pub(crate) enum Message {
         /// How many times it had been restored.
         generation: u32,
     },
-    /// The receiver has another ring of so many bytes, and the stream may move to it.
-    Ring {
+    /// The receiver prepares another ring of so many bytes, so that the sender can prepare one at the same time.
+    Preparing {
         /// The number of the ring; the first one is number 0.
+        number: u32,
+        bytes: u64,
+    },
+    /// The receiver has that ring, of so many bytes, and the stream may move to it.
+    Ring {
         number: u32,
         bytes: u64,
         address: u64,
@@ -67,7 +73,7 @@ pub(crate) enum Message {
     },
     /// Nothing more arrives in the ring before that one.
     Left { number: u32 },
-    /// The receiver takes that ring back, unless the stream has moved to it.
+    /// The receiver takes that ring back, unless the stream has moved to it, or could not prepare it.
     TakeBack { number: u32 },
     /// The stream does not move to that ring any more.
     Declined { number: u32 },
@@ -118,6 +124,14 @@ impl Message {
                 bytes.push(ABANDON);
                 bytes.extend((*queue_pair as u64).to_be_bytes());
                 bytes.extend(generation.to_be_bytes());
+            }
+            Self::Preparing {
+                number,
+                bytes: length,
+            } => {
+                bytes.push(PREPARING);
+                bytes.extend(length.to_be_bytes());
+                bytes.extend(number.to_be_bytes());
             }
             Self::Ring {
                 number,
@@ -176,6 +190,7 @@ impl Message {
             | Self::Credit { .. }
             | Self::End { .. }
             | Self::Abandon { .. }
+            | Self::Preparing { .. }
             | Self::Ring { .. }
             | Self::Source { .. }
             | Self::Switch { .. }
@@ -190,7 +205,7 @@ impl Message {
     /// When the bytes are not a valid message.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let (&kind, rest) = bytes.split_first().ok_or(MessageError::Empty)?;
-        if !(ARRIVED..=SOURCE).contains(&kind) {
+        if !(ARRIVED..=PREPARING).contains(&kind) {
             return Err(MessageError::Kind(kind));
         }
         let wrong = MessageError::Length {
@@ -218,6 +233,10 @@ impl Message {
             (ABANDON, [a, b, c, d]) => Self::Abandon {
                 queue_pair: usize::try_from(place).map_err(|_| wrong)?,
                 generation: u32::from_be_bytes([*a, *b, *c, *d]),
+            },
+            (PREPARING, [a, b, c, d]) => Self::Preparing {
+                number: u32::from_be_bytes([*a, *b, *c, *d]),
+                bytes: place,
             },
             (RING, rest) => {
                 let (address, rest) = rest.split_first_chunk().ok_or(wrong)?;
@@ -306,6 +325,8 @@ mod tests {
                 queue_pair,
                 generation
             }),
+            (any::<u32>(), any::<u64>())
+                .prop_map(|(number, bytes)| Message::Preparing { number, bytes }),
             (any::<u32>(), any::<u64>(), any::<u64>(), keys()).prop_map(
                 |(number, bytes, address, keys)| Message::Ring {
                     number,
@@ -354,10 +375,11 @@ mod tests {
     #[test]
     fn invalid_messages_are_named() {
         assert_eq!(Message::decode(b""), Err(MessageError::Empty));
-        assert_eq!(Message::decode(b"\x0d"), Err(MessageError::Kind(13)));
+        assert_eq!(Message::decode(b"\x0e"), Err(MessageError::Kind(14)));
         let length = |kind, length| Err(MessageError::Length { kind, length });
         assert_eq!(Message::decode(b"\x03\0\0\0\0\0\0\0"), length(3, 8));
         assert_eq!(Message::decode(b"\x01\0\0\0\0\0\0\0\0"), length(1, 9));
+        assert_eq!(Message::decode(b"\x0d\0\0\0\0\0\0\0\0"), length(13, 9));
         assert_eq!(Message::decode(b"\x06\0\0\0\0\0\0\0\0\0"), length(6, 10));
         // A ring with part of a key, and with more keys than an end has adapters.
         for keys in [3, 4 * (MAX_RAILS + 1)] {

@@ -29,15 +29,19 @@ impl Way {
 
 /// Supplies registered memory for rings, never waiting.
 pub(crate) trait Supply: fmt::Debug + Send {
-    /// Asks for a ring. One is asked for at a time in each direction.
-    fn ask(&mut self, endpoint: &mut dyn Endpoint, way: Way, wanted: Wanted);
+    /// Asks for a ring. One is asked for at a time in each direction. Returns the length that is reserved for it, in bytes,
+    /// or `None` if there is no memory: then there is no answer.
+    fn ask(&mut self, endpoint: &mut dyn Endpoint, way: Way, wanted: Wanted) -> Option<NonZeroU64>;
 
-    /// The answer, once: a ring, or `None` if there is no memory for it. Outer `None` while the ring is
+    /// The answer, once: a ring, or `None` if it cannot be prepared. Outer `None` while the ring is
     /// being prepared.
     fn answer(&mut self, endpoint: &mut dyn Endpoint, way: Way) -> Option<Option<Supplied>>;
 
     /// Whether other channels wait for memory.
     fn is_contended(&self) -> bool;
+
+    /// Whether the rate of the path is known, so that no ring is longer than the path needs.
+    fn knows_path(&self) -> bool;
 
     /// The shortest ring that a peer may offer, in bytes.
     fn least_bytes(&self) -> u64;

@@ -153,14 +153,18 @@ struct Rings {
 }
 
 impl Supply for Rings {
-    fn ask(&mut self, _: &mut dyn Endpoint, way: Way, wanted: Wanted) {
+    fn ask(&mut self, _: &mut dyn Endpoint, way: Way, wanted: Wanted) -> Option<NonZeroU64> {
         assert!(wanted.least <= wanted.bytes, "{wanted:?}");
-        self.asked[way as usize] = wanted.bytes.min(LONGEST);
+        self.regions += 1;
+        let bytes = wanted.bytes.min(LONGEST);
+        self.asked[way as usize] = bytes;
+        // Some are refused.
+        NonZeroU64::new(bytes).filter(|_| !self.regions.is_multiple_of(7))
     }
 
     fn answer(&mut self, _: &mut dyn Endpoint, way: Way) -> Option<Option<Supplied>> {
         self.regions += 1;
-        // Some are refused.
+        // Some cannot be prepared.
         let bytes = self.asked[way as usize];
         let bytes = NonZeroU64::new(bytes).filter(|_| !self.regions.is_multiple_of(5));
         Some(bytes.map(|bytes| Supplied {
@@ -176,6 +180,10 @@ impl Supply for Rings {
 
     fn is_contended(&self) -> bool {
         !self.regions.is_multiple_of(2)
+    }
+
+    fn knows_path(&self) -> bool {
+        true
     }
 
     fn least_bytes(&self) -> u64 {
@@ -220,6 +228,13 @@ fn message(kind: u8, input: &mut Input<'_>, consumed: u64) -> Message {
                 bytes: ring_of_peer(number),
                 address: u64::from(number) << 32,
                 keys: Keys::of(&[0]).expect("one is few"),
+            }
+        }
+        248 => {
+            let number = u32::from(input.byte() % 12);
+            Message::Preparing {
+                number,
+                bytes: ring_of_peer(number),
             }
         }
         250..=251 => {

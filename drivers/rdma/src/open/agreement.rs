@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 
 use gridhaul_stack::Flow;
 
-use super::ring_length;
+use super::ring_length::{self, MostGrown};
 use crate::files::ALIGNMENT;
 use crate::handshake::{Mode, Offer, PathRecord};
 use crate::memory::{Lengths, Pool, Share};
@@ -92,12 +92,12 @@ impl RingRules {
         self.asked.unwrap_or_else(of_path)
     }
 
-    /// What the accepting end takes of `wanted`, which both ends want, and the length in bytes to which rings may grow.
-    pub(crate) fn accepted(self, wanted: Offer, path: PathRecord) -> (Offer, u64) {
+    /// What the accepting end takes of `wanted`, which both ends want, and the length to which rings may grow.
+    pub(crate) fn accepted(self, wanted: Offer, path: PathRecord) -> (Offer, MostGrown) {
         let rings = self.within_trust(wanted.rings);
         let most_grown = self.most_grown(path, wanted.mode);
         // Between ports whose rates both ends know, the rings are long enough from the start.
-        let grows = wanted.grows && most_grown > rings.longer().get();
+        let grows = wanted.grows && most_grown.bytes > rings.longer().get();
         let accepted = Offer {
             rings,
             grows,
@@ -106,9 +106,13 @@ impl RingRules {
         (accepted, most_grown)
     }
 
-    /// The length in bytes to which rings may grow, from what this end knows about the path.
-    pub(crate) fn most_grown(self, path: PathRecord, mode: Mode) -> u64 {
-        ring_length::most_grown(self.trusted(path), mode, self.limit, self.is_client)
+    /// The length to which rings may grow, from what this end knows about the path.
+    pub(crate) fn most_grown(self, path: PathRecord, mode: Mode) -> MostGrown {
+        let path = self.trusted(path);
+        MostGrown {
+            bytes: ring_length::most_grown(path, mode, self.limit, self.is_client),
+            knows_path: path.rate.is_some(),
+        }
     }
 
     /// The part of a path that the length of rings may follow.
@@ -275,7 +279,7 @@ mod tests {
                 grows: true,
             };
             let (accepted, most) = rules.accepted(wanted, path);
-            (accepted.grows, accepted.rings.longer().get(), most)
+            (accepted.grows, accepted.rings.longer().get(), most.bytes)
         };
         assert_eq!(grows(false, 100), (false, 2_500_000_000, 2_500_000_000));
         assert_eq!(grows(true, 100), (true, GIB, 2_500_000_000));

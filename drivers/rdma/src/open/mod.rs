@@ -30,6 +30,7 @@ use self::fabric::TestRings;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::opening::private_data;
 use self::opening::{OpenError, Opening, QueuePairListener};
+use self::ring_length::MostGrown;
 use self::rings::{NewEndpoint, Rings, locality};
 pub(crate) use self::tuning::Opened;
 use self::tuning::Parts;
@@ -367,5 +368,5 @@ struct Prepared {
     locality: Option<Arc<Locality>>,
     new_endpoint: NewEndpoint,
     further: QueuePairListener,
-    most_grown: u64,
+    most_grown: MostGrown,
 }

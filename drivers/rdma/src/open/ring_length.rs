@@ -77,6 +77,14 @@ pub(crate) fn of_client(rings: Lengths, limit: u64) -> Lengths {
     rings.up_to(MOST_OF_CLIENT).together(part_of_client(limit))
 }
 
+/// How long a ring may become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MostGrown {
+    pub(crate) bytes: u64,
+    /// The rate of the port is known, and a ring of that length is no longer than its path needs.
+    pub(crate) knows_path: bool,
+}
+
 /// The longest ring to which a ring may grow, in bytes: the path of the port, if its rate is known, and on
 /// behalf of a client its part of `limit`. Such a ring carries what it was made for, so that a client gets no
 /// memory for a path that it only claims.

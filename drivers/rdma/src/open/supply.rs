@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 
+use super::ring_length::MostGrown;
 use super::shape::Shaping;
 use crate::engine::{Shape, Supplied, Supply, Wanted, Way};
 use crate::handshake::Mode;
@@ -22,8 +23,8 @@ pub(super) struct RingSupply {
     share: Arc<Share>,
     mode: Mode,
     shaping: Shaping,
-    /// The longest ring in bytes.
-    most: u64,
+    /// The longest ring.
+    most: MostGrown,
     locality: Option<Arc<Locality>>,
     /// Threads stop preparing rings when this is dropped.
     is_open: Arc<()>,
@@ -31,12 +32,8 @@ pub(super) struct RingSupply {
     asked: [Option<Asked>; 2],
 }
 
-/// A ring that was asked for.
-#[derive(Debug)]
-enum Asked {
-    Refused,
-    Preparing(Receiver<io::Result<Prepared>>),
-}
+/// A ring that was asked for, until it is prepared.
+type Asked = Receiver<io::Result<Prepared>>;
 
 /// Memory, registered where that takes long.
 type Prepared = (Arc<Memory>, Option<Registered>);
@@ -48,12 +45,12 @@ const HUGE_BYTES: u64 = 2 << 20;
 const LEAST_BYTES: u64 = 64 << 10;
 
 impl RingSupply {
-    /// Rings of up to `most` bytes for the channel with this share, beside its adapter.
+    /// Rings of up to this length for the channel with this share, beside its adapter.
     pub(super) fn new(
         (share, locality): (Arc<Share>, Option<Arc<Locality>>),
         mode: Mode,
         shaping: Shaping,
-        most: u64,
+        most: MostGrown,
     ) -> Self {
         Self {
             share,
@@ -66,15 +63,17 @@ impl RingSupply {
         }
     }
 
-    /// Reserves memory, and starts the thread that prepares it. `None` if either is not there.
+    /// Reserves memory, and starts the thread that prepares it. Returns the length of the ring in bytes, or `None` if there is no
+    /// memory or no thread.
     fn prepare(
         &self,
         endpoint: &dyn Endpoint,
         access: Access,
         wanted: Wanted,
-    ) -> Option<Receiver<io::Result<Prepared>>> {
-        let lengths = lengths(wanted, self.most)?;
+    ) -> Option<(u64, Asked)> {
+        let lengths = lengths(wanted, self.most.bytes)?;
         let part = self.share.further(lengths, wanted.present)?;
+        let bytes = rounded_down(part.bytes());
         let locality = self.locality.clone();
         let registrar = endpoint.registrar();
         let channel = Arc::downgrade(&self.is_open);
@@ -82,13 +81,13 @@ impl RingSupply {
         let work = move || {
             let is_wanted = || channel.strong_count() > 0;
             let (locality, registrar) = (locality.as_deref(), registrar.as_deref());
-            let ring = prepare(part, access, locality, registrar, &is_wanted);
+            let ring = prepare((part, bytes), access, locality, registrar, &is_wanted);
             // The channel may have ended, and the ring goes back.
             let _ = answer.send(ring);
         };
         let thread = thread::Builder::new().name("rdma-ring".to_owned());
         thread.spawn(work).ok()?;
-        Some(prepared)
+        Some((bytes, prepared))
     }
 }
 
@@ -106,15 +105,14 @@ fn lengths(wanted: Wanted, most: u64) -> Option<[u64; 2]> {
     (least <= longest).then_some([least, longest])
 }
 
-/// Maps and registers the memory of a ring.
+/// Maps and registers the memory of a ring of so many bytes.
 fn prepare(
-    part: Part,
+    (part, bytes): (Part, u64),
     access: Access,
     locality: Option<&Locality>,
     registrar: Option<&dyn Registrar>,
     is_wanted: &(dyn Fn() -> bool + Sync),
 ) -> io::Result<Prepared> {
-    let bytes = rounded_down(part.bytes());
     let memory = match locality {
         Some(locality) => {
             let memory = locality.with_thread_bound(|| part.map(bytes, is_wanted))?;
@@ -160,26 +158,28 @@ fn take_over(
 }
 
 impl Supply for RingSupply {
-    fn ask(&mut self, endpoint: &mut dyn Endpoint, way: Way, wanted: Wanted) {
-        let preparing = self.prepare(endpoint, way.of(self.mode.access()), wanted);
-        let asked = preparing.map_or(Asked::Refused, Asked::Preparing);
-        self.asked[way as usize] = Some(asked);
+    fn ask(&mut self, endpoint: &mut dyn Endpoint, way: Way, wanted: Wanted) -> Option<NonZeroU64> {
+        let asked = self.prepare(endpoint, way.of(self.mode.access()), wanted);
+        let (bytes, asked) = asked.unzip();
+        self.asked[way as usize] = asked;
+        bytes.and_then(NonZeroU64::new)
     }
 
     fn answer(&mut self, endpoint: &mut dyn Endpoint, way: Way) -> Option<Option<Supplied>> {
         let asked = &mut self.asked[way as usize];
-        let prepared = match asked {
-            Some(Asked::Preparing(prepared)) => match prepared.try_recv() {
-                Err(TryRecvError::Empty) => return None,
-                Ok(prepared) => prepared.ok(),
-                Err(TryRecvError::Disconnected) => None,
-            },
-            Some(Asked::Refused) | None => None,
+        let prepared = match asked.as_ref()?.try_recv() {
+            Err(TryRecvError::Empty) => return None,
+            Ok(prepared) => prepared.ok(),
+            Err(TryRecvError::Disconnected) => None,
         };
         *asked = None;
         let supplied =
             prepared.map(|prepared| take_over(endpoint, way.of(self.mode.access()), prepared));
         Some(supplied.and_then(Result::ok))
+    }
+
+    fn knows_path(&self) -> bool {
+        self.most.knows_path
     }
 
     fn is_contended(&self) -> bool {
@@ -230,16 +230,21 @@ mod tests {
             pieces: 64,
             immediate: false,
         };
+        let most = MostGrown {
+            bytes: most,
+            knows_path: false,
+        };
         let supply = RingSupply::new((share, None), Mode::Put, shaping, most);
         (supply, SoftEndpoint::new(1024, 16).unwrap())
     }
 
     /// The length of the ring that it gets, which it gives back.
     fn ring((supply, endpoint): &mut (RingSupply, SoftEndpoint), wanted: Wanted) -> Option<u64> {
-        supply.ask(endpoint, Way::Incoming, wanted);
+        let reserved = supply.ask(endpoint, Way::Incoming, wanted)?;
         loop {
             if let Some(answer) = supply.answer(endpoint, Way::Incoming) {
                 let ring = answer?;
+                assert_eq!(ring.bytes, reserved);
                 endpoint.deregister(ring.region.id);
                 return Some(ring.bytes.get());
             }

@@ -7,7 +7,7 @@ use gridhaul_direct::DirectUse;
 
 use super::opening::{OpenError, Opening, check_reads};
 use super::pace;
-use super::ring_length;
+use super::ring_length::{self, MostGrown};
 use super::rings::Rings;
 use super::round_trip::round_trip;
 use super::shape::{Shaping, message_in, piece_bytes};
@@ -72,8 +72,7 @@ pub(super) struct Parts {
     pub(super) remote: RemoteRing,
     /// The chosen provider, and why it was chosen.
     pub(super) choice: String,
-    /// The length in bytes to which rings may grow.
-    pub(super) most_grown: u64,
+    pub(super) most_grown: MostGrown,
 }
 
 impl Tuning {

@@ -22,7 +22,7 @@ use crate::handshake::{Offer, PathRecord};
 use crate::memory::{Holder, Lengths, Part, Pool, Share, default_part};
 use crate::open::agreement::{self, Load, RingRules};
 use crate::open::queue_pairs::{self, written_at_once};
-use crate::open::ring_length::{self, requests};
+use crate::open::ring_length::{self, MostGrown, requests};
 use crate::open::shape::{Shaping, message_in};
 use crate::pacing::{Path, Rate};
 use crate::settings::Settings;
@@ -78,8 +78,8 @@ type Shares = [(Arc<Share>, [Part; 2]); 2];
 struct Agreed {
     chosen: Offer,
     shares: Shares,
-    /// The length in bytes to which each end lets rings grow.
-    most_grown: [u64; 2],
+    /// The length to which each end lets rings grow.
+    most_grown: [MostGrown; 2],
 }
 
 impl Defaults {
@@ -264,6 +264,7 @@ impl Defaults {
                     mode: chosen.mode,
                     most,
                     preparation: self.preparation,
+                    fails_once_in: 0,
                 };
                 let supplies = [
                     supplies(sends, most_sent),

@@ -10,6 +10,7 @@ use super::preparation::Preparation;
 use crate::engine::{Shape, Supplied, Supply, Wanted, Way};
 use crate::handshake::Mode;
 use crate::memory::{Memory, Part, Share};
+use crate::open::ring_length::MostGrown;
 use crate::open::shape::Shaping;
 use crate::provider::Endpoint;
 
@@ -20,10 +21,11 @@ pub(crate) struct Supplies {
     pub(crate) share: (Arc<Share>, [Part; 2]),
     pub(crate) shaping: Shaping,
     pub(crate) mode: Mode,
-    /// The longest ring in bytes.
-    pub(crate) most: u64,
+    pub(crate) most: MostGrown,
     /// How long rings take to be there.
     pub(crate) preparation: Preparation,
+    /// One ring of so many cannot be prepared; 0 if all can.
+    pub(crate) fails_once_in: u64,
 }
 
 /// The rings of one end.
@@ -32,8 +34,10 @@ pub(crate) struct RingSupply {
     share: Arc<Share>,
     shaping: Shaping,
     mode: Mode,
-    most: u64,
+    most: MostGrown,
     preparation: Preparation,
+    fails_once_in: u64,
+    prepared: u64,
     addresses: Addresses,
     has_content: bool,
     /// What was asked for, by direction.
@@ -43,8 +47,7 @@ pub(crate) struct RingSupply {
 /// A ring that was asked for.
 #[derive(Debug)]
 struct Asked {
-    /// `None` if there is no memory for it.
-    part: Option<Part>,
+    part: Part,
     ready_at: Duration,
 }
 
@@ -67,6 +70,8 @@ impl RingSupply {
             mode: supplies.mode,
             most: supplies.most,
             preparation: supplies.preparation,
+            fails_once_in: supplies.fails_once_in,
+            prepared: 0,
             addresses,
             has_content,
             asked: [None, None],
@@ -75,26 +80,28 @@ impl RingSupply {
 }
 
 impl Supply for RingSupply {
-    fn ask(&mut self, _: &mut dyn Endpoint, way: Way, wanted: Wanted) {
-        let most = wanted.bytes.min(self.most);
+    fn ask(&mut self, _: &mut dyn Endpoint, way: Way, wanted: Wanted) -> Option<NonZeroU64> {
+        let most = wanted.bytes.min(self.most.bytes);
         let is_long_enough = most >= wanted.least;
-        let share = Some(&self.share).filter(|_| is_long_enough);
-        let part = share.and_then(|share| share.further([wanted.least, most], wanted.present));
-        let takes = part
-            .as_ref()
-            .map_or(Duration::ZERO, |part| self.preparation.time(part.bytes()));
-        self.asked[way as usize] = Some(Asked {
-            part,
-            ready_at: self.addresses.now().saturating_add(takes),
-        });
+        let share = Some(&self.share).filter(|_| is_long_enough)?;
+        let part = share.further([wanted.least, most], wanted.present)?;
+        let bytes = part.bytes();
+        let ready_at = self
+            .addresses
+            .now()
+            .saturating_add(self.preparation.time(bytes));
+        self.asked[way as usize] = Some(Asked { part, ready_at });
+        NonZeroU64::new(bytes)
     }
 
     fn answer(&mut self, endpoint: &mut dyn Endpoint, way: Way) -> Option<Option<Supplied>> {
         let now = self.addresses.now();
         let asked = self.asked[way as usize].take_if(|asked| asked.ready_at <= now)?;
-        let Some(part) = asked.part else {
+        self.prepared += 1;
+        if self.prepared.is_multiple_of(self.fails_once_in) {
             return Some(None);
-        };
+        }
+        let part = asked.part;
         let bytes = NonZeroU64::new(part.bytes()).expect("a part has bytes");
         let access = way.of(self.mode.access());
         let memory = self.has_content.then(|| {
@@ -115,6 +122,10 @@ impl Supply for RingSupply {
 
     fn is_contended(&self) -> bool {
         self.share.is_contended()
+    }
+
+    fn knows_path(&self) -> bool {
+        self.most.knows_path
     }
 
     fn least_bytes(&self) -> u64 {

@@ -15,7 +15,7 @@ The other direction has a ring of 256 KiB. Not simulated: the round trips of the
 
 *Share* is that of the line rate once warm, and in the last quarter of the time where a path does not become warm. *Warm after* is the \
 time after which each interval has 95 % of the line rate, where an interval is the time in which the port sends two rings that fill the path. It includes *opening*, the time in which both ends map, clear and pin \
-their first rings. Further rings are prepared by a thread while data flows: first the receiver's, then the sender's. *Ring* is the \
+their first rings. Further rings are prepared by a thread of each end while data flows, at the same time. *Ring* is the \
 receiver's, and *memory* the most that an end had reserved; while a stream moves to another ring, an end has both.
 
 Paths that miss a target are repeated with more memory.";

@@ -142,6 +142,9 @@ impl Exchange {
                     self.close(endpoint, queue_pair);
                 }
             }
+            Message::Preparing { number, bytes } => {
+                self.ring_announced(endpoint, number, bytes)?;
+            }
             Message::Ring {
                 number,
                 bytes,

@@ -1,10 +1,10 @@
 //! Longer and shorter rings while streams run.
 //!
 //! The receiver decides, because it sees whether its ring is the limit. It asks for memory, which another
-//! thread prepares, and offers the ring to the peer. The sender asks for a ring of its own as well, and
-//! moves the stream to both (`sender::moving`). When the sender reports that it has left the earlier
-//! ring, that is deregistered and released, a long one by another thread. Each step happens once for each
-//! ring, and one ring is offered at a time, so a peer cannot make this end hold more than two in each
+//! thread prepares, and announces the ring to the peer, which asks for a ring of its own: both ends prepare theirs at the same
+//! time. Then it offers its ring, and the sender moves the stream to both (`sender::moving`). When the sender reports that it has
+//! left the earlier ring, that is deregistered and released, a long one by another thread. Each step happens once for each
+//! ring, and one ring is announced at a time, so a peer cannot make this end hold more than two in each
 //! direction beside those that are being released, which count against the bound. A ring that is not used
 //! is taken back ([`offered`]).
 //!
@@ -36,7 +36,7 @@ pub(super) struct Growth {
     /// What the demand led to while the stream was in two rings.
     wish: Option<Wish>,
     receiving: Receiving,
-    /// The number of the ring that is received into, and of the last one that was offered.
+    /// The number of the ring that is received into, and of the last one that was announced to the peer.
     received: u32,
     offers: u32,
     /// The ring that this end will fetch from when the stream moves (`mode=get`).
@@ -44,8 +44,8 @@ pub(super) struct Growth {
     /// How long an offered ring waits for the stream.
     use_time: Duration,
     sending: Sending,
-    /// The number of the last ring that the peer has offered, and of the last one to which the stream has moved.
-    offered: u32,
+    /// The number of the last ring that the peer has announced or offered, and of the last one to which the stream has moved.
+    announced: u32,
     moved: u32,
     /// The answer to a peer that takes that ring back.
     decline: Option<Decline>,
@@ -61,8 +61,7 @@ pub(super) struct Growth {
 #[derive(Debug)]
 enum Receiving {
     Steady,
-    /// Memory is being prepared.
-    Asked,
+    /// Memory is being prepared, or is offered.
     Offered(Offered),
     /// The peer has neither used nor declined a ring that was taken back, and gets no other.
     Unanswered,
@@ -76,10 +75,10 @@ enum Receiving {
 #[derive(Debug)]
 enum Sending {
     Steady,
-    /// The peer has offered a ring, and memory for ours is being prepared.
-    Asked(Offer),
-    /// The stream moves as soon as it can; the memory is `None` where our ring stays.
-    Ready(Offer, Option<Supplied>),
+    /// Memory for ours is being prepared; the peer prepares one as well, or has offered it.
+    Asked(Option<Offer>),
+    /// The stream moves as soon as there is an offer and it can; the memory is `None` where our ring stays.
+    Ready(Option<Offer>, Option<Supplied>),
     /// The peer has taken it back while memory is being prepared.
     Declining,
     /// It is in two rings.
@@ -138,15 +137,17 @@ impl Growth {
 
     /// Whether this is the next ring that the peer may offer.
     fn is_due(&self, number: u32) -> bool {
-        let is_next = self.offered.checked_add(1) == Some(number);
+        let is_next = self.announced.checked_add(1) == Some(number);
         is_next && matches!(self.sending, Sending::Steady)
     }
 
     /// When to look again if no event comes before.
     pub(super) fn next_at(&self, now: Duration) -> Option<Duration> {
-        let is_asked = matches!(self.receiving, Receiving::Asked)
-            || matches!(self.sending, Sending::Asked(_) | Sending::Declining);
-        if is_asked {
+        let is_asked = match &self.receiving {
+            Receiving::Offered(offered) => offered.is_preparing(),
+            _ => false,
+        };
+        if is_asked || matches!(self.sending, Sending::Asked(_) | Sending::Declining) {
             return Some(now + ASK_INTERVAL);
         }
         let offered = match &self.receiving {
@@ -162,8 +163,8 @@ impl Exchange {
     /// Both rings may change: `supply` provides further ones. `round_trip` is that of the path.
     pub(crate) fn let_rings_change(&mut self, supply: Box<dyn Supply>, round_trip: Duration) {
         self.growth = Some(Growth {
+            demand: self.demand(round_trip, supply.knows_path()),
             supply,
-            demand: self.demand(round_trip),
             wish: None,
             receiving: Receiving::Steady,
             received: 0,
@@ -171,7 +172,7 @@ impl Exchange {
             source: None,
             use_time: USE_TIME,
             sending: Sending::Steady,
-            offered: 0,
+            announced: 0,
             moved: 0,
             decline: None,
             taken_before: 0,
@@ -183,7 +184,7 @@ impl Exchange {
     /// The path is as long as that from now on.
     #[cfg(test)]
     pub(crate) fn expect_round_trip(&mut self, round_trip: Duration) {
-        let demand = self.demand(round_trip);
+        let demand = self.demand(round_trip, false);
         let growth = self.growth.as_mut().expect("the rings may change");
         growth.demand = demand;
     }
@@ -199,7 +200,7 @@ impl Exchange {
     /// be promised.
     pub(crate) fn waits_for_disk(&self) -> bool {
         let sending = self.growth.as_ref().map(|growth| &growth.sending);
-        matches!(sending, Some(Sending::Ready(offer, _)) if self.sender.can_move_once_filled(offer.bytes))
+        matches!(sending, Some(Sending::Ready(Some(offer), _)) if self.sender.can_move_once_filled(offer.bytes))
     }
 
     /// The ring to send from from now on, if it has changed.
@@ -235,46 +236,24 @@ impl Exchange {
         now: Duration,
     ) -> Result<bool, Fault> {
         self.look(growth, now);
-        match &mut growth.receiving {
-            Receiving::Steady => {
-                if let Some(wish) = growth.wish.take() {
-                    let wanted = Wanted {
-                        bytes: wish.bytes,
-                        least: wish.least,
-                        present: self.receiver.ring_bytes(),
-                    };
-                    growth.supply.ask(endpoint, Way::Incoming, wanted);
-                    growth.receiving = Receiving::Asked;
-                }
-            }
-            Receiving::Asked => match growth.supply.answer(endpoint, Way::Incoming) {
-                Some(Some(ring)) => {
-                    let exposed = self.exposed(endpoint, &ring);
+        if matches!(growth.receiving, Receiving::Steady)
+            && let Some(wish) = growth.wish.take()
+        {
+            let wanted = Wanted {
+                bytes: wish.bytes,
+                least: wish.least,
+                present: self.receiver.ring_bytes(),
+            };
+            match growth.supply.ask(endpoint, Way::Incoming, wanted) {
+                Some(bytes) => {
                     growth.offers = growth.offers.saturating_add(1);
                     growth.source = None;
-                    growth.receiving = Receiving::Offered(Offered::new(ring, exposed));
+                    growth.receiving = Receiving::Offered(Offered::preparing(bytes));
                 }
-                Some(None) => {
-                    growth.demand.refused(now);
-                    growth.receiving = Receiving::Steady;
-                }
-                None => {}
-            },
-            Receiving::Offered(offered) => {
-                offered.take_back_unused(growth.use_time, now);
-                if offered.is_unanswered(now) {
-                    endpoint.deregister(offered.ring.region.id);
-                    growth.receiving = Receiving::Unanswered;
-                } else if let Some(message) = offered.message(growth.offers)
-                    && self.tell(endpoint, message, now)?
-                {
-                    offered.told(now);
-                    return Ok(true);
-                }
+                None => growth.demand.refused(now),
             }
-            Receiving::Unanswered | Receiving::Moving { .. } => {}
         }
-        Ok(false)
+        self.offer(growth, endpoint, now)
     }
 
     /// Posts a message to the peer. Returns `false` if there is no room for one.
@@ -336,13 +315,11 @@ impl Exchange {
             return Ok(());
         }
         let offered = std::mem::replace(&mut growth.receiving, Receiving::Steady);
-        let Receiving::Offered(offered) = offered else {
-            return Err(GrowthError::Switch(number).into());
+        let ring = match offered {
+            Receiving::Offered(offered) if number == growth.offers => offered.into_told(),
+            _ => None,
         };
-        if !offered.is_told() || number != growth.offers {
-            return Err(GrowthError::Switch(number).into());
-        }
-        let ring = offered.ring;
+        let ring = ring.ok_or(GrowthError::Switch(number))?;
         growth.received = number;
         growth.is_longer = true;
         growth.receiving = Receiving::Moving { has_moved: false };

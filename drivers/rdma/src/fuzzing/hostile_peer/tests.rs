@@ -98,6 +98,7 @@ fn rings_change_only_as_they_were_offered() {
         window: 1,
     };
     let left = Message::Left { number: 1 };
+    let preparing = |number, bytes| Message::Preparing { number, bytes };
     let take_back = |number| Message::TakeBack { number };
     let declined = Message::Declined { number: 1 };
     let own = Message::Source {
@@ -109,6 +110,7 @@ fn rings_change_only_as_they_were_offered() {
     };
     for (mode, message) in [
         (Mode::Put, valid),
+        (Mode::Put, preparing(1, 128 << 10)),
         (Mode::Put, switch),
         (Mode::Put, left),
         (Mode::Put, take_back(1)),
@@ -125,6 +127,10 @@ fn rings_change_only_as_they_were_offered() {
         (offer(1, 0), "a ring of 0 bytes"),
         (offer(1, 4096), "a ring of 4096 bytes"),
         (offer(1, u64::MAX), ""),
+        (preparing(2, 128 << 10), "ring 2, which was not due"),
+        (preparing(0, 128 << 10), ""),
+        (preparing(1, 4096), "a ring of 4096 bytes"),
+        (preparing(1, u64::MAX), ""),
         (offer_of(1, 128 << 10, &[]), "without a key for each"),
         (offer_of(1, 128 << 10, &[0, 0]), "without a key for each"),
         (switch, "ring 1, which it was not offered"),
@@ -155,6 +161,23 @@ fn rings_change_only_as_they_were_offered() {
             Err(refused) => assert!(!words.is_empty() && refused.contains(words), "{refused}"),
         }
     }
+    // A ring that is prepared is offered once, and no other one before it.
+    for (then, words) in [
+        (valid, ""),
+        (preparing(1, 256 << 10), ""),
+        (offer(1, 0), "a ring of 0 bytes"),
+        (offer_of(1, 128 << 10, &[]), "without a key for each"),
+        (preparing(2, 128 << 10), "ring 2, which was not due"),
+        (offer(2, 128 << 10), "ring 2, which was not due"),
+        (switch, "ring 1, which it was not offered"),
+    ] {
+        let session = Session::open(Mode::Put, true, None).unwrap();
+        let messages = [preparing(1, 128 << 10), then].map(Step::Message);
+        match run_in(session, &messages) {
+            Ok(()) => assert_eq!(words, "", "{then:?} was accepted"),
+            Err(refused) => assert!(!words.is_empty() && refused.contains(words), "{refused}"),
+        }
+    }
     // A flood of one offer is one offer, and a flood of several is refused.
     let session = Session::open(Mode::Put, true, None).unwrap();
     assert_eq!(run_in(session, &[Step::Message(valid); 500]), Ok(()));
@@ -162,6 +185,12 @@ fn rings_change_only_as_they_were_offered() {
     let session = Session::open(Mode::Put, true, None).unwrap();
     let flood = [valid, take_back(1)].map(Step::Message).repeat(250);
     assert_eq!(run_in(session, &flood), Ok(()));
+    let session = Session::open(Mode::Put, true, None).unwrap();
+    let flood = [preparing(1, u64::MAX), take_back(1)];
+    assert_eq!(
+        run_in(session, &flood.map(Step::Message).repeat(250)),
+        Ok(())
+    );
 }
 
 /// Opens our end of a channel with a peer that only takes part in the handshake.

@@ -7,11 +7,13 @@ use std::time::Duration;
 use gridhaul_stack::{Cancel, Operation, Side};
 
 use super::{Replay, seeds};
+use crate::engine::Message;
 use crate::handshake::Mode;
 use crate::memory::{Holder, Lengths, Memory, Part, Pool, Share};
+use crate::open::ring_length::MostGrown;
 use crate::open::shape::Shaping;
 use crate::pacing::{Path, Rate};
-use crate::provider::Endpoint;
+use crate::provider::{Endpoint, Request, Work};
 use crate::sim::random::Random;
 use crate::sim::run::{Disk, Run, RunSettings, pieces};
 use crate::sim::supply::Supplies;
@@ -41,6 +43,14 @@ fn share(pool: &Arc<Pool>, side: Side, ring_bytes: NonZeroU64) -> (Arc<Share>, [
     };
     let share = pool.take(holder, Lengths::both(ring_bytes), &operation);
     share.unwrap().without_pages()
+}
+
+/// So many bytes, where the rate of the port is not known.
+fn up_to(bytes: u64) -> MostGrown {
+    MostGrown {
+        bytes,
+        knows_path: false,
+    }
 }
 
 /// Rings of any length take so long.
@@ -83,6 +93,8 @@ struct Channels<'a> {
     pools: [u64; 2],
     /// How long the rings of each end take to be there.
     takes: [Duration; 2],
+    /// One ring of so many of each end cannot be prepared; 0 if all can.
+    fails_once_in: [u64; 2],
 }
 
 /// A few times as long as the engine waits before it asks again.
@@ -98,6 +110,7 @@ impl Grown {
             round_trip,
             pools,
             takes: [SOON; 2],
+            fails_once_in: [0; 2],
         })
     }
 
@@ -135,8 +148,9 @@ impl Grown {
                 share: share(&pools[host], sides[host], bytes(USUAL)),
                 shaping,
                 mode: channels.mode,
-                most: 32 << 30,
+                most: up_to(32 << 30),
                 preparation: prepared_in(channels.takes[host]),
+                fails_once_in: channels.fails_once_in[host],
             });
             run.let_rings_change(channel, supplies);
             run.channels[channel][0].send(u64::MAX, None);
@@ -161,6 +175,11 @@ impl Grown {
     fn received(&self) -> Vec<u64> {
         let channels = self.run.channels.iter();
         channels.map(|[_, receiver]| receiver.received).collect()
+    }
+
+    /// How often the ends of the first channel have moved to another ring.
+    fn moves(&self) -> [u64; 2] {
+        [0, 1].map(|end| self.run.channels[0][end].exchange.meter().moves())
     }
 
     fn ring(&self, channel: usize) -> u64 {
@@ -206,6 +225,7 @@ fn rings_grow_over_several_rails() {
             round_trip: Duration::from_millis(50),
             pools: [64 << 30; 2],
             takes: [SOON; 2],
+            fails_once_in: [0; 2],
         });
         let at_first = grown.share_from(1..2);
         assert!(at_first < 0.25, "{at_first}");
@@ -226,6 +246,7 @@ fn rings_grow_where_the_receiver_reads() {
             round_trip: Duration::from_millis(25),
             pools: [64 << 30; 2],
             takes: [SOON; 2],
+            fails_once_in: [0; 2],
         });
         let at_first = grown.share_from(1..4);
         assert!(at_first < 0.5, "{at_first}");
@@ -330,6 +351,7 @@ fn offered(takes: Duration) -> (Grown, [u64; 2]) {
         round_trip,
         pools: [64 << 30; 2],
         takes: [takes, SOON],
+        fails_once_in: [0; 2],
     });
     let before = grown.registered();
     grown.have(128 * MIB);
@@ -358,9 +380,7 @@ fn an_offered_ring_that_the_stream_does_not_use_is_taken_back() {
     let (mut grown, before) = offered(Duration::from_secs(100));
     grown.run.run_until(Duration::from_secs(150)).unwrap();
     assert_eq!(grown.registered(), before);
-    let [sender, receiver] = &grown.run.channels[0];
-    let moves = [sender, receiver].map(|end| end.exchange.meter().moves());
-    assert_eq!(moves, [0, 0]);
+    assert_eq!(grown.moves(), [0, 0]);
     // The stream goes on, and another ring is offered.
     grown.have(256 * MIB);
     grown.run.run_until(Duration::from_secs(170)).unwrap();
@@ -380,6 +400,95 @@ fn an_offered_ring_is_deregistered_if_the_peer_does_not_answer() {
     grown.run.run_until(Duration::from_secs(500)).unwrap();
     assert_eq!(grown.received(), [256 * MIB]);
     assert_eq!(grown.registered(), before);
+}
+
+/// The rings of each end take a second.
+#[test]
+fn both_ends_prepare_their_rings_at_the_same_time() {
+    for mode in [Mode::Put, Mode::Get] {
+        let mut grown = Grown::with(Channels {
+            mode,
+            count: 1,
+            rails: &[10],
+            round_trip: Duration::from_millis(100),
+            pools: [64 << 30; 2],
+            takes: [Duration::from_secs(1); 2],
+            fails_once_in: [0; 2],
+        });
+        grown.run.run_until(Duration::from_millis(900)).unwrap();
+        assert_eq!(grown.moves(), [0, 0], "{mode:?}");
+        // The rings, and some round trips before and after.
+        grown.run.run_until(Duration::from_millis(1800)).unwrap();
+        assert_eq!(grown.moves(), [1, 1], "{mode:?}");
+    }
+}
+
+/// A channel over which 128 MiB are sent, and one ring of so many of each end cannot be prepared. Returns the most bytes that each end
+/// had registered beyond the first rings, and has at the end.
+fn with_failures(fails_once_in: [u64; 2]) -> (Grown, [[u64; 2]; 2]) {
+    let mut grown = Grown::with(Channels {
+        mode: Mode::Put,
+        count: 1,
+        rails: &[10],
+        round_trip: Duration::from_millis(100),
+        pools: [64 << 30; 2],
+        takes: [SOON; 2],
+        fails_once_in,
+    });
+    let first = grown.registered();
+    grown.have(128 * MIB);
+    let further = |grown: &Grown| [0, 1].map(|end| grown.registered()[end] - first[end]);
+    let mut most = [0; 2];
+    while grown.run.step(Duration::from_secs(30)).unwrap() {
+        let now = further(&grown);
+        most = [0, 1].map(|end| now[end].max(most[end]));
+    }
+    assert_eq!(grown.received(), [128 * MIB]);
+    let last = further(&grown);
+    (grown, [most, last])
+}
+
+/// The sender has prepared its own by then.
+#[test]
+fn a_ring_that_the_receiver_cannot_prepare_changes_nothing() {
+    let (grown, [most, last]) = with_failures([0, 1]);
+    assert!(most[0] > USUAL && most[1] == 0, "{most:?}");
+    assert_eq!((grown.moves(), last), ([0, 0], [0, 0]));
+}
+
+#[test]
+fn a_sender_that_cannot_prepare_a_ring_keeps_its_own() {
+    let (grown, [most, last]) = with_failures([1, 0]);
+    assert!(most[0] == 0 && last[1] > 0, "{most:?} {last:?}");
+    assert_eq!(grown.moves(), [1, 1]);
+}
+
+/// The peer may never offer it. A ring of ours has at most fourteen times what the peer has taken.
+#[test]
+fn an_announced_ring_is_prepared_for_only_as_far_as_the_peer_takes_data() {
+    let mut grown = Grown::new(10, Duration::from_millis(100), 1, [64 << 30; 2]);
+    let [first, _] = grown.registered();
+    // Half of the ring is no reason for a longer one.
+    grown.have(8 * MIB);
+    grown.run.run_until(Duration::from_secs(1)).unwrap();
+    let now = grown.run.now;
+    let peer = &mut grown.run.channels[0][1];
+    let queue_pair = peer.exchange.sender.reserve(now).unwrap();
+    let announced = Message::Preparing {
+        number: 1,
+        bytes: 32 << 30,
+    };
+    let work = Work::Send(announced.encode());
+    let request = Request { id: 0, work };
+    peer.endpoint.post(queue_pair, request).unwrap();
+    peer.endpoint.ring_doorbell();
+    grown.run.run_until(Duration::from_secs(90)).unwrap();
+    let further = grown.registered()[0] - first;
+    assert!((1..=14 * 8 * MIB).contains(&further), "{further}");
+    // The stream goes on in the rings that it has.
+    grown.have(16 * MIB);
+    grown.run.run_until(Duration::from_secs(91)).unwrap();
+    assert_eq!((grown.received(), grown.moves()), (vec![16 * MIB], [0, 0]));
 }
 
 /// Every byte arrives once and in order while rings change at any time, over paths that lose packets and
@@ -440,8 +549,9 @@ fn streams_survive_changes_of_rings() {
                 immediate,
             },
             mode: channel.mode,
-            most: [40_000, 4 * MIB][random.index(2)],
+            most: up_to([40_000, 4 * MIB][random.index(2)]),
             preparation: prepared_in(Duration::from_millis(5 * random.below(4))),
+            fails_once_in: random.below(4),
         });
         run.let_rings_change(0, supplies);
         for end in &mut run.channels[0] {

@@ -55,6 +55,24 @@ fn a_longer_path_is_filled_when_the_rings_have_grown() {
     assert!(found.most_bytes.iter().all(|bytes| *bytes <= most));
 }
 
+/// The second ring is as long as the path needs, and both ends prepare theirs at the same time.
+#[test]
+fn long_paths_are_filled_within_twenty_round_trips_or_two_seconds() {
+    for (gigabits, milliseconds) in [(100, 200), (400, 50), (400, 100)] {
+        let rate = gigabits * GIGABIT;
+        let limit = Duration::from_millis(20 * milliseconds).max(Duration::from_secs(2));
+        let defaults = Defaults::new(path(gigabits, milliseconds), 1, 256 * GIB);
+        let intervals = limit.as_nanos().div_ceil(defaults.interval().as_nanos()) + 2;
+        let found = defaults.run(u32::try_from(intervals).unwrap()).unwrap();
+        let warm = found.warm_after(0.95, rate);
+        let is_in_time = warm.is_some_and(|warm| warm <= limit);
+        assert!(
+            is_in_time,
+            "{warm:?} at {gigabits} Gb/s, {milliseconds} ms: {found:?}"
+        );
+    }
+}
+
 /// An eighth of a quarter of the memory.
 #[test]
 fn rings_grow_no_longer_than_the_memory_of_a_machine_allows() {

@@ -16,9 +16,10 @@ use crate::provider::{Endpoint, Keys, keys_of};
 impl Exchange {
     /// What the present ring is found to need. Where this end fetches, a place is free again after two round trips: those of the READ, and
     /// of its announcement and the credit.
-    pub(super) fn demand(&self, round_trip: Duration) -> Demand {
+    pub(super) fn demand(&self, round_trip: Duration, knows_path: bool) -> Demand {
         let round_trips = if self.reader.is_some() { 2 } else { 1 };
-        Demand::new(round_trips * round_trip, self.receiver.ring_bytes())
+        let first = self.receiver.ring_bytes();
+        Demand::new(round_trips * round_trip, first, knows_path)
     }
 
     /// The address and the keys with which the peer accesses a ring that this end receives into.

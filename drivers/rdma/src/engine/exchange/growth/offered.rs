@@ -1,10 +1,13 @@
-//! Rings that are offered and not used.
+//! Rings that are prepared and offered, and perhaps not used.
+//!
+//! The peer learns the length of a ring when its preparation begins. A ring that cannot be prepared is taken back, too.
 //!
 //! The memory of an offered ring counts for this end while the peer may write to it. So an end that receives takes a ring back to
 //! which the stream does not move in time. The peer answers that it declines the ring, or has moved before. It may also be idle: then
 //! it finds the offer and the end of it together later, and declines. A ring of a peer that does not answer is deregistered, so
 //! that it loses the connection if it writes there.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::{Growth, GrowthError, Receiving, Sending};
@@ -22,30 +25,69 @@ const ANSWER_TIME: Duration = Duration::from_secs(300);
 /// A ring that was offered to the peer, or is to be.
 #[derive(Debug)]
 pub(super) struct Offered {
-    pub(super) ring: Supplied,
-    /// The address of the ring for the peer, and its keys at the adapters of this end.
-    exposed: (u64, Keys),
-    /// When the peer was told first.
+    ring: Ring,
+    /// When the peer was told first where the ring is.
     told_at: Option<Duration>,
     taken_back_at: Option<Duration>,
-    /// The offer, or that it is taken back, is to be told, perhaps again.
+    /// That it is prepared, where it is, or that it is taken back, is to be told, perhaps again.
     is_due: bool,
 }
 
+/// The ring that is to be offered.
+#[derive(Debug)]
+enum Ring {
+    /// Memory of so many bytes is being prepared.
+    Preparing(NonZeroU64),
+    /// With its address for the peer, and its keys at the adapters of this end.
+    Ready(Supplied, (u64, Keys)),
+    /// It could not be prepared.
+    Failed,
+}
+
 impl Offered {
-    pub(super) fn new(ring: Supplied, exposed: (u64, Keys)) -> Self {
+    /// A ring of so many bytes is being prepared.
+    pub(super) fn preparing(bytes: NonZeroU64) -> Self {
         Self {
-            ring,
-            exposed,
+            ring: Ring::Preparing(bytes),
             told_at: None,
             taken_back_at: None,
             is_due: true,
         }
     }
 
-    /// Whether the peer may know of it.
+    pub(super) fn is_preparing(&self) -> bool {
+        matches!(self.ring, Ring::Preparing(_))
+    }
+
+    /// It is there, with its address and keys for the peer, or could not be prepared.
+    fn prepared(&mut self, ring: Option<(Supplied, (u64, Keys))>, now: Duration) {
+        self.is_due = true;
+        self.ring = match ring {
+            Some((ring, exposed)) => Ring::Ready(ring, exposed),
+            None => {
+                // The peer may have memory for it.
+                self.taken_back_at = Some(now);
+                Ring::Failed
+            }
+        };
+    }
+
+    /// Whether the peer may know where it is.
     pub(super) fn is_told(&self) -> bool {
         self.told_at.is_some()
+    }
+
+    /// The ring, if the peer may know where it is.
+    pub(super) fn into_told(self) -> Option<Supplied> {
+        let is_told = self.is_told();
+        self.into_ring().filter(|_| is_told)
+    }
+
+    fn into_ring(self) -> Option<Supplied> {
+        match self.ring {
+            Ring::Ready(ring, _) => Some(ring),
+            Ring::Preparing(_) | Ring::Failed => None,
+        }
     }
 
     /// A queue pair was lost, perhaps with the message.
@@ -54,7 +96,7 @@ impl Offered {
     }
 
     /// Takes it back if the stream has not moved to it for `use_time`.
-    pub(super) fn take_back_unused(&mut self, use_time: Duration, now: Duration) {
+    fn take_back_unused(&mut self, use_time: Duration, now: Duration) {
         let is_unused = self.told_at.is_some_and(|at| now >= at + use_time);
         if is_unused && self.taken_back_at.is_none() {
             (self.taken_back_at, self.is_due) = (Some(now), true);
@@ -62,7 +104,7 @@ impl Offered {
     }
 
     /// Whether the peer has not answered in time after it was taken back.
-    pub(super) fn is_unanswered(&self, now: Duration) -> bool {
+    fn is_unanswered(&self, now: Duration) -> bool {
         self.taken_back_at.is_some_and(|at| now >= at + ANSWER_TIME)
     }
 
@@ -73,26 +115,32 @@ impl Offered {
     }
 
     /// What the peer is to be told about this ring, with its number.
-    pub(super) fn message(&self, number: u32) -> Option<Message> {
+    fn message(&self, number: u32) -> Option<Message> {
         if !self.is_due {
             return None;
         }
-        let (address, keys) = self.exposed;
-        Some(match self.taken_back_at {
-            Some(_) => Message::TakeBack { number },
-            None => Message::Ring {
+        Some(match &self.ring {
+            _ if self.taken_back_at.is_some() => Message::TakeBack { number },
+            Ring::Failed => Message::TakeBack { number },
+            Ring::Preparing(bytes) => Message::Preparing {
                 number,
-                bytes: self.ring.bytes.get(),
-                address,
-                keys,
+                bytes: bytes.get(),
+            },
+            Ring::Ready(ring, (address, keys)) => Message::Ring {
+                number,
+                bytes: ring.bytes.get(),
+                address: *address,
+                keys: *keys,
             },
         })
     }
 
     /// The peer was told.
-    pub(super) fn told(&mut self, now: Duration) {
-        self.told_at.get_or_insert(now);
+    fn told(&mut self, now: Duration) {
         self.is_due = false;
+        if matches!(self.ring, Ring::Ready(..)) {
+            self.told_at.get_or_insert(now);
+        }
     }
 }
 
@@ -105,6 +153,45 @@ pub(super) struct Decline {
 }
 
 impl Exchange {
+    /// Takes the next step of a ring that is to be offered. Returns whether a message was posted.
+    pub(super) fn offer(
+        &mut self,
+        growth: &mut Growth,
+        endpoint: &mut dyn Endpoint,
+        now: Duration,
+    ) -> Result<bool, Fault> {
+        let Receiving::Offered(offered) = &mut growth.receiving else {
+            return Ok(false);
+        };
+        if offered.is_preparing()
+            && let Some(ring) = growth.supply.answer(endpoint, Way::Incoming)
+        {
+            let with_keys = |ring: Supplied| {
+                let exposed = self.exposed(endpoint, &ring);
+                (ring, exposed)
+            };
+            offered.prepared(ring.map(with_keys), now);
+        }
+        offered.take_back_unused(growth.use_time, now);
+        if offered.is_unanswered(now) {
+            let before = std::mem::replace(&mut growth.receiving, Receiving::Unanswered);
+            if let Receiving::Offered(offered) = before
+                && let Some(ring) = offered.into_ring()
+            {
+                endpoint.deregister(ring.region.id);
+            }
+            return Ok(false);
+        }
+        let Some(message) = offered.message(growth.offers) else {
+            return Ok(false);
+        };
+        let is_posted = self.tell(endpoint, message, now)?;
+        if is_posted {
+            offered.told(now);
+        }
+        Ok(is_posted)
+    }
+
     /// The peer takes back the ring that it offered. If the stream has moved there, it knows that already, or will.
     pub(in crate::engine::exchange) fn ring_taken_back(
         &mut self,
@@ -118,14 +205,14 @@ impl Exchange {
         let Some(growth) = self.growth()? else {
             return Ok(());
         };
-        if number > growth.offered {
-            // The offer was lost with a queue pair.
+        if number > growth.announced {
+            // What was said about it was lost with a queue pair.
             if !growth.is_due(number) {
                 return Err(GrowthError::TakeBack(number));
             }
-            growth.offered = number;
+            growth.announced = number;
         }
-        if number < growth.offered || number <= growth.moved {
+        if number < growth.announced || number <= growth.moved {
             return Ok(());
         }
         // A peer may not make this end map and clear a ring with each message.
@@ -196,7 +283,9 @@ impl Exchange {
                 if offered.taken_back_at.is_none() {
                     return Err(GrowthError::Declined(number));
                 }
-                endpoint.deregister(offered.ring.region.id);
+                if let Some(ring) = offered.into_ring() {
+                    endpoint.deregister(ring.region.id);
+                }
                 growth.demand.refused(now);
                 Receiving::Steady
             }
