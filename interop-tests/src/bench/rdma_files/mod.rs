@@ -6,7 +6,7 @@
 //!   disk       from disk to disk
 //!   network    over the devices of guests
 //!   blocks     over them, by the size of messages, through the page cache and past it
-//!     both use: baselines (what bytes cost without files)
+//!     both use: baselines (what bytes cost without files); network: two_lengths (start and rate of commands)
 //!     all use: site (servers and files, one run), logged (times of transfers), rounds (alternating runs, medians and quartiles)
 //! ```
 
@@ -19,6 +19,7 @@ pub mod network;
 mod rounds;
 mod site;
 mod sizes;
+mod two_lengths;
 
 use std::io;
 use std::path::Path;

@@ -83,6 +83,11 @@ impl Rounds {
         self.cell(&|run| run.moving, 0)
     }
 
+    /// A value that is computed from each run, with its quartiles, or the failure.
+    pub(super) fn cell_of(&self, value: impl Fn(&Run) -> f64) -> String {
+        self.cell(&value, 0)
+    }
+
     fn median(&self, value: &dyn Fn(&Run) -> f64) -> Option<f64> {
         let values = self.values(value)?;
         Some(sample::median(&values))

@@ -53,12 +53,20 @@ pub(super) struct Site {
     scratch: Scratch,
 }
 
+/// What the clients of a run copy.
+#[derive(Debug, Clone, Copy)]
+struct Files {
+    /// Each client has one.
+    count: usize,
+    bytes_of_each: u64,
+}
+
 /// What a run of clients took.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
     /// Megabytes per second of whole commands, of all clients together.
     pub(super) rate: f64,
-    /// The same of the transfer itself, without start and login, where that was looked up ([`Site::run_one`]).
+    /// The same of the transfer itself, where that was looked up ([`Site::run_one`]), or of further bytes (`two_lengths`).
     pub(super) moving: f64,
     /// Processor seconds of the clients for 10^9 bytes.
     pub(super) clients: f64,
@@ -86,6 +94,13 @@ impl Way {
             Self::Get | Self::Put => [1, 0],
             Self::Between => [1, 1],
         }
+    }
+}
+
+impl Files {
+    /// Of all of them.
+    fn bytes(self) -> u64 {
+        self.bytes_of_each * self.count as u64
     }
 }
 
@@ -186,16 +201,32 @@ impl Site {
     ///
     /// When a client fails, in one line.
     pub(super) fn run(&self, way: Way, stack: &str, clients: usize) -> Result<Run, String> {
-        let run = self.try_run(way, stack, clients);
+        self.run_files(way, stack, self.files(clients))
+    }
+
+    /// Runs one client with a file of this length.
+    ///
+    /// # Errors
+    ///
+    /// As [`Site::run`].
+    pub(super) fn run_length(&self, way: Way, stack: &str, bytes: u64) -> Result<Run, String> {
+        let file = Files {
+            count: 1,
+            bytes_of_each: bytes,
+        };
+        self.run_files(way, stack, file)
+    }
+
+    fn run_files(&self, way: Way, stack: &str, files: Files) -> Result<Run, String> {
+        let run = self.try_run(way, stack, files);
         // Copies that were not complete must not count for the next run.
         let cleared = self.clear();
-        let (run, (files, bytes)) = run
+        let (run, (count, bytes)) = run
             .and_then(|run| Ok((run, cleared?)))
             .map_err(|error| one_line(&error))?;
-        let wanted = self.size_of_file(clients) * clients as u64;
-        match (files, bytes) == (clients, wanted) {
+        match (count, bytes) == (files.count, files.bytes()) {
             true => Ok(run),
-            false => Err(format!("{files} files of {bytes} bytes arrived")),
+            false => Err(format!("{count} files of {bytes} bytes arrived")),
         }
     }
 
@@ -251,7 +282,7 @@ impl Site {
     ///
     /// When the file cannot be made, in one line.
     pub(super) fn cool(&self, clients: usize) -> Result<(), String> {
-        let dropped = self.source(clients).and_then(|name| {
+        let dropped = self.source(self.files(clients)).and_then(|name| {
             rustix::fs::sync();
             let file = File::open(self.scratch.path().join("served").join(name))?;
             Ok(fadvise(file, 0, None, Advice::DontNeed).map_err(io::Error::from)?)
@@ -259,8 +290,8 @@ impl Site {
         dropped.map_err(|error| one_line(&error))
     }
 
-    fn try_run(&self, way: Way, stack: &str, clients: usize) -> Result<Run, RunError> {
-        let source = self.source(clients)?;
+    fn try_run(&self, way: Way, stack: &str, files: Files) -> Result<Run, RunError> {
+        let source = self.source(files)?;
         let here = ProcessTree::of(std::process::id());
         let servers = || {
             let trees = self
@@ -285,7 +316,7 @@ impl Site {
                         .run()
                 })
             };
-            let clients: Vec<_> = (0..clients).map(start).collect();
+            let clients: Vec<_> = (0..files.count).map(start).collect();
             clients.into_iter().map(|client| client.join()).collect()
         });
         let elapsed = started.elapsed();
@@ -299,9 +330,9 @@ impl Site {
                 return Err(RunError::Failed(client.to_string()));
             }
         }
-        let bytes = self.size_of_file(clients) * clients as u64;
-        let per_gigabyte = |time: Duration| time.as_secs_f64() / gigabytes(bytes);
-        let rate = gigabytes(bytes) * 1000.0 / elapsed.as_secs_f64();
+        let gigabytes = gigabytes(files.bytes());
+        let per_gigabyte = |time: Duration| time.as_secs_f64() / gigabytes;
+        let rate = gigabytes * 1000.0 / elapsed.as_secs_f64();
         Ok(Run {
             rate,
             moving: rate,
@@ -325,18 +356,23 @@ impl Site {
         }
     }
 
-    /// The name of the file that each of so many clients copies, beneath the root of the servers.
-    fn source(&self, clients: usize) -> Result<String, RunError> {
-        let name = format!("of-{clients}");
+    /// The name of the file that each client copies, beneath the root of the servers.
+    fn source(&self, files: Files) -> Result<String, RunError> {
+        let bytes = files.bytes_of_each;
+        let name = format!("of-{bytes}");
         let path = self.scratch.path().join("served").join(&name);
         if !path.exists() {
-            content::write(&path, self.size_of_file(clients))?;
+            content::write(&path, bytes)?;
         }
         Ok(name)
     }
 
-    fn size_of_file(&self, clients: usize) -> u64 {
-        self.bytes / clients as u64
+    /// The files of so many clients.
+    fn files(&self, clients: usize) -> Files {
+        Files {
+            count: clients,
+            bytes_of_each: self.bytes / clients as u64,
+        }
     }
 
     /// Removes the copies; returns their number and bytes.
