@@ -21,6 +21,9 @@ pub(crate) struct Flights {
     refused: Option<Errno>,
     /// Any request went past the page cache.
     has_direct: bool,
+    /// The most requests that were in flight at a time.
+    #[cfg(test)]
+    most: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +56,8 @@ impl Flights {
             block,
             refused: None,
             has_direct: false,
+            #[cfg(test)]
+            most: 0,
         }
     }
 
@@ -89,6 +94,16 @@ impl Flights {
             request,
             repeats: 0,
         });
+        #[cfg(test)]
+        {
+            self.most = self.most.max(self.in_order.len());
+        }
+    }
+
+    /// The most requests that were in flight at a time.
+    #[cfg(test)]
+    pub(crate) fn most(&self) -> usize {
+        self.most
     }
 
     /// Waits until the oldest request has completed.

@@ -57,6 +57,9 @@ pub(crate) struct DiskFiles {
     trial: Option<Trial>,
     /// Bytes of all ranges so far.
     moved: u64,
+    /// The most requests that were in flight at a time.
+    #[cfg(test)]
+    most_in_flight: usize,
 }
 
 /// How the last range was moved.
@@ -79,6 +82,8 @@ impl DiskFiles {
             last: Last::None,
             trial: None,
             moved: 0,
+            #[cfg(test)]
+            most_in_flight: 0,
         }
     }
 
@@ -169,6 +174,18 @@ impl DiskFiles {
         }
     }
 
+    /// Whether calls are expected to wait.
+    #[cfg(test)]
+    pub(crate) fn expects_waits(&self, call: Call) -> bool {
+        self.waits.has_noted(call)
+    }
+
+    /// The most requests that were in flight at a time.
+    #[cfg(test)]
+    pub(crate) fn most_in_flight(&self) -> usize {
+        self.most_in_flight
+    }
+
     /// So many bytes of the last range were moved.
     pub(crate) fn end(&mut self, bytes: u64) {
         self.moved += bytes;
@@ -207,6 +224,10 @@ impl DiskFiles {
     /// Notes how a range was moved that could have gone past the page cache.
     pub(crate) fn note_way(&mut self, disk: &DiskRange<'_>) {
         let flights = disk.flights();
+        #[cfg(test)]
+        {
+            self.most_in_flight = self.most_in_flight.max(flights.most());
+        }
         if let Some(errno) = flights.refused() {
             if let Some(trial) = &self.trial {
                 trial.refuse(errno);

@@ -35,6 +35,15 @@ impl Waits {
         *self.left(call) = QUEUED_BYTES;
     }
 
+    /// Whether a call has waited, and calls are still expected to.
+    #[cfg(test)]
+    pub(super) fn has_noted(&self, call: Call) -> bool {
+        match call {
+            Call::Read => self.reads > 0,
+            Call::Write => self.writes > 0,
+        }
+    }
+
     fn left(&mut self, call: Call) -> &mut u64 {
         match call {
             Call::Read => &mut self.reads,

@@ -21,7 +21,7 @@ fn files(streams: &Streams) -> String {
     detail.map(|detail| detail.to_string()).unwrap_or_default()
 }
 
-/// Requests through the page cache are in flight then, and the bytes are the same.
+/// Requests through the page cache are in flight then, and not before. The bytes are the same.
 #[test]
 fn files_are_moved_with_requests_in_flight_once_calls_have_waited() {
     let cancel = Cancel::new();
@@ -58,11 +58,18 @@ fn files_are_moved_with_requests_in_flight_once_calls_have_waited() {
         for moved in [sent, received] {
             assert_eq!(moved.into_inner(), LENGTH as u64);
         }
-        if has_waited {
-            for streams in [&sender, &receiver] {
-                let told = files(streams);
+        for (streams, call) in [(&sender, Call::Read), (&receiver, Call::Write)] {
+            let (told, most) = (files(streams), streams.files.most_in_flight());
+            if has_waited {
                 assert!(told.ends_with("; calls wait for the disk"), "{told}");
+                assert!(most > 0, "{call:?}: {told}");
+            } else if !streams.files.expects_waits(call) {
+                assert_eq!(most, 0, "{call:?}: {told}");
             }
+        }
+        if has_waited {
+            // The ring was empty, so the first ones were submitted before any of them was looked at.
+            assert!(sender.files.most_in_flight() > 1);
         }
     }
 }
