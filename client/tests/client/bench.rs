@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::Sender;
@@ -14,6 +14,7 @@ use gridhaul_interop::Kind;
 use serde_json::Value;
 
 use crate::blocks;
+use crate::passive;
 use crate::scripted::{Scripted, fails};
 use crate::site::{SIZE, Site, assert_same, texts};
 
@@ -391,24 +392,16 @@ fn a_server_that_does_not_say_whether_a_file_exists_gets_none() {
     }
 }
 
-thread_local! {
-    /// Where a scripted server listens for data.
-    static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
-}
-
 /// Takes uploads in MODE E, and tells the length of the first block of each.
 fn take(line: &str, control: &mut TcpStream, first: &Mutex<Sender<u64>>) -> std::io::Result<bool> {
     let reply = match line.split(' ').next() {
         Some("FEAT") => blocks::FEATURES.to_owned(),
         Some("SIZE") => format!("213 {SIZE}\r\n"),
         Some("MLST") => "550 No such file.\r\n".to_owned(),
-        Some("PASV") => {
-            let port = DATA.with(TcpListener::local_addr)?.port();
-            format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
-        }
+        Some("PASV") => passive::listen()?,
         Some("STOR") => {
             control.write_all(b"150 Come.\r\n")?;
-            let (mut data, _) = DATA.with(TcpListener::accept)?;
+            let mut data = passive::accept()?;
             let mut header = [0; 17];
             data.read_exact(&mut header)?;
             let count = u64::from_be_bytes(header[1..9].try_into().unwrap());

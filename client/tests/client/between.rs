@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -13,6 +13,7 @@ use gridhaul_interop::{Kind, chown_to_nobody};
 
 use super::blocks;
 use super::doubtful::DOUBT;
+use super::passive;
 use super::pipeline::{assert_filled, fill, name, retrieved};
 use super::scripted::{Scripted, gridhaul};
 use crate::site::{Site, texts};
@@ -225,10 +226,6 @@ impl Sink {
     }
 
     fn start_with(chosen: &'static str, act: Reply, are_marked: bool) -> Self {
-        thread_local! {
-            static PORT: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
-            static DATA: std::cell::RefCell<Option<TcpStream>> = const { std::cell::RefCell::new(None) };
-        }
         let acted = AtomicUsize::new(0);
         let server = Scripted::start(Box::new(move |line, control| {
             let (verb, argument) = line.split_once(' ').unwrap_or((line, ""));
@@ -238,18 +235,11 @@ impl Sink {
                 "MLST" => "250-Facts\r\n Type=dir; /d\r\n250 End.\r\n".to_owned(),
                 "SIZE" => format!("213 {}\r\n", name.len() + 1),
                 "DELE" => "250 Gone.\r\n".to_owned(),
-                "PASV" => {
-                    DATA.set(None);
-                    let port = PORT.with(|port| port.local_addr().unwrap().port());
-                    format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
-                }
+                "PASV" => passive::listen().unwrap(),
                 "STOR" => {
                     let mut stored = || {
                         control.write_all(b"125 Come.\r\n")?;
-                        if DATA.with_borrow(Option::is_none) {
-                            DATA.set(Some(PORT.with(TcpListener::accept)?.0));
-                        }
-                        DATA.with_borrow_mut(|data| blocks::receive(data.as_mut().unwrap()))?;
+                        passive::with_data(blocks::receive)?;
                         if name == chosen && acted.fetch_add(1, Ordering::Relaxed) == 0 {
                             return act(control);
                         }

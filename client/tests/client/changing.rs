@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use gridhaul_interop::Kind;
 
+use crate::passive;
 use crate::scripted::Scripted;
 use crate::site::Site;
 
@@ -25,9 +26,6 @@ fn serve() -> Scripted {
 }
 
 fn talk(line: &str, control: &mut TcpStream, sent: &AtomicUsize) -> io::Result<bool> {
-    thread_local! {
-        static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
-    }
     let is_new = sent.load(Ordering::Relaxed) > 0;
     let reply = match line.split(' ').next().unwrap_or_default() {
         "FEAT" => "211-Features\r\n MLST type*;size*;modify*;\r\n211 End.\r\n".to_owned(),
@@ -36,13 +34,10 @@ fn talk(line: &str, control: &mut TcpStream, sent: &AtomicUsize) -> io::Result<b
             let facts = format!("Type=file;Size=7;Modify=2026010100000{second};");
             format!("250-Facts\r\n {facts} /file\r\n250 End.\r\n")
         }
-        "PASV" => {
-            let port = DATA.with(TcpListener::local_addr)?.port();
-            format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
-        }
+        "PASV" => passive::listen()?,
         "RETR" => {
             control.write_all(b"150 Here it comes.\r\n")?;
-            let (mut channel, _) = DATA.with(TcpListener::accept)?;
+            let mut channel = passive::accept()?;
             channel.write_all(if is_new { b"is new!" } else { b"is old " })?;
             sent.fetch_add(1, Ordering::Relaxed);
             thread::sleep(MOMENT);

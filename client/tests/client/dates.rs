@@ -1,14 +1,14 @@
 //! Times of sources that copies on servers get, without a wait for each file.
 
-use std::cell::RefCell;
 use std::fs;
 use std::io::{self, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::time::{Duration, SystemTime};
 
 use gridhaul_interop::Kind;
 
 use crate::blocks;
+use crate::passive;
 use crate::pipeline::{FILES, fill, name};
 use crate::scripted::{Scripted, gridhaul};
 use crate::site::{Site, number, texts};
@@ -24,12 +24,6 @@ fn serve(refused: &'static str) -> Scripted {
 }
 
 fn talk(line: &str, control: &mut TcpStream, refused: &str) -> io::Result<bool> {
-    thread_local! {
-        /// The data port of the session of this thread.
-        static PORT: RefCell<Option<TcpListener>> = const { RefCell::new(None) };
-        /// The connection to it.
-        static DATA: RefCell<Option<TcpStream>> = const { RefCell::new(None) };
-    }
     let (verb, argument) = line.split_once(' ').unwrap_or((line, ""));
     let is_refused = refused.starts_with(verb) && argument.ends_with(&refused[4..]);
     let reply = match verb {
@@ -38,23 +32,10 @@ fn talk(line: &str, control: &mut TcpStream, refused: &str) -> io::Result<bool> 
         "MLST" => format!("250-Facts\r\n Type=dir; {argument}\r\n250 End.\r\n"),
         "SIZE" => format!("213 {}\r\n", CONTENT.len()),
         "MFMT" => "213 Modify.\r\n".to_owned(),
-        "PASV" => {
-            let listener = TcpListener::bind("127.0.0.1:0")?;
-            let port = listener.local_addr()?.port();
-            DATA.set(None);
-            PORT.set(Some(listener));
-            format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
-        }
+        "PASV" => passive::listen()?,
         "STOR" => {
             control.write_all(b"150 Now.\r\n")?;
-            DATA.with_borrow_mut(|data| {
-                if data.is_none() {
-                    let accepted =
-                        PORT.with_borrow(|port| port.as_ref().map(TcpListener::accept));
-                    *data = Some(accepted.ok_or(io::ErrorKind::NotConnected)??.0);
-                }
-                data.as_mut().map_or(Ok(()), blocks::receive)
-            })?;
+            passive::with_data(blocks::receive)?;
             "226 Complete.\r\n".to_owned()
         }
         _ => return Ok(false),

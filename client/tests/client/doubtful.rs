@@ -1,14 +1,14 @@
 //! Files of a pipeline that the destination may have stored with the content of others, and that the source then refuses.
 
-use std::cell::RefCell;
 use std::io::{self, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use super::blocks;
+use super::passive;
 use super::scripted::{Scripted, gridhaul};
 use crate::site::texts;
 
@@ -40,24 +40,9 @@ const OLD: Fifth = Fifth {
     refuses_eighth: false,
 };
 
-thread_local! {
-    static PORT: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
-    static DATA: RefCell<Option<TcpStream>> = const { RefCell::new(None) };
-}
-
-fn receive() -> io::Result<()> {
-    if DATA.with_borrow(Option::is_none) {
-        DATA.set(Some(PORT.with(TcpListener::accept)?.0));
-    }
-    DATA.with_borrow_mut(|data| data.as_mut().map_or(Ok(()), blocks::receive))
-}
-
 /// Waits for the end of the data connection: the client has left the source, and so has heard all that it has said.
 fn source_goes() -> io::Result<()> {
-    DATA.with_borrow_mut(|data| match data {
-        Some(data) => io::copy(data, &mut io::sink()).map(drop),
-        None => Ok(()),
-    })
+    passive::with_data(|data| io::copy(data, &mut io::sink()).map(drop))
 }
 
 fn destination(fifth: Fifth) -> Scripted {
@@ -100,11 +85,7 @@ fn talk(
         "SIZE" if is_fifth => fifth.size.to_owned(),
         "SIZE" => "213 3\r\n".to_owned(),
         "DELE" => fifth.removed.to_owned(),
-        "PASV" => {
-            DATA.set(None);
-            let port = PORT.with(TcpListener::local_addr)?.port();
-            format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
-        }
+        "PASV" => passive::listen()?,
         "STOR" if fifth.refuses_eighth && path.ends_with("/f8") => {
             "553 Not that one.\r\n".to_owned()
         }
@@ -113,7 +94,7 @@ fn talk(
         "ABOR" => "426 The transfer is aborted.\r\n226 Done.\r\n".to_owned(),
         "STOR" => {
             control.write_all(b"125 Come.\r\n")?;
-            receive()?;
+            passive::with_data(blocks::receive)?;
             match (is_fifth, fifth.stored) {
                 (true, "") => {
                     source_goes()?;

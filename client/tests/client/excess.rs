@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gridhaul_interop::Kind;
 
 use crate::blocks;
+use crate::passive;
 use crate::scripted::Scripted;
 use crate::site::{Site, texts};
 
@@ -33,9 +34,6 @@ fn talk(
     sizes: &[usize],
     asked: &AtomicUsize,
 ) -> io::Result<bool> {
-    thread_local! {
-        static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
-    }
     let reply = match line.split(' ').next().unwrap_or_default() {
         "FEAT" => "211-Features\r\n SIZE\r\n MLST type*;size*;\r\n211 End.\r\n".to_owned(),
         "MLST" => {
@@ -43,13 +41,10 @@ fn talk(
             let size = sizes[question.min(sizes.len() - 1)];
             format!("250-Facts\r\n Type=file;Size={size}; /file\r\n250 End.\r\n")
         }
-        "PASV" => {
-            let port = DATA.with(TcpListener::local_addr)?.port();
-            format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
-        }
+        "PASV" => passive::listen()?,
         "RETR" | "ERET" => {
             control.write_all(b"150 Here it comes.\r\n")?;
-            let (mut channel, _) = DATA.with(TcpListener::accept)?;
+            let mut channel = passive::accept()?;
             channel.write_all(&MUCH)?;
             "226 Complete.\r\n".to_owned()
         }

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::Command;
 
 use gridhaul_interop::Kind;
 
+use crate::passive;
 use crate::scripted::{Scripted, gridhaul};
 use crate::site::{Site, texts};
 use gridhaul_skip::skipped;
@@ -148,20 +149,14 @@ fn refusing(words: &'static str, when: When) -> Scripted {
 }
 
 fn refuse(line: &str, control: &mut TcpStream, words: &str, when: When) -> io::Result<bool> {
-    thread_local! {
-        static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
-    }
     let reply = match line.split(' ').next().unwrap_or_default() {
         "MKD" => "257 Made.\r\n".to_owned(),
         "DELE" => "550 No such file.\r\n".to_owned(),
-        "PASV" => {
-            let port = DATA.with(TcpListener::local_addr)?.port();
-            format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
-        }
+        "PASV" => passive::listen()?,
         "STOR" => {
             if when == When::Late {
                 control.write_all(b"150 Now.\r\n")?;
-                let (mut data, _) = DATA.with(TcpListener::accept)?;
+                let mut data = passive::accept()?;
                 io::copy(&mut data, &mut io::sink())?;
             }
             format!("{words}\r\n")

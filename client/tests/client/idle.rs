@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use gridhaul_interop::{Kind, chown_to_nobody};
 
+use crate::passive;
 use crate::scripted::Scripted;
 use crate::site::Site;
 
@@ -29,20 +30,13 @@ fn talk(
     listing: &dyn Fn(&str) -> &'static str,
     reply: &dyn Fn(&str, &mut TcpStream),
 ) -> std::io::Result<bool> {
-    thread_local! {
-        static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
-    }
     match line.split(' ').next().unwrap_or_default() {
         "FEAT" => control.write_all(b"211-Features\r\n MLST type*;size*;\r\n211 End.\r\n")?,
         "MLST" => control.write_all(b"250-Facts\r\n Type=dir; /d\r\n250 End.\r\n")?,
-        "PASV" => {
-            let port = DATA.with(TcpListener::local_addr)?.port();
-            let port = format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256);
-            control.write_all(port.as_bytes())?;
-        }
+        "PASV" => control.write_all(passive::listen()?.as_bytes())?,
         "MKD" => reply("257 Made.\r\n", control),
         "MLSD" => {
-            let (mut channel, _) = DATA.with(TcpListener::accept)?;
+            let mut channel = passive::accept()?;
             control.write_all(b"150 Here it comes.\r\n")?;
             channel.write_all(listing(line).as_bytes())?;
             drop(channel);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use gridhaul_interop::Kind;
 
 use crate::blocks;
+use crate::passive;
 use crate::scripted::Scripted;
 use crate::site::Site;
 
@@ -69,10 +70,6 @@ fn count_slowly(control: &mut TcpStream) -> std::io::Result<()> {
 
 /// Replies to a command about the file or the directory, and says whether it was one.
 fn talk(line: &str, control: &mut TcpStream, lies: Lies) -> std::io::Result<bool> {
-    thread_local! {
-        /// Where the client of this thread gets its data.
-        static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
-    }
     let verb = line.split(' ').next().unwrap_or_default();
     let reply = match verb {
         "FEAT" => "211-Features\r\n SIZE\r\n MLST type*;size*;\r\n211 End.\r\n".to_owned(),
@@ -81,24 +78,21 @@ fn talk(line: &str, control: &mut TcpStream, lies: Lies) -> std::io::Result<bool
             "250-Facts\r\n Type={};Size={}; /file\r\n250 End.\r\n",
             lies.kind, lies.size
         ),
-        "PASV" => {
-            let port = DATA.with(TcpListener::local_addr)?.port();
-            format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
-        }
+        "PASV" => passive::listen()?,
         "CKSM" => lies.checksum.to_owned(),
         "MLSD" if line.matches('/').count() > 1 && lies.second.is_some() => {
             match lies.second.unwrap_or_default() {
                 "" => return control.shutdown(Shutdown::Both).map(|()| true),
                 reply => {
-                    // The next transfer of the session must not get this connection.
-                    DATA.with(TcpListener::accept)?;
+                    // The client has connected already, and sees the end of the connection before the reply.
+                    passive::accept()?;
                     reply.to_owned()
                 }
             }
         }
         "RETR" | "MLSD" => {
             control.write_all(b"150 Here it comes.\r\n")?;
-            let (mut channel, _) = DATA.with(TcpListener::accept)?;
+            let mut channel = passive::accept()?;
             // Directories are not nested for ever.
             if line.matches('/').count() <= 2 {
                 channel.write_all(lies.content)?;
@@ -230,16 +224,10 @@ fn count_at_destination(site: &Site, source: &str) -> String {
 
 /// Replies of that destination, which is in MODE E.
 fn talk_of_upload(line: &str, control: &mut TcpStream) -> std::io::Result<bool> {
-    thread_local! {
-        static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
-    }
     let reply = match line.split(' ').next() {
         Some("FEAT") => blocks::FEATURES.to_owned(),
         Some("MLST" | "SIZE") => "550 No such file.\r\n".to_owned(),
-        Some("PASV") => {
-            let port = DATA.with(TcpListener::local_addr)?.port();
-            format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
-        }
+        Some("PASV") => passive::listen()?,
         Some("STOR") => {
             control.write_all(b"150 Now.\r\n")?;
             return count_slowly(control).map(|()| true);

@@ -1,7 +1,7 @@
 //! The room that listings of servers have on this machine, through the library.
 
 use std::io::{self, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
 use gridhaul_client::listing::{Lister, ListingError, ListingSettings, TreeWalk, WalkReason};
 use gridhaul_client::local::{LocalConfig, LocalMachine};
@@ -9,6 +9,7 @@ use gridhaul_client::location::Url;
 use gridhaul_client::login::{Account, Login};
 use gridhaul_client::session::{Session, SessionConfig};
 
+use crate::passive;
 use crate::scripted::Scripted;
 
 /// The bytes of each listing.
@@ -23,18 +24,12 @@ fn serve() -> Scripted {
 }
 
 fn talk(line: &str, control: &mut TcpStream) -> io::Result<bool> {
-    thread_local! {
-        static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
-    }
     let reply = match line.split(' ').next().unwrap_or_default() {
         "FEAT" => "211-Features\r\n MLST type*;size*;\r\n211 End.\r\n".to_owned(),
-        "PASV" => {
-            let port = DATA.with(TcpListener::local_addr)?.port();
-            format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
-        }
+        "PASV" => passive::listen()?,
         "MLSD" => {
             control.write_all(b"150 Here it comes.\r\n")?;
-            let (mut channel, _) = DATA.with(TcpListener::accept)?;
+            let mut channel = passive::accept()?;
             let entry = "Type=dir; d\r\nType=file;Size=1; ";
             let name = "x".repeat(LENGTH - entry.len() - 2);
             // The client may have had enough.

@@ -29,6 +29,7 @@ mod lists;
 mod many;
 mod partial;
 mod parts;
+mod passive;
 mod passwords;
 mod ping;
 mod pipeline;

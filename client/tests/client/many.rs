@@ -1,13 +1,14 @@
 //! The memory of the client while it walks through many entries.
 
 use std::io::{self, BufWriter, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use gridhaul_interop::support::usage::ProcessTree;
 
+use crate::passive;
 use crate::scripted::Scripted;
 
 /// The entries of each directory in a tree.
@@ -31,19 +32,13 @@ fn serve(shape: Shape, files: usize) -> Scripted {
 }
 
 fn talk(line: &str, control: &mut TcpStream, shape: Shape, files: usize) -> io::Result<bool> {
-    thread_local! {
-        static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
-    }
     let reply = match line.split(' ').next().unwrap_or_default() {
         "FEAT" => "211-Features\r\n MLST type*;size*;modify*;\r\n211 End.\r\n".to_owned(),
         "MLST" => "250-Facts\r\n Type=dir; /t\r\n250 End.\r\n".to_owned(),
-        "PASV" => {
-            let port = DATA.with(TcpListener::local_addr)?.port();
-            format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
-        }
+        "PASV" => passive::listen()?,
         "MLSD" => {
             control.write_all(b"150 Here it comes.\r\n")?;
-            let (channel, _) = DATA.with(TcpListener::accept)?;
+            let channel = passive::accept()?;
             let mut channel = BufWriter::with_capacity(1 << 16, channel);
             let (kind, entries) = match (shape, line) {
                 (Shape::Flat, _) => ("file", files),

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Mutex;
 
 use gridhaul_interop::{Kind, content};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::passive;
 use super::scripted::{Scripted, fails, gridhaul};
 use super::storing::{Ends, Storing};
 use crate::site::{Site, texts};
@@ -108,20 +108,13 @@ fn a_file_that_was_not_begun_is_not_removed() {
 
 /// A server that breaks off all transfers of a file.
 fn breaking() -> Scripted {
-    let port = Mutex::new(None::<TcpListener>);
     Scripted::start(Box::new(move |line, control: &mut TcpStream| {
         let reply = match line.split(' ').next() {
             Some("SIZE") => format!("213 {SIZE}\r\n"),
-            Some("PASV") => {
-                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-                let [high, low] = listener.local_addr().unwrap().port().to_be_bytes();
-                *port.lock().unwrap() = Some(listener);
-                format!("227 (127,0,0,1,{high},{low})\r\n")
-            }
+            Some("PASV") => passive::listen().unwrap(),
             Some("RETR") => {
-                let listener = port.lock().unwrap().take().unwrap();
                 let _ = control.write_all(b"150 Now.\r\n");
-                let (mut data, _) = listener.accept().unwrap();
+                let mut data = passive::accept().unwrap();
                 // The client may close the connection at any time.
                 let _ = data.write_all(&vec![7; SIZE / 2]);
                 drop(data);
@@ -214,20 +207,13 @@ fn left_at(path: &Path) -> Vec<PathBuf> {
 
 /// A server that receives files for ever, and does not answer when one is to be removed.
 fn dead() -> Scripted {
-    let port = Mutex::new(None::<TcpListener>);
     Scripted::start(Box::new(move |line, control: &mut TcpStream| {
         let reply = match line.split(' ').next() {
             Some("SIZE") => "550 No such file.\r\n".to_owned(),
-            Some("PASV") => {
-                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-                let [high, low] = listener.local_addr().unwrap().port().to_be_bytes();
-                *port.lock().unwrap() = Some(listener);
-                format!("227 (127,0,0,1,{high},{low})\r\n")
-            }
+            Some("PASV") => passive::listen().unwrap(),
             Some("STOR") => {
-                let listener = port.lock().unwrap().take().unwrap();
                 let _ = control.write_all(b"150 Now.\r\n");
-                let (mut data, _) = listener.accept().unwrap();
+                let mut data = passive::accept().unwrap();
                 // The client may close the connection at any time.
                 let _ = std::io::copy(&mut data, &mut std::io::sink());
                 return true;

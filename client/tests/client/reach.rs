@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gridhaul_interop::Kind;
 
 use super::blocks::{self, FEATURES};
+use super::passive;
 use super::scripted::{Scripted, gridhaul};
 use crate::site::{Site, assert_same, texts};
 
@@ -50,7 +51,6 @@ fn several_files_come_over_one_connection() {
 /// A server that sends streams, and answers what MODE E needs like this.
 fn without_reach(port: &'static str, blocks: &'static str) -> Scripted {
     thread_local! {
-        static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
         static IS_PORT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
     }
     let talk = move |line: &str, control: &mut TcpStream| -> std::io::Result<bool> {
@@ -67,13 +67,12 @@ fn without_reach(port: &'static str, blocks: &'static str) -> Scripted {
             }
             "PASV" => {
                 IS_PORT.set(false);
-                let port = DATA.with(TcpListener::local_addr)?.port();
-                format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
+                passive::listen()?
             }
             "RETR" if IS_PORT.get() => blocks.to_owned(),
             "RETR" => {
                 control.write_all(b"150 Now.\r\n")?;
-                let (mut data, _) = DATA.with(TcpListener::accept)?;
+                let mut data = passive::accept()?;
                 data.write_all(argument.as_bytes())?;
                 "226 Complete.\r\n".to_owned()
             }

@@ -1,10 +1,10 @@
 //! A server that fails after the last byte of a file.
 
 use std::io::Write as _;
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Mutex;
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::passive;
 use super::scripted::{Scripted, gridhaul};
 use crate::site::texts;
 
@@ -16,7 +16,6 @@ const FIRST: usize = 3 << 20;
 
 /// A server that breaks off the first transfer, and after the second one when it is asked for facts of the file.
 fn failing() -> Scripted {
-    let port = Mutex::new(None::<TcpListener>);
     let [transfers, start, questions] = [const { AtomicUsize::new(0) }; 3];
     Scripted::start(Box::new(move |line, control: &mut TcpStream| {
         let (verb, argument) = line.split_once(' ').unwrap_or((line, ""));
@@ -34,21 +33,14 @@ fn failing() -> Scripted {
                 let facts = format!("Type=file;Size={SIZE};Modify=20260101000000;");
                 format!("250-Facts\r\n {facts} {argument}\r\n250 End.\r\n")
             }
-            "PASV" => {
-                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-                let number = listener.local_addr().unwrap().port();
-                *port.lock().unwrap() = Some(listener);
-                let (high, low) = (number >> 8, number & 0xff);
-                format!("227 (127,0,0,1,{high},{low})\r\n")
-            }
+            "PASV" => passive::listen().unwrap(),
             "REST" => {
                 start.store(argument.parse().unwrap(), Ordering::Relaxed);
                 "350 From there.\r\n".to_owned()
             }
             "RETR" => {
-                let listener = port.lock().unwrap().take().unwrap();
                 let _ = control.write_all(b"150 Now.\r\n");
-                let (mut data, _) = listener.accept().unwrap();
+                let mut data = passive::accept().unwrap();
                 let is_first = transfers.fetch_add(1, Ordering::Relaxed) == 0;
                 let start = start.load(Ordering::Relaxed);
                 let end = if is_first { FIRST } else { SIZE };

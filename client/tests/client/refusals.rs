@@ -1,20 +1,17 @@
 //! Many refused files among small ones.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fs;
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
 
 use super::blocks;
+use super::passive;
 use super::scripted::{Scripted, gridhaul};
 use crate::site::texts;
 
 /// A destination that keeps nothing, and refuses some files by their names.
 fn refusing(is_refused: fn(&str) -> bool) -> Scripted {
     thread_local! {
-        /// A new one for each PASV: the client may have connected for a file that was refused.
-        static PORT: RefCell<Option<TcpListener>> = const { RefCell::new(None) };
-        static DATA: RefCell<Option<TcpStream>> = const { RefCell::new(None) };
         /// No connection was asked for since the last one broke.
         static IS_BROKEN: Cell<bool> = const { Cell::new(true) };
     }
@@ -22,16 +19,7 @@ fn refusing(is_refused: fn(&str) -> bool) -> Scripted {
         if IS_BROKEN.get() {
             return "425 No data port.\r\n";
         }
-        let received = DATA.with_borrow_mut(|data| {
-            let data = match data {
-                Some(data) => data,
-                None => {
-                    let port = PORT.take().ok_or(std::io::ErrorKind::NotConnected)?;
-                    data.insert(port.accept()?.0)
-                }
-            };
-            blocks::receive(data)
-        });
+        let received = passive::with_data(blocks::receive);
         IS_BROKEN.set(received.is_err());
         match received {
             Ok(()) => "226 Complete.\r\n",
@@ -47,12 +35,8 @@ fn refusing(is_refused: fn(&str) -> bool) -> Scripted {
             "SIZE" => format!("213 {}\r\n", b"content".len()),
             "DELE" => "250 Gone.\r\n".to_owned(),
             "PASV" => {
-                DATA.set(None);
                 IS_BROKEN.set(false);
-                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-                let port = listener.local_addr().unwrap().port();
-                PORT.set(Some(listener));
-                format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
+                passive::listen().unwrap()
             }
             "STOR" if is_refused(argument) => "553 Not this one.\r\n".to_owned(),
             "STOR" => {

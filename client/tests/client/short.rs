@@ -1,12 +1,13 @@
 //! Destinations that call uploads complete, and have stored less than was sent.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::blocks;
+use crate::passive;
 use crate::scripted::{Scripted, gridhaul};
 use crate::site::texts;
 
@@ -40,11 +41,8 @@ fn short_at_the_fifth(path: &str) -> Option<usize> {
 }
 
 thread_local! {
-    /// The data port of the session of this thread.
-    static PORT: RefCell<Option<TcpListener>> = const { RefCell::new(None) };
-    /// The connection to it.
-    static DATA: RefCell<Option<TcpStream>> = const { RefCell::new(None) };
-    static IS_BLOCKS: RefCell<bool> = const { RefCell::new(false) };
+    /// Whether the session of this thread is in MODE E.
+    static IS_BLOCKS: Cell<bool> = const { Cell::new(false) };
 }
 
 fn start(words: Words) -> Scripted {
@@ -74,13 +72,7 @@ fn talk(line: &str, control: &mut TcpStream, words: Words) -> io::Result<bool> {
             Some(size) => format!("213 {size}\r\n"),
             None => "550 Not for you.\r\n".to_owned(),
         },
-        "PASV" => {
-            let listener = TcpListener::bind("127.0.0.1:0")?;
-            let port = listener.local_addr()?.port();
-            DATA.set(None);
-            PORT.set(Some(listener));
-            format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
-        }
+        "PASV" => passive::listen()?,
         "STOR" => {
             control.write_all(b"150 Now.\r\n")?;
             receive()?;
@@ -96,19 +88,10 @@ fn talk(line: &str, control: &mut TcpStream, words: Words) -> io::Result<bool> {
 
 /// Receives a file, in either mode.
 fn receive() -> io::Result<()> {
-    let accept = || {
-        let accepted = PORT.with_borrow(|port| port.as_ref().map(TcpListener::accept));
-        accepted.ok_or(io::ErrorKind::NotConnected)?
-    };
-    if !IS_BLOCKS.with_borrow(|is| *is) {
-        return accept()?.0.read_to_end(&mut Vec::new()).map(drop);
+    match IS_BLOCKS.get() {
+        true => passive::with_data(blocks::receive),
+        false => passive::accept()?.read_to_end(&mut Vec::new()).map(drop),
     }
-    DATA.with_borrow_mut(|data| {
-        if data.is_none() {
-            *data = Some(accept()?.0);
-        }
-        data.as_mut().map_or(Ok(()), blocks::receive)
-    })
 }
 
 /// Copies files `1` to `9` of a directory to a server; whether that succeeds, and the error.

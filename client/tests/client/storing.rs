@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
+use super::passive;
 use super::scripted::Scripted;
 
 /// How transfers to the server end.
@@ -31,10 +32,9 @@ impl Storing {
     pub(crate) fn start(ends: Ends) -> Self {
         let files = Arc::<Mutex<BTreeMap<String, usize>>>::default();
         let stored = Arc::clone(&files);
-        let port = Mutex::new(None);
         let server = Scripted::start(Box::new(move |line, control| {
             // The client may close the connection at any time.
-            talk(line, control, ends, &stored, &port).unwrap_or(true)
+            talk(line, control, ends, &stored).unwrap_or(true)
         }));
         Self { server, files }
     }
@@ -55,7 +55,6 @@ fn talk(
     control: &mut TcpStream,
     ends: Ends,
     files: &Mutex<BTreeMap<String, usize>>,
-    port: &Mutex<Option<TcpListener>>,
 ) -> io::Result<bool> {
     let (verb, path) = line.split_once(' ').unwrap_or((line, ""));
     let reply = match verb {
@@ -68,17 +67,10 @@ fn talk(
             Some(_) => "250 Removed.\r\n".to_owned(),
             None => "550 No such file.\r\n".to_owned(),
         },
-        "PASV" => {
-            let listener = TcpListener::bind("127.0.0.1:0")?;
-            let [high, low] = listener.local_addr()?.port().to_be_bytes();
-            *port.lock().unwrap() = Some(listener);
-            format!("227 (127,0,0,1,{high},{low})\r\n")
-        }
+        "PASV" => passive::listen()?,
         "STOR" => {
-            let listener = port.lock().unwrap().take();
-            let listener = listener.ok_or(io::ErrorKind::NotConnected)?;
             control.write_all(b"150 Now.\r\n")?;
-            let (mut data, _) = listener.accept()?;
+            let mut data = passive::accept()?;
             let mut stored = Vec::new();
             if ends == Ends::Complete {
                 data.read_to_end(&mut stored)?;

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gridhaul_interop::Kind;
 
+use crate::passive;
 use crate::scripted::Scripted;
 use crate::site::Site;
 
@@ -23,22 +24,16 @@ fn talk(
     control: &mut TcpStream,
     listing: &dyn Fn(&str) -> Option<&'static str>,
 ) -> std::io::Result<bool> {
-    thread_local! {
-        static DATA: TcpListener = TcpListener::bind("127.0.0.1:0").unwrap();
-    }
     let reply = match line.split(' ').next().unwrap_or_default() {
         "FEAT" => "211-Features\r\n SIZE\r\n MLST type*;size*;perm*;\r\n211 End.\r\n".to_owned(),
         "MLST" => "250-Facts\r\n Type=dir; /d\r\n250 End.\r\n".to_owned(),
-        "PASV" => {
-            let port = DATA.with(TcpListener::local_addr)?.port();
-            format!("227 (127,0,0,1,{},{})\r\n", port / 256, port % 256)
-        }
+        "PASV" => passive::listen()?,
         "MKD" => {
             listing(line);
             "257 Made.\r\n".to_owned()
         }
         "MLSD" => {
-            let (mut channel, _) = DATA.with(TcpListener::accept)?;
+            let mut channel = passive::accept()?;
             match listing(line) {
                 Some(content) => {
                     control.write_all(b"150 Here it comes.\r\n")?;
