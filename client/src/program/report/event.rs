@@ -52,12 +52,19 @@ pub(super) enum Event<'a> {
         message: &'a str,
     },
     Done {
-        files: u64,
-        failed: u64,
-        skipped: u64,
-        unchanged: u64,
-        removed: u64,
-        bytes: u64,
+        #[serde(flatten)]
+        totals: Totals,
         seconds: f64,
     },
+}
+
+/// The numbers of a copy so far.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(super) struct Totals {
+    pub(super) files: u64,
+    pub(super) failed: u64,
+    pub(super) skipped: u64,
+    pub(super) unchanged: u64,
+    pub(super) removed: u64,
+    pub(super) bytes: u64,
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(super) use self::amount::amount;
 use self::amount::rate;
 use self::bars::Bars;
-use self::event::Event;
+use self::event::{Event, Totals};
 pub(super) use self::watch::{Record, Watch};
 use super::output::{self, warn};
 use crate::transfer::Transferred;
@@ -57,16 +57,6 @@ pub(in crate::program) struct Report {
 
 /// More failures are only counted.
 const FAILURES: usize = 100_000;
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Totals {
-    files: u64,
-    failed: u64,
-    skipped: u64,
-    unchanged: u64,
-    removed: u64,
-    bytes: u64,
-}
 
 impl Report {
     /// Bars are for a terminal, and need lines as the form.
@@ -294,41 +284,32 @@ impl Report {
             bars.end();
         }
         let took = self.started.elapsed();
-        let Totals {
-            files,
-            failed,
-            skipped,
-            unchanged,
-            removed,
-            bytes,
-        } = *output::locked(&self.totals);
+        let totals = *output::locked(&self.totals);
         self.json(&Event::Done {
-            files,
-            failed,
-            skipped,
-            unchanged,
-            removed,
-            bytes,
+            totals,
             seconds: took.as_secs_f64(),
         });
-        let has_several = files + failed + skipped + unchanged + removed > 1;
-        if self.form == Form::Lines && (has_several || self.bars.is_some()) {
-            let others = [
-                (unchanged, "unchanged"),
-                (removed, "removed"),
-                (skipped, "skipped"),
-                (failed, "failed"),
-            ];
+        let others = [
+            (totals.unchanged, "unchanged"),
+            (totals.removed, "removed"),
+            (totals.skipped, "skipped"),
+            (totals.failed, "failed"),
+        ];
+        let all = others
+            .iter()
+            .fold(totals.files, |all, (count, _)| all + count);
+        if self.form == Form::Lines && (all > 1 || self.bars.is_some()) {
             let others = others.iter().filter(|(count, _)| *count > 0);
             let others = others.map(|(count, words)| format!(", {count} {words}"));
             print(&format!(
-                "{files} files, {} in {:.1} s{}",
-                amount(bytes),
+                "{} files, {} in {:.1} s{}",
+                totals.files,
+                amount(totals.bytes),
                 took.as_secs_f64(),
                 others.collect::<String>()
             ));
         }
-        failed == 0
+        totals.failed == 0
     }
 
     /// Tells the progress of a file, of this size if it is known.
