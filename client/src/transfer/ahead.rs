@@ -189,7 +189,7 @@ pub(super) enum Heard {
 }
 
 /// The commands of a file that were sent to a server, and what it has replied.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Ahead {
     /// Commands without their last replies, and their verbs.
     owed: VecDeque<(Step, &'static str)>,
@@ -222,12 +222,7 @@ impl Ahead {
         Ok(Self {
             owed: owed.collect(),
             command_bytes,
-            has_begun: false,
-            is_confirmed: false,
-            is_refused: false,
-            size: None,
-            stored: RangeSet::new(),
-            sum: None,
+            ..Self::default()
         })
     }
 
@@ -366,12 +361,7 @@ mod tests {
         Ahead {
             owed: steps.iter().map(|step| (*step, "TEST")).collect(),
             command_bytes: 10,
-            has_begun: false,
-            is_confirmed: false,
-            is_refused: false,
-            size: None,
-            stored: RangeSet::new(),
-            sum: None,
+            ..Ahead::default()
         }
     }
 

@@ -15,15 +15,19 @@ use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::reply::Reply;
 
 use super::Transferred;
+use super::ahead::Silence;
+use super::said::ReplyLimit;
 use crate::control::{Control, ControlError};
 use crate::session::mfmt;
 
 /// The command, in errors.
-pub(super) const VERB: &str = "MFMT";
+const VERB: &str = "MFMT";
 
 /// Files that are stored, in their order, until they have their times.
 #[derive(Debug, Default)]
 pub(super) struct Dates {
+    /// The files whose commands were sent.
+    sent: u64,
     waiting: VecDeque<Dated>,
     has_prepared: bool,
 }
@@ -52,14 +56,17 @@ impl Dated {
 }
 
 impl Dates {
-    /// Adds a file that is stored, when the commands of so many files were `sent`. One without a time, or with a time that the command has
-    /// no place for, waits only for those before.
+    /// The commands of a file are sent.
+    pub(super) fn note_sent(&mut self) {
+        self.sent += 1;
+    }
+
+    /// Adds a file that is stored. One without a time, or with a time that the command has no place for, waits only for those before.
     pub(super) fn add(
         &mut self,
         control: &mut Control,
         (path, modified): (&PathArgument, Option<SystemTime>),
         done: Transferred,
-        sent: u64,
     ) -> Result<(), ControlError> {
         let command = modified.and_then(|modified| mfmt(path, modified));
         let command_bytes = match &command {
@@ -69,7 +76,7 @@ impl Dates {
         self.has_prepared |= command.is_some();
         self.waiting.push_back(Dated {
             done,
-            time: command.map_or(Time::Settled, |_| Time::Owed(sent)),
+            time: command.map_or(Time::Settled, |_| Time::Owed(self.sent)),
             command_bytes,
         });
         Ok(())
@@ -88,15 +95,31 @@ impl Dates {
         self.waiting.iter().any(Dated::is_owed)
     }
 
-    /// Whether the next reply is to one of these commands, when the commands of so many files have been answered.
-    pub(super) fn are_next(&self, answered: u64) -> bool {
+    /// Whether the next reply is to one of these commands, while the commands of so many files await replies.
+    pub(super) fn are_next(&self, unanswered: usize) -> bool {
+        let answered = self.sent.saturating_sub(unanswered as u64);
         let mut owed = self.waiting.iter().filter(|dated| dated.is_owed());
         let next = owed.next().map(|dated| dated.time);
         matches!(next, Some(Time::Owed(sent)) if sent <= answered)
     }
 
+    /// Takes the next reply, which counts for the limits of the pipeline.
+    pub(super) fn hear(
+        &mut self,
+        reply: Reply,
+        limit: &mut ReplyLimit,
+        silence: &mut Silence,
+    ) -> Result<(), ControlError> {
+        limit.count(VERB, &reply)?;
+        match self.settle(reply)? {
+            true => silence.progressed(),
+            false => silence.hears(),
+        }
+        Ok(())
+    }
+
     /// Takes the next reply; whether it is the last one to a command.
-    pub(super) fn hear(&mut self, reply: Reply) -> Result<bool, ControlError> {
+    pub(super) fn settle(&mut self, reply: Reply) -> Result<bool, ControlError> {
         if reply.is_preliminary() {
             return Ok(false);
         }

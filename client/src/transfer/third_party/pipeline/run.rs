@@ -10,7 +10,7 @@ use gridhaul_stack::Details;
 use tokio::time::Interval;
 
 use super::super::super::ahead::{self, Ahead, Budget, Cost, Heard, Silence, Step, Supply, ticks};
-use super::super::super::dates::{self, Dates};
+use super::super::super::dates::Dates;
 use super::super::super::said::ReplyLimit;
 use super::super::super::{TransferFailure, Transferred, verify};
 use super::super::ThirdPartyCopy;
@@ -97,8 +97,6 @@ pub(super) struct Pipeline<'a> {
     first: Option<ThirdPartyCopy>,
     supply: &'a mut dyn Supply<ThirdPartyCopy>,
     flights: VecDeque<Flight>,
-    /// The files whose commands were sent.
-    sent: u64,
     /// Files that are stored, and get their times.
     dates: Dates,
     /// Those of the destination.
@@ -119,7 +117,6 @@ impl<'a> Pipeline<'a> {
             first: Some(first),
             supply,
             flights: VecDeque::new(),
-            sent: 0,
             dates: Dates::default(),
             markers: StoredMarkers::Unknown,
             refusal: None,
@@ -181,7 +178,7 @@ impl<'a> Pipeline<'a> {
                 self.silence.ends();
             }
             self.flights.push_back(flight);
-            self.sent += 1;
+            self.dates.note_sent();
         }
         if let Some((store, retrieve)) = verbs {
             let sent = destination.control().send_prepared(store).await;
@@ -213,9 +210,7 @@ impl<'a> Pipeline<'a> {
             unproven: RangeSet::new(),
         };
         let dated = (&flight.copy.destination, flight.copy.modified);
-        let added = self
-            .dates
-            .add(destination.control(), dated, done, self.sent);
+        let added = self.dates.add(destination.control(), dated, done);
         added.map_err(TransferFailure::Destination)?;
         self.flights.pop_front();
         self.silence.ends();
@@ -294,22 +289,16 @@ impl<'a> Pipeline<'a> {
 
     /// Whether the next reply of the destination is to a command that gives a file its time.
     fn awaits_date(&self) -> bool {
-        let mut flights = self.flights.iter();
-        let open = flights.position(|flight| !flight.ends[DESTINATION].is_answered());
-        let open = self.flights.len() - open.unwrap_or(self.flights.len());
-        self.dates.are_next(self.sent - open as u64)
+        let flights = self.flights.iter();
+        let answered = flights.take_while(|flight| flight.ends[DESTINATION].is_answered());
+        self.dates.are_next(self.flights.len() - answered.count())
     }
 
     fn hear_date(&mut self, reply: Reply) -> Result<(), TransferFailure> {
-        let counted = self.limits[DESTINATION].count(dates::VERB, &reply);
-        let heard = counted.and_then(|()| self.dates.hear(reply));
-        match heard.map_err(TransferFailure::Destination)? {
-            true => {
-                self.silence.progressed();
-                self.complete_dated();
-            }
-            false => self.silence.hears(),
-        }
+        let limit = &mut self.limits[DESTINATION];
+        let heard = self.dates.hear(reply, limit, &mut self.silence);
+        heard.map_err(TransferFailure::Destination)?;
+        self.complete_dated();
         Ok(())
     }
 
@@ -327,7 +316,7 @@ impl<'a> Pipeline<'a> {
     pub(super) fn hear_late(&mut self, reply: Reply) {
         if self.awaits_date() {
             // A file without its time is copied again.
-            let _ = self.dates.hear(reply);
+            let _ = self.dates.settle(reply);
         } else if let Some(flight) = self.awaiting(DESTINATION) {
             // It decides only about what is at the server.
             let _ = flight.ends[DESTINATION].hear(reply, true);

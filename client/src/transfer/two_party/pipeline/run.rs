@@ -8,7 +8,7 @@ use gridhaul_protocol::reply::Reply;
 use tokio::time::Interval;
 
 use super::super::super::ahead::{Budget, Heard, Silence, Supply, ticks};
-use super::super::super::dates::{self, Dates};
+use super::super::super::dates::Dates;
 use super::super::super::said::ReplyLimit;
 use super::super::super::{TransferFailure, Transferred};
 use super::super::{Direction, FileCopy};
@@ -22,8 +22,6 @@ pub(super) struct Pipeline<'a> {
     first: Option<FileCopy>,
     supply: &'a mut dyn Supply<FileCopy>,
     flights: VecDeque<Flight>,
-    /// The files whose commands were sent.
-    sent: u64,
     /// Uploads that are stored, and get their times.
     dates: Dates,
     pub(super) here: HereEnd<'a>,
@@ -51,7 +49,6 @@ impl<'a> Pipeline<'a> {
             first: Some(first),
             supply,
             flights: VecDeque::new(),
-            sent: 0,
             dates: Dates::default(),
             silence: Silence::new(model.stall),
             limit: ReplyLimit::new(),
@@ -94,7 +91,7 @@ impl<'a> Pipeline<'a> {
                 self.silence.ends();
             }
             self.flights.push_back(flight);
-            self.sent += 1;
+            self.dates.note_sent();
         }
         match verb {
             Some(verb) => {
@@ -148,7 +145,7 @@ impl<'a> Pipeline<'a> {
             unproven: RangeSet::new(),
         };
         let dated = (&flight.copy.remote, flight.copy.modified);
-        let added = self.dates.add(session.control(), dated, done, self.sent);
+        let added = self.dates.add(session.control(), dated, done);
         added.map_err(|error| self.model.of_server(error))?;
         self.flights.pop_front();
         self.silence.ends();
@@ -196,10 +193,9 @@ impl<'a> Pipeline<'a> {
 
     /// Whether the next reply is to a command that gives a file its time.
     fn awaits_date(&self) -> bool {
-        let mut flights = self.flights.iter();
-        let open = flights.position(|flight| !flight.ahead.is_answered());
-        let open = self.flights.len() - open.unwrap_or(self.flights.len());
-        self.dates.are_next(self.sent - open as u64)
+        let flights = self.flights.iter();
+        let answered = flights.take_while(|flight| flight.ahead.is_answered());
+        self.dates.are_next(self.flights.len() - answered.count())
     }
 
     /// Matches a reply with the oldest command that awaits one.
@@ -228,15 +224,10 @@ impl<'a> Pipeline<'a> {
     }
 
     fn hear_date(&mut self, reply: Reply) -> Result<(), TransferFailure> {
-        let counted = self.limit.count(dates::VERB, &reply);
-        let heard = counted.and_then(|()| self.dates.hear(reply));
-        match heard.map_err(|error| self.model.of_server(error))? {
-            true => {
-                self.silence.progressed();
-                self.complete_dated();
-            }
-            false => self.silence.hears(),
-        }
+        let limit = &mut self.limit;
+        let heard = self.dates.hear(reply, limit, &mut self.silence);
+        heard.map_err(|error| self.model.of_server(error))?;
+        self.complete_dated();
         Ok(())
     }
 
@@ -244,7 +235,7 @@ impl<'a> Pipeline<'a> {
     pub(super) fn hear_late(&mut self, reply: Reply) {
         if self.awaits_date() {
             // A file without its time is copied again.
-            let _ = self.dates.hear(reply);
+            let _ = self.dates.settle(reply);
         } else if let Some(flight) = self.awaiting() {
             // It decides only about what is at the server.
             let _ = flight.hear(reply);

@@ -84,9 +84,7 @@ impl Worker {
         let files = self.files(&root, hosts);
         let left = match (way, files) {
             (Some(way), Ok(files)) => {
-                self.length.limit(most);
-                let files_ahead = (&mut self.taken, &mut self.length, &mut self.last_stored);
-                let mut batch = Batch::new(&shared, way, queue, files_ahead);
+                let mut batch = self.batch(&shared, way, queue, most);
                 match batch.begin(next) {
                     None => batch.other,
                     Some(first) => {
@@ -126,9 +124,7 @@ impl Worker {
         };
         let left = match Between::of(&shared, &source, &destination) {
             Some(way) => {
-                self.length.limit(most);
-                let files_ahead = (&mut self.taken, &mut self.length, &mut self.last_stored);
-                let mut batch = Batch::new(&shared, way, queue, files_ahead);
+                let mut batch = self.batch(&shared, way, queue, most);
                 match batch.begin(next) {
                     None => batch.other,
                     Some(first) => {
@@ -146,6 +142,19 @@ impl Worker {
         (self.source, self.destination) = (Some(source), Some(destination));
         self.remove_doubtful().await;
         left
+    }
+
+    /// A batch of at most so many files ahead.
+    fn batch<'a, W: batch::Way>(
+        &'a mut self,
+        shared: &'a Shared,
+        way: W,
+        queue: &'a Queue,
+        most: usize,
+    ) -> Batch<'a, W> {
+        self.length.limit(most);
+        let files_ahead = (&mut self.taken, &mut self.length, &mut self.last_stored);
+        Batch::new(shared, way, queue, files_ahead)
     }
 
     /// Notes whether pipelines are of use with these servers.
