@@ -21,7 +21,7 @@ use crate::location::{Scheme, Server};
 use crate::login::{self, Account, ExpectedServer, Identity, IdentityPlaces, Login};
 use crate::session::{Session, SessionConfig, SessionError};
 
-/// Opens sessions, with the identity that the user has then.
+/// Opens sessions. Each one has the identity that the user has when it is opened.
 pub(super) struct Servers {
     arguments: LoginArguments,
     identities: Identities,
@@ -112,7 +112,7 @@ impl Servers {
         let config = SessionConfig {
             family: arguments.family(),
             patience: arguments.timeout,
-            // The options of a host do not have it.
+            // It is the same for all hosts, and `for_host` does not keep it.
             observer: self.arguments.telling.observer(),
         };
         // ssh itself asks for passwords, passphrases and unknown keys of hosts, at any time until the server greets.

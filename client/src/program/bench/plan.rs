@@ -147,7 +147,7 @@ fn rings(base: &Trial) -> Result<Vec<Setting>, String> {
     let Some(ring) = base.facts().ring else {
         return Err("the servers do not tell how long the ring of rdma is".to_owned());
     };
-    // Slabs are powers of two in all examples, but need not be.
+    // Servers refuse longer slabs.
     let slabs = [ring.saturating_mul(2), ring.saturating_mul(4)].map(|bytes| bytes / SLABS);
     let possible = slabs
         .into_iter()

@@ -75,7 +75,7 @@ impl Rounds {
             }
             None => self.grow(way, duration, budget).await?,
         };
-        // What a source has is known before.
+        // A file at the source may be shorter than the transfers that are wanted.
         bytes = bytes.min(way.ends.most_bytes());
         self.bytes = Some(bytes);
         let (began, clock, mut sample) = (Instant::now(), Clock::start(), Sample::default());

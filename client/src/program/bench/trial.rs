@@ -144,7 +144,7 @@ impl Trial {
         }
     }
 
-    /// Whether it counts: every round was long enough.
+    /// Whether it counts: there is a round, and none has failed.
     pub(super) fn counts(&self) -> bool {
         self.error.is_none() && !self.samples.is_empty()
     }
@@ -163,9 +163,7 @@ impl Trial {
 
     /// The median of the rounds, in bytes per second; of an even number the lower one.
     pub(super) fn rate(&self) -> f64 {
-        let rates = self.rates();
-        let middle = rates.len().saturating_sub(1) / 2;
-        rates.get(middle).copied().unwrap_or(0.0)
+        median(self.samples.iter().map(Sample::rate)).unwrap_or(0.0)
     }
 
     /// The rate of the slowest round.
@@ -259,6 +257,7 @@ pub(super) fn rate_words(bytes_per_second: f64) -> String {
     format!("{}/s", amount(bytes_per_second as u64))
 }
 
+/// Of an even number the lower one of those in the middle.
 fn median(all: impl Iterator<Item = f64>) -> Option<f64> {
     let mut all: Vec<f64> = all.collect();
     all.sort_by(f64::total_cmp);

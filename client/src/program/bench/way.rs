@@ -125,35 +125,41 @@ impl Way {
             striping: Striping::Auto,
         };
         let bytes = bytes.min(self.ends.most_bytes());
-        let part = Some(FilePart {
-            offset: 0,
-            length: Some(bytes),
-        });
-        let stall = self.channels.stall_timeout;
         if let (Ends::Between(from, to), [source, destination]) =
             (&self.ends, self.sessions.as_mut_slice())
         {
             let copy = ThirdPartyCopy {
                 source: from.path.clone(),
                 destination: to.path.clone(),
-                part,
+                part: Some(beginning(bytes)),
                 size: Some(bytes),
                 present: RangeSet::new(),
                 settings,
                 modified: None,
                 verify: None,
-                stall,
+                stall: self.channels.stall_timeout,
             };
             self.has_written = true;
             let done = third_party(source, destination, &copy, &mut Unobserved).await;
             return done.map_err(words);
         }
-        let files = self.files(setting.block_bytes, protection)?;
+        self.with_memory(setting, settings, bytes).await
+    }
+
+    /// Moves bytes between the memory of this machine and a server.
+    async fn with_memory(
+        &mut self,
+        setting: &Setting,
+        settings: TransferSettings,
+        bytes: u64,
+    ) -> Result<Transferred, String> {
+        let files = self.files(setting.block_bytes, settings.protection)?;
         // The name of a file in memory is its size. Without a promised size nothing is reserved.
         let name = PathBuf::from(format!("/{bytes}"));
         let (direction, remote, part, size) = match &self.ends {
             Ends::Put(to) => (Direction::Put, to, None, Some(bytes)),
-            Ends::Get(from) | Ends::Between(from, _) => (Direction::Get, from, part, None),
+            Ends::Get(from) => (Direction::Get, from, Some(beginning(bytes)), None),
+            Ends::Between(..) => return Err("a session is missing".to_owned()),
         };
         let here = ChannelArguments {
             stack: setting.stack.clone(),
@@ -163,7 +169,7 @@ impl Way {
             part,
             size,
             stack: here.stack_here(),
-            stall,
+            stall: self.channels.stall_timeout,
             ..FileCopy::new(direction, name, remote.path.clone(), settings)
         };
         let session = self.sessions.first_mut().ok_or("a session is missing")?;
@@ -247,6 +253,14 @@ async fn remove(session: &mut Session, path: &PathArgument) -> Result<(), Contro
         // No transfer was completed.
         Err(error) if error.is_about_absence() => Ok(()),
         _ => session.remove(path, false).await,
+    }
+}
+
+/// The first bytes of a file.
+fn beginning(bytes: u64) -> FilePart {
+    FilePart {
+        offset: 0,
+        length: Some(bytes),
     }
 }
 

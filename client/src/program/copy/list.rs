@@ -50,7 +50,7 @@ impl Pair {
         })
     }
 
-    /// As the list has it, and what that means.
+    /// The words of the list, and the copy that they ask for.
     pub(super) fn parts(self) -> ([String; 2], Errand) {
         let errand = Errand::new(vec![self.source], self.destination);
         (self.words, errand)

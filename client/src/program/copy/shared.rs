@@ -49,7 +49,7 @@ pub(super) struct Shared {
     without_rdma: Mutex<Vec<Server>>,
     /// Servers that do not keep the times of files.
     without_times: Mutex<Vec<Server>>,
-    /// Servers that have welcomed the user.
+    /// Servers with which a session was opened.
     answered: Mutex<Vec<Server>>,
     /// Sessions that are not in use.
     idle: Mutex<Vec<Session>>,

@@ -55,7 +55,8 @@ pub struct FileCopy {
     pub settings: TransferSettings,
     /// The stack of this machine.
     pub stack: StackSpec,
-    /// How received files are written. The limit is that of a listing; files and parts have their sizes. With [`UploadName::Temporary`] a file gets its name after it was compared with the source.
+    /// How received files are written. The limit is that of a listing; files and parts have their sizes. With [`UploadName::Temporary`] a
+    /// file gets its name after it was compared with the source.
     pub handling: Handling,
     /// The time that an upload of a pipeline gets, once the server has confirmed it. The server must have `MFMT`.
     pub modified: Option<SystemTime>,

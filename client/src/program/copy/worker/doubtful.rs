@@ -23,9 +23,6 @@ use crate::transfer::Doubt;
 /// Follows the error of a file.
 const WORDS: &str = "; the destination may have wrong content under this name: do not use it";
 
-/// The reply of a server that has no such file (RFC 959 4.2.1). Others may be about the server itself, or pass.
-const NO_FILE: u16 = 550;
-
 /// What the destination may have under the name of a file, after pipelines that have failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Doubted {
@@ -110,7 +107,8 @@ impl Worker {
         match session.size(&path).await {
             // Files that are there have sizes.
             Ok(Some(0)) => return true,
-            Err(ControlError::Refused { reply, .. }) if reply.code() == NO_FILE => return true,
+            // Other refusals may be about the server itself, or pass.
+            Err(error) if error.is_about_absence() => return true,
             Ok(_) => {}
             Err(_) => return false,
         }

@@ -55,7 +55,7 @@ pub(super) struct Worker {
     pause: Pause,
     /// The files ahead in pipelines.
     length: Length,
-    /// The last file that a pipeline has completed at a server: proof of what is old there ([`Doubted`]).
+    /// The last file that a pipeline has completed at a server. What was changed there before it is older than files in doubt ([`Doubted`]).
     last_stored: Option<Url>,
 }
 
