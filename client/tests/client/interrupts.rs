@@ -14,6 +14,9 @@ use crate::site::{Site, number};
 /// More files than wait for a worker, so that the walk is still in the tree.
 const FILES: usize = 1500;
 
+/// A file that takes half a minute with 500 kB/s.
+const LARGE_BYTES: usize = 16 << 20;
+
 /// The lines about so many files do not fit into a pipe, which has 64 KiB. The last line did not fit.
 const PIPE: u64 = 65_536 - 1024;
 
@@ -89,19 +92,21 @@ fn an_interrupted_copy_says_what_to_do_and_leaves_what_is_resumed() {
             fs::create_dir_all(site.local(name)).unwrap();
         }
         make_files(&site);
+        // The copy cannot end before the program has noticed the signal.
+        fs::write(site.local("many/large"), vec![7; LARGE_BYTES]).unwrap();
         let url = site.server.url("many");
         for (from, to, copy) in [
             ("many", url.as_str(), site.served("many")),
             (&url, "back", site.local("back")),
         ] {
-            let all = ["copy", "-r", "--json", from, to];
+            let all = ["copy", "-r", "--json", "--rate", "500k", from, to];
             let (lines, errors) = interrupted(&site, &all, signal);
             assert!(errors.contains("--resume"), "{errors}");
             let done = lines.last().unwrap();
             assert!(done.contains(r#""event":"done""#), "{done}");
             assert_eq!(number(done, "failed"), 0, "{done}");
             let first = copied(&lines);
-            assert!(first < FILES, "it was complete before the signal");
+            assert!(first <= FILES, "it was complete before the signal");
             let entries = fs::read_dir(&copy).unwrap();
             let mut names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
             let probe = names.find(|name| name.starts_with(".gridhaul-"));
@@ -114,11 +119,12 @@ fn an_interrupted_copy_says_what_to_do_and_leaves_what_is_resumed() {
                 unchanged >= first,
                 "{unchanged} of {first} are not copied again"
             );
-            assert_eq!(copied(&lines) + unchanged, FILES);
+            assert_eq!(copied(&lines) + unchanged, FILES + 1);
             for index in 0..FILES {
                 let found = fs::read_to_string(copy.join(index.to_string()));
                 assert_eq!(found.unwrap(), index.to_string());
             }
+            assert!(fs::read(copy.join("large")).unwrap() == vec![7; LARGE_BYTES]);
         }
     }
 }
