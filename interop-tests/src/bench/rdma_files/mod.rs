@@ -35,7 +35,7 @@ const INTRODUCTION: &str = "# Copies from file to file over RDMA
 This page and its plots are written by `make bench-rdma-files`. The program `gridhaul` copies files in memory to and from a server, and between
 two servers (`gridhaul copy --stack STACK`), all on one machine over loopback, with anonymous logins. So processors are what limits
 the rate, and clients, servers and kernel share them. `rdma:provider=soft` is iWARP by the programs themselves over TCP. It shows what a copy costs
-beside the driver; it does not predict adapters. Over [devices in software](rdma-devices.md) the same copies run in a guest.
+beside the driver; it does not predict adapters. Over [devices in software](rdma-devices-files.md) the same copies run in a guest.
 
 Stacks run alternately. A run has one file for each client, all files together have the same number of bytes, and the number and the bytes of the
 copies are checked. Rates are those of whole commands, with the start of the program and the login. Numbers are medians, with the
