@@ -153,3 +153,26 @@ fn the_bytes_after_padding_begin_where_the_sender_wants_them() {
     fabric.take(usize::MAX);
     assert_eq!(fabric.delivered, stream[..17 + 192]);
 }
+
+/// A sender whose ring is full, or ends, announces padding in parts, and a part of it after the bytes before it were taken out.
+#[test]
+fn padding_that_arrives_late_is_passed_by_a_reader_that_was_ahead() {
+    let mut fabric = Fabric::new(1024, 256, 256, 1, 8);
+    fabric.fill(&[1; 17]);
+    fabric.sender.flush();
+    fabric.post();
+    fabric.step(0);
+    fabric.step(0);
+    fabric.take(17);
+    // A reader remembers where it goes on.
+    let next = fabric.receiver.consumed();
+    fabric.sender.pad(64 - 17);
+    fabric.fill(&[2; 10]);
+    fabric.sender.flush();
+    for _ in 0..4 {
+        fabric.post();
+        fabric.step(0);
+    }
+    let stretch = fabric.receiver.ready_from(next);
+    assert_eq!((stretch.position, stretch.span), (64, Span::new(64, 10)));
+}

@@ -3,6 +3,7 @@
 mod growing;
 mod late_requests;
 mod movers;
+mod padding;
 mod slow_disk;
 mod turns;
 

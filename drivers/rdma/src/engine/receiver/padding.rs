@@ -52,9 +52,11 @@ impl Receiver {
         Ok(Some(self.rings.place(start, length)))
     }
 
-    /// The contiguous bytes from a position on that was not consumed, or after the padding there.
+    /// The contiguous bytes from a position on, or after the padding there. A position before the consumed one stands for padding that
+    /// was passed.
     pub(crate) fn ready_from(&self, position: u64) -> Stretch {
-        let mut position = position;
+        // Padding that arrives when everything before it was taken out is consumed at once, and not remembered.
+        let mut position = position.max(self.consumed);
         while let Some(&end) = self
             .padding
             .get(&position)
