@@ -33,7 +33,6 @@ impl Sender {
         }
         self.held = self.pieces.iter().filter(|piece| piece.held).count();
         self.announced = 0;
-        self.count_announced();
         self.retire();
         if self.end == (End::Announced { queue_pair }) {
             self.end = End::Wanted;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::fabric::{ADDRESS, Fabric, fabric_settings};
+use super::fabric::{ADDRESS, Fabric, fabric_settings, remote};
 use crate::engine::receiver::ReceiverError;
 use crate::engine::ring::place_of_immediate;
 use crate::engine::sender::{Post, SenderError};
-use crate::engine::{Receiver, Ring, Sender, immediate};
+use crate::engine::{Receiver, Ring, Sender, SenderSettings, immediate};
 use crate::memory::Span;
-use crate::pacing::{Pacer, Path, Rate};
+use crate::pacing::{Pacer, Pacers, Path, Rate};
 use crate::provider::Work;
 
 proptest! {
@@ -151,6 +151,59 @@ fn memory_outside_the_ring_is_needed_until_its_requests_complete() {
         fabric.sender.completed(0, post.request.id, fabric.now);
     }
     assert_eq!(fabric.sender.needed_from(), 17);
+}
+
+/// Posts everything that the sender has, with its queue pairs.
+fn posts(sender: &mut Sender) -> Vec<Post> {
+    std::iter::from_fn(|| sender.next(Duration::ZERO)).collect()
+}
+
+/// One poll reads the notice of a loss from one queue, and then what had completed before the loss from another.
+#[test]
+fn a_completion_that_is_read_after_the_loss_does_not_free_the_place_of_a_piece() {
+    let mut fabric = Fabric::new(100, 10, 10, 2, 8);
+    fabric.fill(&[1; 10]);
+    let first = posts(&mut fabric.sender);
+    let lost = first[0].queue_pair;
+    assert!(fabric.sender.lost(lost));
+    for post in first {
+        fabric.sender.completed(lost, post.request.id, fabric.now);
+    }
+    let again = posts(&mut fabric.sender);
+    // The peer has the first copy, and the second one is on its way to the same place.
+    fabric.sender.credited(10).unwrap();
+    assert_eq!(fabric.sender.needed_from(), 0);
+    for post in again {
+        assert_ne!(post.queue_pair, lost);
+        fabric
+            .sender
+            .completed(post.queue_pair, post.request.id, fabric.now);
+    }
+    assert_eq!(fabric.sender.needed_from(), 10);
+}
+
+/// The peer notices the loss first, and reports it together with credit for what it had fetched.
+#[test]
+fn credit_for_a_fetched_piece_after_a_loss_leaves_nothing_to_announce() {
+    let fabric = Fabric::new(1000, 1000, 1000, 2, 4);
+    let settings = SenderSettings {
+        is_fetched: true,
+        queue_pairs: 2,
+        remote: remote(2),
+        piece_bytes: 100,
+        ..fabric_settings(&fabric)
+    };
+    let pacers = Pacers::new(&[Path::new(Rate::Any, 0), Path::new(Rate::Any, 0)], 0);
+    let mut sender = Sender::new(settings, pacers);
+    sender.fill(200);
+    sender.flush();
+    let announced = posts(&mut sender);
+    let [first, second] = [announced[0].queue_pair, announced[1].queue_pair];
+    assert_ne!(first, second);
+    sender.lost(first);
+    sender.credited(100).unwrap();
+    posts(&mut sender);
+    assert!(sender.is_posted());
 }
 
 #[test]
