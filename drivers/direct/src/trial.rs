@@ -100,9 +100,11 @@ impl Trial {
     }
 
     /// So many bytes of the range were moved, and went past the page cache or not. A range that did not go past it as intended is no
-    /// measurement of that. `helpers` is the processor time of threads that helped the caller's.
+    /// measurement of that, and one of which nothing was moved says nothing. `helpers` is the processor time of threads that helped
+    /// the caller's.
     pub fn end(&mut self, bytes: u64, went_direct: bool, helpers: Duration) {
-        let Some(stopwatch) = self.stopwatch.take() else {
+        let stopwatch = self.stopwatch.take().filter(|_| bytes > 0);
+        let Some(stopwatch) = stopwatch else {
             return;
         };
         match went_direct == self.is_direct() {
@@ -209,6 +211,18 @@ mod tests {
         assert!(!trial.is_direct());
         let words = trial.describe();
         assert!(words.starts_with("O_DIRECT was not possible"), "{words}");
+    }
+
+    /// A stream that moves to another ring at the first byte of a range.
+    #[test]
+    fn a_range_of_which_nothing_was_moved_says_nothing_about_its_way() {
+        let choice = choice();
+        for _ in 0..100 {
+            let mut trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);
+            trial.end(0, false, Duration::ZERO);
+        }
+        let words = Trial::of(choice, PIECE_BYTES, LONG_BYTES).describe();
+        assert_eq!(words, "O_DIRECT and page cache are being measured");
     }
 
     #[test]
