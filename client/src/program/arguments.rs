@@ -139,7 +139,7 @@ pub(super) struct PingArguments {
 pub(super) struct CopyArguments {
     /// The sources and, last, the destination: paths and URLs like gsiftp://HOST/PATH, ftp://HOST/PATH;
     /// - is standard input or standard output
-    #[arg(required_unless_present = "from_file", conflicts_with = "from_file", num_args = 2.., value_names = ["SRC", "DST"],
+    #[arg(required_unless_present = "from_file", conflicts_with = "from_file", num_args = 1.., value_names = ["SRC", "DST"],
         value_parser = OsStringValueParser::new().map(|word| as_text(word.as_bytes())))]
     pub(super) locations: Vec<String>,
     /// Copy the files of a list: a source and a destination on each line, in double quotes if they have

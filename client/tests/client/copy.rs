@@ -17,6 +17,19 @@ fn anonymous_users_copy_in_both_modes() {
 }
 
 #[test]
+fn options_may_stand_between_source_and_destination() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    let url = site.server.url("a");
+    site.must(&["copy", "source", "--quiet", &url]);
+    site.must(&["copy", &url, "--mode", "stream", "copy"]);
+    assert_same(&site.local("source"), &site.local("copy"), &[]);
+    let alone = site.gridhaul(&["copy", "--quiet", &url]);
+    assert_eq!(alone.status.code(), Some(2));
+    let (_, errors) = texts(&alone);
+    assert!(errors.contains("the destination is missing"), "{errors}");
+}
+
+#[test]
 fn data_channels_have_the_wanted_protection() {
     for kind in [Kind::Gridhaul, Kind::Globus] {
         let site = Site::gsi(kind, &[]);

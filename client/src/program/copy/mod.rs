@@ -75,8 +75,11 @@ pub(super) async fn run(arguments: &CopyArguments) -> Ending {
         Ok(locations) => locations,
         Err(error) => return usage(&error.to_string()),
     };
-    // clap demands two at least.
-    let all: Vec<Errand> = Errand::of(locations.clone()).into_iter().collect();
+    // Options may stand between locations, so clap cannot demand two of them.
+    let Some(errand) = Errand::of(locations.clone()) else {
+        return usage("the destination is missing: name a source and, last, the destination");
+    };
+    let all = vec![errand];
     if let Err(error) = check_ways(arguments, &all) {
         return usage(&error);
     }
