@@ -208,15 +208,8 @@ pub(super) async fn errands(
         _ => Form::Lines,
     };
     let machine = LocalMachine::new(arguments.data.local());
-    let is_here = arguments.relay || errands.iter().any(Errand::is_here);
-    let of_rdma = arguments.rdma.as_ref().map(|rdma| &rdma.stack);
-    // Between servers they know their drivers.
-    let of_both = arguments.data.channels.stack.iter().filter(|_| is_here);
-    for stack in of_both.chain(of_rdma) {
-        if let Err(error) = machine.check_stack(stack) {
-            let words = format!("--stack {stack}: {error}");
-            return (usage_as(errors, &words), Vec::new());
-        }
+    if let Err(words) = check_stacks(&arguments, &errands, &machine) {
+        return (usage_as(errors, &words), Vec::new());
     }
     let files = errands.iter().map(Errand::len).sum();
     let report = Report::start(form, errors, wants_bars(&arguments, errors), files)
@@ -248,21 +241,41 @@ pub(super) async fn errands(
             stop(&shared, errors).await;
             Ending::Interrupted
         }
-        false => {
-            shared.close().await;
-            shared.tell_of_journal();
-            match shared.report.done() {
-                true => {
-                    shared.journal.remove();
-                    Ending::Complete
-                }
-                false => Ending::Failed,
-            }
-        }
+        false => end(&shared).await,
     };
     let left = shared.report.failures().into_iter();
     let left = left.map(|(source, destination)| (as_url(&source), as_url(&destination)));
     (ending, left.collect())
+}
+
+/// Whether this machine has the drivers of the stacks that it takes part in.
+fn check_stacks(
+    arguments: &CopyArguments,
+    errands: &[Errand],
+    machine: &LocalMachine,
+) -> Result<(), String> {
+    let is_here = arguments.relay || errands.iter().any(Errand::is_here);
+    let of_rdma = arguments.rdma.as_ref().map(|rdma| &rdma.stack);
+    // Between servers they know their drivers.
+    let of_both = arguments.data.channels.stack.iter().filter(|_| is_here);
+    for stack in of_both.chain(of_rdma) {
+        let checked = machine.check_stack(stack);
+        checked.map_err(|error| format!("--stack {stack}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Every file was tried. What failed stays in the journal.
+async fn end(shared: &Shared) -> Ending {
+    shared.close().await;
+    shared.tell_of_journal();
+    match shared.report.done() {
+        true => {
+            shared.journal.remove();
+            Ending::Complete
+        }
+        false => Ending::Failed,
+    }
 }
 
 /// What a report calls a file, as a URL: names may have quotes and ends of lines.

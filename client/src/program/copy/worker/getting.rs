@@ -1,16 +1,20 @@
 //! Files from a server.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gridhaul_protocol::command::TransferMode;
+use gridhaul_protocol::path::PathArgument;
 use gridhaul_storage::UploadForm;
-use gridhaul_transfer::{Demands, Handling, UploadName};
+use gridhaul_transfer::{Demands, Handling, NodeSession, UploadName};
 
 use super::super::super::report::Watch;
 use super::super::error::CopyError;
 use super::super::job::Job;
 use super::super::present::{Present, small};
 use super::super::settings::how;
+use super::super::shared::Shared;
 use super::super::special;
 use super::super::streams::Metered;
 use super::super::version::Version;
@@ -129,32 +133,10 @@ impl Worker {
             true => shared.discarding(to.root, hosts)?,
             false => self.files(to.root, hosts)?,
         };
-        let form = form(settings.mode);
-        let size = size_here(to.path, form)
-            .filter(|size| Some(*size) <= version.size && present.ranges().end() <= *size);
-        match (size, form.unfinished(to.beneath)) {
-            (Some(size), Some(temporary))
-                if form == UploadForm::Blocks && present.may_have_more() =>
-            {
-                let session = open(&mut self.source, &shared, &from.server).await?;
-                let there = Content::There(session, remote.clone());
-                let here = Content::Here(&files, &temporary);
-                Box::pin(search_more(present, size, there, here, shared.stall())).await;
-            }
-            // What has arrived of a stream is recorded without gaps.
-            (Some(_), Some(_)) => {}
-            // A restart would continue a file with the name of the copy, or leave the end of a longer one.
-            _ => present.forget(),
-        }
+        self.reconcile(settings.mode, (from, &remote), to, &files, present)
+            .await?;
         watch.begins(settings.mode, present.ranges());
-        if special::is_special(to.path) {
-            let name = to.path.display().to_string();
-            match (is_null, shared.arguments.checksum) {
-                (false, _) => return Err(CopyError::Special(name)),
-                (true, Some(_)) => return Err(CopyError::Unverifiable(name)),
-                (true, None) => {}
-            }
-        }
+        check_special(to.path, shared.arguments.checksum.is_some())?;
         let way = (Some(from.server.clone()), None);
         let flight = shared.begin(&way, &mut settings);
         let copy = FileCopy {
@@ -167,21 +149,7 @@ impl Worker {
             present: present.restart(),
             stack: shared.stack_here(&settings),
             settings,
-            handling: Handling {
-                // No program sees a part of a file under its name, unless the user asks for that.
-                upload: match is_null || shared.arguments.part().is_some() {
-                    true => UploadName::Final,
-                    false => UploadName::Temporary,
-                },
-                frees_room: small(version).is_some(),
-                demands: Demands {
-                    modified: version
-                        .modified
-                        .filter(|_| shared.arguments.keeps_times() && !is_null),
-                    ..Demands::default()
-                },
-                ..shared.handling()
-            },
+            handling: handling(&shared, version, is_null),
             modified: None,
             verify: shared.arguments.checksum,
             first_connection,
@@ -194,5 +162,65 @@ impl Worker {
             observer: watch,
         };
         Ok(two_party(session, &files, &copy, &mut metered).await?)
+    }
+
+    /// Forgets what is present of a file unless it is at its place, and finds what has arrived in blocks beyond what was recorded.
+    async fn reconcile(
+        &mut self,
+        mode: TransferMode,
+        (from, remote): (&Url, &PathArgument),
+        to: &Local<'_>,
+        files: &Arc<dyn NodeSession>,
+        present: &mut Present,
+    ) -> Result<(), CopyError> {
+        let form = form(mode);
+        let version = present.version();
+        let size = size_here(to.path, form)
+            .filter(|size| Some(*size) <= version.size && present.ranges().end() <= *size);
+        match (size, form.unfinished(to.beneath)) {
+            (Some(size), Some(temporary))
+                if form == UploadForm::Blocks && present.may_have_more() =>
+            {
+                let stall = self.shared.stall();
+                let session = open(&mut self.source, &self.shared, &from.server).await?;
+                let there = Content::There(session, remote.clone());
+                let here = Content::Here(files, &temporary);
+                Box::pin(search_more(present, size, there, here, stall)).await;
+            }
+            // What has arrived of a stream is recorded without gaps.
+            (Some(_), Some(_)) => {}
+            // A restart would continue a file with the name of the copy, or leave the end of a longer one.
+            _ => present.forget(),
+        }
+        Ok(())
+    }
+}
+
+/// Refuses devices and pipes, except the null device, of which there is no checksum.
+fn check_special(path: &Path, is_verified: bool) -> Result<(), CopyError> {
+    let name = || path.display().to_string();
+    match (special::is_special(path), special::is_null(path)) {
+        (true, false) => Err(CopyError::Special(name())),
+        (true, true) if is_verified => Err(CopyError::Unverifiable(name())),
+        _ => Ok(()),
+    }
+}
+
+/// How the local file is written.
+fn handling(shared: &Shared, version: Version, is_null: bool) -> Handling {
+    // No program sees a part of a file under its name, unless the user asks for that.
+    let is_final = is_null || shared.arguments.part().is_some();
+    let keeps_times = shared.arguments.keeps_times() && !is_null;
+    Handling {
+        upload: match is_final {
+            true => UploadName::Final,
+            false => UploadName::Temporary,
+        },
+        frees_room: small(version).is_some(),
+        demands: Demands {
+            modified: version.modified.filter(|_| keeps_times),
+            ..Demands::default()
+        },
+        ..shared.handling()
     }
 }

@@ -73,17 +73,31 @@ async fn size_there(
 
 /// A file of a server that receives a copy of this version.
 pub(super) struct Receiving<'a> {
-    pub(super) session: &'a mut Session,
-    pub(super) path: &'a PathArgument,
-    pub(super) version: Version,
+    session: &'a mut Session,
+    path: &'a PathArgument,
+    version: Version,
     /// Without an equal byte, comparisons take so long together.
-    pub(super) within: Duration,
+    within: Duration,
 }
 
 /// On the heap: the callers have no room for it on the stack of a thread.
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, CopyError>> + Send + 'a>>;
 
 impl<'a> Receiving<'a> {
+    pub(super) fn new(
+        session: &'a mut Session,
+        path: &'a PathArgument,
+        version: Version,
+        within: Duration,
+    ) -> Self {
+        Self {
+            session,
+            path,
+            version,
+            within,
+        }
+    }
+
     /// Finds out what it has. Returns whether the server may continue another file than the one that was looked at.
     pub(super) fn search(
         self,

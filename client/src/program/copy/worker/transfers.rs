@@ -102,10 +102,7 @@ impl Worker {
     ) -> Result<Transferred, CopyError> {
         let shared = Arc::clone(&self.shared);
         let remote = to.argument()?;
-        let version = Version::of_file(from.path)?;
-        if special::is_special(from.path) {
-            return Err(CopyError::Special(from.path.display().to_string()));
-        }
+        let version = present_version(from.path)?;
         if version.differs_from(&known) {
             // The journal is about the version that was found.
             watch.records_nothing();
@@ -114,14 +111,11 @@ impl Worker {
         let mut settings = shared.settings(&[&*session]);
         let files = self.files(from.root, Admission::none())?;
         present.begins(version, settings.mode);
-        let receiving = Receiving {
-            session: open(&mut self.destination, &shared, &to.server).await?,
-            path: &remote,
-            version,
-            within: shared.stall(),
-        };
+        let session = open(&mut self.destination, &shared, &to.server).await?;
         let here = Content::Here(&files, from.beneath);
-        let is_doubtful = receiving.search(present, form(settings.mode), here).await?;
+        let is_doubtful = Receiving::new(session, &remote, version, shared.stall())
+            .search(present, form(settings.mode), here)
+            .await?;
         watch.begins(settings.mode, present.ranges());
         let session = open(&mut self.destination, &shared, &to.server).await?;
         let way = (None, Some(to.server.clone()));
@@ -149,17 +143,12 @@ impl Worker {
         };
         let done = two_party(session, &files, &copy, &mut metered).await?;
         drop(metered);
-        let receiving = Receiving {
-            session,
-            path: &remote,
-            version,
-            within: shared.stall(),
-        };
         let here = Content::Here(&files, from.beneath);
         let ranges = Doubtful {
             continued: is_doubtful.then_some(&copy.present),
             unproven: &done.unproven,
         };
+        let receiving = Receiving::new(session, &remote, version, shared.stall());
         receiving.check(ranges, here).await?;
         if version.differs_from(&Version::of_file(from.path)?) {
             return Err(CopyError::Changed);
@@ -223,12 +212,7 @@ impl Worker {
         let source = open(&mut self.source, &shared, &from.server).await?;
         let destination = open(&mut self.destination, &shared, &to.server).await?;
         let version = present.version();
-        let receiving = Receiving {
-            session: destination,
-            path: &destination_path,
-            version,
-            within: shared.stall(),
-        };
+        let receiving = Receiving::new(destination, &destination_path, version, shared.stall());
         let there = Content::There(source, source_path.clone());
         let is_doubtful = receiving
             .search(present, form(settings.mode), there)
@@ -257,12 +241,7 @@ impl Worker {
         let moving = third_party(source, destination, &copy, &mut metered);
         let done = Box::pin(moving).await?;
         drop(metered);
-        let receiving = Receiving {
-            session: destination,
-            path: &copy.destination,
-            version,
-            within: shared.stall(),
-        };
+        let receiving = Receiving::new(destination, &copy.destination, version, shared.stall());
         let there = Content::There(source, copy.source.clone());
         let ranges = Doubtful {
             continued: is_doubtful.then_some(&copy.present),
@@ -289,6 +268,15 @@ impl Worker {
             }
         }
         Ok(())
+    }
+}
+
+/// The version of a file of this machine that is about to be sent.
+fn present_version(path: &Path) -> Result<Version, CopyError> {
+    let version = Version::of_file(path)?;
+    match special::is_special(path) {
+        true => Err(CopyError::Special(path.display().to_string())),
+        false => Ok(version),
     }
 }
 
