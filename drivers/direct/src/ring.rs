@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use gridhaul_stack::measured::cpu_time;
 use io_uring::{EnterFlags, IoUring, Probe, Submitter, opcode, squeue, types};
 use rustix::io::Errno;
 
@@ -201,13 +203,55 @@ impl<E: Enter> Ring<E> {
 /// The registered buffers of a ring.
 struct Registrations<'a>(Submitter<'a>);
 
-impl BufferTable for Registrations<'_> {
-    unsafe fn register(&mut self, buffers: &[libc::iovec]) -> io::Result<()> {
-        // SAFETY: the caller keeps the memory.
-        unsafe { self.0.register_buffers(buffers) }
+impl Registrations<'_> {
+    /// Places without memory. Before Linux 5.13, the kernel refuses them (EFAULT).
+    const NO_BUFFER: libc::iovec = libc::iovec {
+        iov_base: std::ptr::null_mut(),
+        iov_len: 0,
+    };
+
+    fn buffer(addresses: &Range<usize>) -> libc::iovec {
+        libc::iovec {
+            iov_base: std::ptr::with_exposed_provenance_mut(addresses.start),
+            iov_len: addresses.len(),
+        }
     }
 
-    fn unregister(&mut self) -> io::Result<()> {
+    /// # Safety
+    ///
+    /// As [`BufferTable::fill`].
+    unsafe fn update(&self, place: usize, buffer: libc::iovec) -> io::Result<()> {
+        let place = u32::try_from(place).map_err(|_| Errno::INVAL)?;
+        // SAFETY: the caller keeps the memory.
+        unsafe { self.0.register_buffers_update(place, &[buffer], None) }
+    }
+}
+
+impl BufferTable for Registrations<'_> {
+    fn open(&mut self, places: usize) -> io::Result<()> {
+        // SAFETY: they have no memory.
+        unsafe { self.0.register_buffers(&vec![Self::NO_BUFFER; places]) }
+    }
+
+    unsafe fn fill(&mut self, place: usize, buffer: &Range<usize>) -> io::Result<Duration> {
+        let before = cpu_time();
+        // SAFETY: the caller keeps the memory.
+        unsafe { self.update(place, Self::buffer(buffer)) }?;
+        Ok(cpu_time().saturating_sub(before))
+    }
+
+    /// Kernels before 6.13 unpin the pages up to a second later.
+    fn clear(&mut self, place: usize) -> io::Result<()> {
+        // SAFETY: it has no memory.
+        unsafe { self.update(place, Self::NO_BUFFER) }
+    }
+
+    unsafe fn open_whole(&mut self, buffer: &Range<usize>) -> io::Result<()> {
+        // SAFETY: the caller keeps the memory.
+        unsafe { self.0.register_buffers(&[Self::buffer(buffer)]) }
+    }
+
+    fn close_whole(&mut self) -> io::Result<()> {
         self.0.unregister_buffers()
     }
 }

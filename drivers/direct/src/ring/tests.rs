@@ -1,5 +1,7 @@
 //! Requests that the kernel accepts late.
 
+mod registered;
+
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
