@@ -34,6 +34,8 @@ pub(crate) struct Adapter {
     /// The P_Key of the interface of IPoIB with the address 127.0.0.1, if it belongs to this adapter.
     interface: Option<u16>,
     is_bonded: bool,
+    /// Its driver counts retransmissions.
+    counts: bool,
     /// The subnet manager's answer, as `library/rdmacm.c` reads it.
     path: Option<&'static str>,
     /// Of librdmacm, as `library/rdmacm.c` reads it.
@@ -57,6 +59,7 @@ impl Adapter {
             interrupts: &[],
             interface: None,
             is_bonded: false,
+            counts: false,
             path: None,
             ibacm: None,
         }
@@ -76,6 +79,7 @@ impl Adapter {
             interrupts: &[],
             interface: None,
             is_bonded: false,
+            counts: false,
             path: None,
             ibacm: None,
         }
@@ -135,6 +139,14 @@ impl Adapter {
         }
     }
 
+    /// With counters of retransmissions, as those of mlx5.
+    pub(crate) fn counting(self) -> Self {
+        Self {
+            counts: true,
+            ..self
+        }
+    }
+
     /// On a machine with two NUMA nodes, near the processors 8 to 15, with an interrupt for each completion vector on one of these
     /// processors.
     pub(crate) fn interrupts(mut self, processors: &'static [usize]) -> Self {
@@ -171,6 +183,11 @@ impl Adapter {
         }
         for (index, key) in self.partitions.iter().enumerate() {
             put(&format!("pkeys/{index}"), &format!("{key:#06x}"));
+        }
+        if self.counts {
+            for counter in ["packet_seq_err", "local_ack_timeout_err"] {
+                put(&format!("hw_counters/{counter}"), "0");
+            }
         }
         if !self.fake.is_empty() {
             let device = sysfs.join("class/infiniband").join(self.name);

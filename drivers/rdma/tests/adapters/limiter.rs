@@ -105,9 +105,10 @@ fn a_channel_gets_the_part_of_others_that_do_not_send() {
 /// A search changes its rate too often.
 #[test]
 fn a_rate_that_is_searched_for_is_no_limit() {
-    with_adapters(&[with_limiter()], || {
+    with_adapters(&[with_limiter().counting()], || {
         let stack = "rdma:provider=verbs;rate=auto";
         let [sender, _] = transfer(stack, stack, BYTES);
+        assert_ne!(detail(&sender, "rate"), "", "it is searched for");
         assert_eq!(detail(&sender, "limiter"), "");
         assert!(recorded("mlx5_0", "limits").is_empty());
     });

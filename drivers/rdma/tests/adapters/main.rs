@@ -12,6 +12,7 @@ mod queue_pairs;
 mod rails;
 mod registration;
 mod rings;
+mod searches;
 
 use gridhaul_stack::conformance::Subject;
 use gridhaul_stack::conformance_tests;

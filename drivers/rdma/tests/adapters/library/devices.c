@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -419,6 +420,18 @@ void count_request(struct device *device)
 		break;
 	}
 	raise_event(device, set->event);
+}
+
+/* Programs have the counter open. Its text is replaced and never empty, as in sysfs. */
+void count_timeout(struct device *device, int port)
+{
+	char path[700];
+	snprintf(path, sizeof(path), "%s/ports/%d/hw_counters/local_ack_timeout_err", device->directory, port);
+	int file = open(path, O_WRONLY);
+	if (file < 0)
+		return;
+	dprintf(file, "%ld\n", ++device->timeouts);
+	close(file);
 }
 
 int ibv_get_async_event(struct ibv_context *ibv, struct ibv_async_event *event)

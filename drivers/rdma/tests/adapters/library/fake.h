@@ -83,7 +83,7 @@ struct device {
 	int port_count;
 	struct port ports[MAX_PORTS];
 	struct settings set;
-	long requests, completions;
+	long requests, completions, timeouts;
 	bool is_dead;
 };
 
@@ -159,6 +159,8 @@ struct port *port_of(struct context *context, int number);
 void raise_event(struct device *device, enum ibv_event_type kind);
 void raise_event_of(struct ibv_context *owner, enum ibv_event_type kind, void *element);
 void count_request(struct device *device);
+/* Nothing acknowledged a request in time. */
+void count_timeout(struct device *device, int port);
 
 struct region *local_region(struct ibv_pd *domain, const struct ibv_sge *segment);
 struct region *remote_region(struct ibv_pd *domain, uint32_t key, uint64_t address, uint64_t length);

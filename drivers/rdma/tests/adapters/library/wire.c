@@ -197,6 +197,7 @@ static void try_later(struct pair *pair, uint64_t length)
 {
 	if (pair->tries++ > pair->attributes.retry_cnt)
 		return finish(pair, IBV_WC_RETRY_EXC_ERR, length);
+	count_timeout(device_of(pair), pair->attributes.port_num);
 	/* InfiniBand architecture, volume 1, 9.7.6.1.3: 4.096 us times two to the power of the timeout. */
 	pair->ready_at = now_us() + (4096ull << pair->attributes.timeout) / 1000;
 }
