@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
+use gridhaul_skip::skipped;
+
 use crate::library;
 
 /// Set in the process that has the adapters.
@@ -298,15 +300,41 @@ pub(crate) fn with_adapters(adapters: &[Adapter], test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         return test();
     }
-    let name = thread::current()
-        .name()
-        .expect("the name of the test")
-        .to_owned();
-    run(adapters, &["--exact", &name]);
+    run(adapters, &["--exact", &name_of_test()]);
+}
+
+/// The same on a machine whose loopback interface takes IP packets of so many bytes.
+pub(crate) fn with_adapters_and_mtu(adapters: &[Adapter], ip_bytes: u32, test: impl FnOnce()) {
+    if std::env::var_os(INSIDE).is_some() {
+        return test();
+    }
+    // A network namespace starts with an interface that is down.
+    let script = format!("ip link set lo mtu {ip_bytes} up && exec \"$@\"");
+    let namespace = || {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--net", "sh", "-c", &script, "sh"]);
+        command
+    };
+    let possible = namespace().arg("true").output();
+    let is_possible = possible.as_ref().is_ok_and(|tried| tried.status.success());
+    if !is_possible {
+        return skipped(&format!("no network namespace can be made: {possible:?}"));
+    }
+    run_by(namespace(), adapters, &["--exact", &name_of_test()]);
+}
+
+fn name_of_test() -> String {
+    let thread = thread::current();
+    thread.name().expect("the name of the test").to_owned()
 }
 
 /// Runs the tests that these arguments name, ignored ones as well, in a process that has these adapters.
 pub(crate) fn run(adapters: &[Adapter], arguments: &[&str]) {
+    run_by(Command::new("env"), adapters, arguments);
+}
+
+/// The same in a process that is started by this command, to which the program and its arguments are added.
+fn run_by(mut starter: Command, adapters: &[Adapter], arguments: &[&str]) {
     let Some(libraries) = library::directory() else {
         return;
     };
@@ -316,7 +344,8 @@ pub(crate) fn run(adapters: &[Adapter], arguments: &[&str]) {
         adapter.write(&sysfs);
     }
     let program = std::env::current_exe().expect("this program");
-    let outcome = Command::new(program)
+    let outcome = starter
+        .arg(program)
         .args(arguments)
         // Each channel has twenty descriptors, and the search for leaks counts those of the process.
         .args(["--include-ignored", "--nocapture", "--test-threads=2"])

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::channel::{detail, transfer};
-use crate::fabric::{Adapter, with_adapters};
+use crate::fabric::{Adapter, recorded, with_adapters, with_adapters_and_mtu};
 
 const BYTES: usize = 1 << 20;
 
@@ -19,6 +19,20 @@ fn packets_are_as_long_as_the_path_carries() {
             assert_eq!(mtus, ["1024", "1024"], "{mode}");
             assert_eq!(detail(&ends[0], "restored"), "0");
         }
+    });
+}
+
+/// The path carries long packets as well, so that only TCP tells of a shorter one. No queue pair is connected a second time.
+#[test]
+fn packets_are_at_first_no_longer_than_those_of_tcp() {
+    let adapter = Adapter::roce("mlx5_0", 1);
+    with_adapters_and_mtu(&[adapter], 1500, || {
+        let stack = "rdma:provider=verbs;qps=2";
+        for end in transfer(stack, stack, BYTES) {
+            assert_eq!(detail(&end, "mtu-bytes"), "1024");
+        }
+        // 1024 bytes, for two queue pairs at each end.
+        assert_eq!(recorded("mlx5_0", "mtus"), [3; 4]);
     });
 }
 

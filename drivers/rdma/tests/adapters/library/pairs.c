@@ -227,8 +227,10 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *new, int mask)
 		set_attributes(pair, new, mask);
 		if (mask & IBV_QP_AV)
 			set_static_rate(pair);
+		if (to == IBV_QPS_RTR)
+			record(device, "mtus", pair->attributes.path_mtu);
 		if (to == IBV_QPS_RTS)
-			record(device_of(pair), "rates_in_use", pair->attributes.ah_attr.static_rate);
+			record(device, "rates_in_use", pair->attributes.ah_attr.static_rate);
 		if (to == IBV_QPS_ERR)
 			fail_pair(pair);
 		if (to == IBV_QPS_RESET)
