@@ -14,9 +14,6 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 
 use crate::memory::Memory;
 
-/// The nodes of the machine in sysfs.
-const NODES: &str = "/sys/devices/system/node";
-
 /// The node of a channel's adapter.
 #[derive(Debug)]
 pub(crate) struct Locality {
@@ -55,20 +52,18 @@ impl Drop for Occupied {
 const MAX_NODES: usize = 1023;
 
 impl Locality {
-    /// The node of a device in the directory `class` of sysfs. `None` if it has none, or if the machine has
+    /// The node of an RDMA device, with `sys` in the place of sysfs. `None` if it has none, or if the machine has
     /// one node only.
-    pub(crate) fn of_device(class: &Path, device: &str) -> Option<Self> {
-        Self::read(class, Path::new(NODES), device)
-    }
-
-    fn read(class: &Path, nodes: &Path, device: &str) -> Option<Self> {
+    pub(crate) fn of_device(sys: &Path, device: &str) -> Option<Self> {
         let text = |path: &Path| fs::read_to_string(path).ok();
+        let nodes = sys.join("devices/system/node");
         let online = text(&nodes.join("online"))?;
         if numbers(&online, MAX_NODES)?.len() < 2 {
             return None;
         }
         // -1 means that the firmware names none.
-        let node = text(&class.join(device).join("device/numa_node"))?;
+        let hardware = sys.join("class/infiniband").join(device).join("device");
+        let node = text(&hardware.join("numa_node"))?;
         let node = node.trim().parse().ok().filter(|&node| node < MAX_NODES)?;
         let cpus = text(&nodes.join(format!("node{node}/cpulist")))?;
         let mut set = CpuSet::new();
@@ -203,14 +198,16 @@ pub(crate) mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write("class/mlx5_0/device/numa_node", node);
-        write("node/online", &format!("0-{}\n", nodes.len() - 1));
+        write("class/infiniband/mlx5_0/device/numa_node", node);
+        let write_of_node = |path: &str, text: &str| {
+            write(&format!("devices/system/node/{path}"), text);
+        };
+        write_of_node("online", &format!("0-{}\n", nodes.len() - 1));
         for (number, cpus) in nodes.iter().enumerate() {
-            write(&format!("node/node{number}/cpulist"), cpus);
+            write_of_node(&format!("node{number}/cpulist"), cpus);
         }
-        let [class, nodes] = ["class", "node"].map(|name| root.path().join(name));
-        assert!(Locality::read(&class, &nodes, "rxe0").is_none());
-        let locality = Locality::read(&class, &nodes, "mlx5_0")?;
+        assert!(Locality::of_device(root.path(), "rxe0").is_none());
+        let locality = Locality::of_device(root.path(), "mlx5_0")?;
         Some((locality.node, locality.cpus.count()))
     }
 
@@ -257,6 +254,11 @@ pub(crate) mod tests {
     /// A node of which no processor runs a thread of this process, so that every thread is moved.
     pub(crate) fn elsewhere(node: usize) -> Locality {
         locality(node, absent_processor())
+    }
+
+    /// The first node, which every machine has.
+    pub(crate) fn first() -> Locality {
+        locality(0, 0)
     }
 
     #[test]
@@ -323,20 +325,30 @@ pub(crate) mod tests {
         let length = NonZeroUsize::new(1 << 20).unwrap();
         let memory = Memory::new(length).unwrap();
         memory.copy_in(4096, b"content");
-        locality(0, 0).place(&memory);
+        first().place(&memory);
         // There is no such node, which is no failure.
         locality(1000, 0).place(&memory);
         let mut bytes = [0; 7];
         memory.copy_out(4096, &mut bytes);
         assert_eq!(&bytes, b"content");
-        // A kernel without NUMA has no such list.
-        if let Ok(maps) = fs::read_to_string("/proc/self/numa_maps") {
-            let address = format!("{:x}", memory.address());
-            let line = maps.lines().find(|line| line.starts_with(&address));
-            assert!(
-                line.is_some_and(|line| line.contains(" prefer:0 ")),
-                "{line:?}"
-            );
-        }
+        expect_policy(&memory, "prefer:0");
+    }
+
+    /// The kernel places the pages of this memory by a policy that begins so. A kernel without NUMA does not tell.
+    pub(crate) fn expect_policy(memory: &Memory, policy: &str) {
+        let Ok(maps) = fs::read_to_string("/proc/self/numa_maps") else {
+            return;
+        };
+        // The mapping may have been joined with the one before.
+        let mappings = maps.lines().filter_map(|line| {
+            let mut words = line.split(' ');
+            let start = u64::from_str_radix(words.next()?, 16).ok()?;
+            Some((start, words.next()?))
+        });
+        let mapping = mappings
+            .filter(|&(start, _)| start <= memory.address())
+            .max();
+        let found = mapping.map_or("", |(_, found)| found);
+        assert!(found.starts_with(policy), "{found}");
     }
 }

@@ -202,6 +202,7 @@ mod tests {
     use super::*;
     use crate::iwarp::SoftEndpoint;
     use crate::memory::{Holder, Lengths, Pool};
+    use crate::numa::tests::{expect_policy, first};
 
     const MIB: u64 = 1 << 20;
 
@@ -250,6 +251,26 @@ mod tests {
             }
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_ring_is_on_the_node_of_the_adapter() {
+        let (mut supply, mut endpoint) = channel(64 * MIB);
+        supply.locality = Some(Arc::new(first()));
+        let wanted = Wanted {
+            bytes: MIB,
+            least: MIB,
+            present: 64 << 10,
+        };
+        assert!(supply.ask(&mut endpoint, Way::Incoming, wanted).is_some());
+        let ring = loop {
+            if let Some(answer) = supply.answer(&mut endpoint, Way::Incoming) {
+                break answer.expect("a ring");
+            }
+            thread::yield_now();
+        };
+        expect_policy(&ring.memory.expect("a ring has memory"), "prefer:0");
+        endpoint.deregister(ring.region.id);
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Place {
 
     /// The NUMA node of the device, if the machine has several.
     pub(crate) fn locality(&self) -> Option<Locality> {
-        Locality::of_device(&sysfs::devices(), &self.port.device)
+        Locality::of_device(&sysfs::root(), &self.port.device)
     }
 
     /// The protocol of the port.

@@ -33,6 +33,8 @@ pub(crate) struct Adapter {
     fake: String,
     /// The processor that handles the interrupt of each completion vector.
     interrupts: &'static [usize],
+    /// Its NUMA node, on a machine with two.
+    node: Option<usize>,
     /// The P_Key of the interface of IPoIB with the address 127.0.0.1, if it belongs to this adapter.
     interface: Option<u16>,
     is_bonded: bool,
@@ -59,6 +61,7 @@ impl Adapter {
             partitions: vec![0xffff],
             fake: String::new(),
             interrupts: &[],
+            node: None,
             interface: None,
             is_bonded: false,
             counts: false,
@@ -79,6 +82,7 @@ impl Adapter {
             partitions: vec![0xffff],
             fake: String::new(),
             interrupts: &[],
+            node: None,
             interface: None,
             is_bonded: false,
             counts: false,
@@ -156,6 +160,14 @@ impl Adapter {
         self.with("comp_vectors", processors.len())
     }
 
+    /// On a NUMA node of a machine with two, of which the first has all processors.
+    pub(crate) fn on_node(self, node: usize) -> Self {
+        Self {
+            node: Some(node),
+            ..self
+        }
+    }
+
     /// With a setting of `library/fake.h`.
     pub(crate) fn with(mut self, name: &str, value: impl Display) -> Self {
         self.fake.push_str(&format!("{name} {value}\n"));
@@ -195,6 +207,7 @@ impl Adapter {
             let device = sysfs.join("class/infiniband").join(self.name);
             write(&device.join("fake"), self.fake.trim_end());
         }
+        self.write_node(sysfs);
         self.write_interrupts(sysfs);
         self.write_interface(sysfs);
         if let Some(path) = self.path {
@@ -205,6 +218,25 @@ impl Adapter {
         }
         if let Some(ibacm) = self.ibacm {
             write(&sysfs.join("ibacm"), ibacm);
+        }
+    }
+
+    fn write_node(&self, sysfs: &Path) {
+        let Some(node) = self.node else {
+            return;
+        };
+        let hardware = sysfs
+            .join("class/infiniband")
+            .join(self.name)
+            .join("device");
+        write(&hardware.join("numa_node"), &node.to_string());
+        let nodes = sysfs.join("devices/system/node");
+        for (name, text) in [
+            ("online", "0-1"),
+            ("node0/cpulist", "0-1023"),
+            ("node1/cpulist", ""),
+        ] {
+            write(&nodes.join(name), text);
         }
     }
 
