@@ -6,6 +6,7 @@ mod movers;
 mod padding;
 mod slow_disk;
 mod turns;
+mod waiting;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
