@@ -1,5 +1,6 @@
 //! Rings that become longer and shorter while data flows.
 
+mod contended;
 mod offered;
 
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -79,6 +80,8 @@ fn fabric(rails: &[u64], round_trip: Duration) -> FabricSettings {
 /// Some channels whose rings are too short for their path, with endless streams to send.
 struct Grown {
     run: Run,
+    /// The memory of each end.
+    pools: [Arc<Pool>; 2],
     round_trip: Duration,
     rate: u64,
 }
@@ -158,6 +161,7 @@ impl Grown {
         }
         Self {
             run,
+            pools,
             round_trip: channels.round_trip,
             rate: channels.rails.iter().sum::<u64>() * GIGABIT,
         }
@@ -309,16 +313,21 @@ fn long() -> (Grown, u64) {
     (grown, long)
 }
 
-/// The sender becomes slow: rings that it does not need are given back.
-#[test]
-fn a_ring_that_is_not_used_becomes_shorter() {
-    let (mut grown, long) = long();
-    for _ in 0..45 {
+/// The sender has 10 MiB in each of so many seconds.
+fn send_slowly(grown: &mut Grown, seconds: u32) {
+    for _ in 0..seconds {
         let now = grown.run.now;
         let sender = &mut grown.run.channels[0][0];
         sender.have(sender.sent + 10 * MIB, now);
         grown.run.run_until(now + Duration::from_secs(1)).unwrap();
     }
+}
+
+/// The sender becomes slow: rings that it does not need are given back.
+#[test]
+fn a_ring_that_is_not_used_becomes_shorter() {
+    let (mut grown, long) = long();
+    send_slowly(&mut grown, 45);
     let rings = [
         grown.run.channels[0][0].exchange.sender.ring_length().get(),
         grown.ring(0),

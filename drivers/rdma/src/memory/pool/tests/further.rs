@@ -1,8 +1,10 @@
 //! Rings that a channel gets while it runs.
 
+use std::thread;
+
 use gridhaul_stack::Party;
 
-use super::{ACCEPTOR, MIB, take};
+use super::{ACCEPTOR, MIB, take, take_at_once};
 use crate::memory::{Holder, Pool};
 
 /// Neither the bound nor what is left of it is a multiple of a page.
@@ -48,4 +50,29 @@ fn memory_counts_for_the_devices_that_still_pin_it() {
     unpinned.unpin(2);
     let load = pool.load();
     assert_eq!((load.pinned_bytes, load.used_bytes), (0, 2 * MIB));
+}
+
+#[test]
+fn a_channel_knows_whether_others_wait_for_memory() {
+    let pool = Pool::new(256 << 10, u64::MAX);
+    let (share, rings) = take(&pool, ACCEPTOR, 64 << 10)
+        .unwrap()
+        .map(0, &|| true)
+        .unwrap();
+    let mut held = Vec::new();
+    while let Ok(share) = take_at_once(&pool, ACCEPTOR, MIB) {
+        held.push(share);
+    }
+    assert!(!share.is_contended(), "nothing is left, and none waits");
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| take(&pool, ACCEPTOR, MIB));
+        while pool.load().waiting == 0 {
+            thread::yield_now();
+        }
+        assert!(share.is_contended());
+        assert!(share.further([1, MIB], 0).is_none());
+        drop((rings, held));
+        let granted = waiter.join().unwrap();
+        assert!(granted.is_ok() && !share.is_contended());
+    });
 }
