@@ -135,3 +135,62 @@ fn block_of(file: BorrowedFd<'_>, request_bytes: u64) -> Result<u64, &'static st
         Err("its blocks are longer than the requests")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// The bytes and the number of requests for a long file and a ring of so many bytes, with requests past the page cache or through it.
+    fn requests(ring_bytes: u64, call: Call, through_cache: bool) -> Option<(u64, usize)> {
+        let file = tempfile::tempfile().unwrap();
+        let moved = AtomicU64::new(0);
+        let range = FileRange::new(file.as_fd(), 0, 1 << 40, &mut [], &moved);
+        let (plan, _) = Plan::new(&range, call, ring_bytes, Alignment::Blocks)?;
+        let plan = match through_cache {
+            true => plan.through_cache(range.length)?,
+            false => plan,
+        };
+        Some((plan.request_bytes(), plan.requests))
+    }
+
+    #[test]
+    fn a_long_ring_has_many_requests_of_a_mebibyte() {
+        for (ring_bytes, expected) in [
+            (32 * MIB, (MIB, 32)),
+            (1 << 30, (MIB, 32)),
+            (20 * MIB, (MIB, 20)),
+            (16 * MIB, (MIB, 16)),
+        ] {
+            let found = requests(ring_bytes, Call::Write, false);
+            assert_eq!(found, Some(expected), "{ring_bytes}");
+        }
+    }
+
+    #[test]
+    fn a_short_ring_has_sixteen_shorter_requests() {
+        for (ring_bytes, expected) in [
+            (8 * MIB, (MIB / 2, 16)),
+            (MIB, (64 << 10, 16)),
+            (LEAST_RING_BYTES, (16 << 10, 16)),
+            // Requests begin at a multiple of a block.
+            (MIB + 40_000, (64 << 10, 16)),
+        ] {
+            let found = requests(ring_bytes, Call::Read, false);
+            assert_eq!(found, Some(expected), "{ring_bytes}");
+        }
+        assert_eq!(requests(LEAST_RING_BYTES - 1, Call::Read, false), None);
+    }
+
+    #[test]
+    fn few_requests_go_through_the_page_cache() {
+        for (call, expected) in [(Call::Read, 4), (Call::Write, 2)] {
+            let found = requests(64 * MIB, call, true);
+            assert_eq!(found, Some((MIB, expected)));
+        }
+    }
+}
