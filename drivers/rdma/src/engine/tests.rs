@@ -123,6 +123,45 @@ fn a_ring_is_not_left_before_the_peer_knows_of_the_next_one() {
     assert!(!fabric.receiver.is_moving());
 }
 
+/// The adapter of the peer has acknowledged the WRITE, but the queue pair was lost before the peer knew of it. With relaxed ordering the
+/// bytes need not be visible then.
+#[test]
+fn acknowledged_bytes_are_sent_again_if_their_announcement_is_lost() {
+    let mut fabric = Fabric::new(100, 50, 50, 1, 8);
+    let stream: Vec<u8> = (0..150).collect();
+    let mut filled = fabric.fill(&stream[..50]);
+    fabric.sender.flush();
+    fabric.post();
+    // Only the announcement is left.
+    fabric.step(0);
+    let left = fabric.on_the_way(0);
+    assert!(matches!(left[..], [Work::Send(_)]), "{left:?}");
+    // The place of the bytes is not free: something else would be sent from there.
+    filled += fabric.fill(&stream[filled..]);
+    assert_eq!(filled, 100);
+    assert_eq!(fabric.sender.room().length, 0);
+    fabric.lose(0);
+    fabric.hide_unannounced();
+    fabric.restore(0);
+    fabric.post();
+    let again = fabric.on_the_way(0);
+    assert!(
+        matches!(again[0], Work::Write { span, .. } if span == Span::new(0, 50)),
+        "{again:?}"
+    );
+    for _ in 0..100 {
+        filled += fabric.fill(&stream[filled..]);
+        if filled == stream.len() {
+            fabric.sender.finish();
+        }
+        fabric.post();
+        fabric.step(0);
+        fabric.take(usize::MAX);
+    }
+    assert!(fabric.receiver.is_finished());
+    assert_eq!(fabric.delivered, stream);
+}
+
 /// The head of a block travels with the announcement of the padding, and the block begins at a multiple.
 #[test]
 fn the_bytes_after_padding_begin_where_the_sender_wants_them() {

@@ -275,6 +275,19 @@ impl Fabric {
         }
     }
 
+    /// What was written to the receiver's ring, and neither announced nor taken out, does not become visible. Nothing was announced
+    /// out of order.
+    pub(super) fn hide_unannounced(&mut self) {
+        let ready = self.receiver.ready();
+        let ring = self.received[self.receiver.region()].as_mut().unwrap();
+        let announced = ready.offset..ready.offset + ready.length;
+        for (place, byte) in ring.iter_mut().enumerate() {
+            if !announced.contains(&place) {
+                *byte = 0xdd;
+            }
+        }
+    }
+
     /// Requests in flight on the lost queue pair are discarded.
     pub(super) fn restore(&mut self, queue_pair: usize) {
         if self.lost[queue_pair] && !self.completes_early {
