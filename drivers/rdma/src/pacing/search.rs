@@ -16,6 +16,8 @@
 
 mod losses;
 mod misses;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

@@ -28,6 +28,8 @@ pub struct Link {
     pub queue: Option<Queue>,
     /// A policer.
     pub policer: Option<Policer>,
+    /// From this time on this is the policer.
+    pub repolice: Option<(Duration, Policer)>,
     /// Whether the policer judges packets one by one, as tc-police(8) does.
     pub polices_packets: bool,
     /// The share of packets that is lost at random.
@@ -70,10 +72,16 @@ impl Link {
             jitter: Duration::ZERO,
             queue: None,
             policer: None,
+            repolice: None,
             polices_packets: false,
             loss: 0.0,
             down: Duration::ZERO..Duration::ZERO,
         }
+    }
+
+    fn policer_at(&self, time: Duration) -> Option<Policer> {
+        let later = self.repolice.filter(|(from, _)| time >= *from);
+        later.map_or(self.policer, |(_, policer)| Some(policer))
     }
 
     fn delay_at(&self, time: Duration) -> Duration {
@@ -253,7 +261,7 @@ impl Wire {
     /// it drops all.
     fn police(&mut self, bytes: u64, packets: u64, at: Duration) -> Option<Policed> {
         let mut policed = Policed::default();
-        let Some(policer) = self.link.policer else {
+        let Some(policer) = self.link.policer_at(at) else {
             policed.packets = packets;
             return Some(policed);
         };

@@ -35,6 +35,24 @@ fn a_policer_drops_trains_above_its_rate() {
 }
 
 #[test]
+fn a_policer_may_become_another_one() {
+    let mut link = Link::new(1000 * MIB, SECOND);
+    let policer = |rate| Policer {
+        rate,
+        burst: 8 * MIB,
+    };
+    link.policer = Some(policer(MIB));
+    link.repolice = Some((10 * SECOND, policer(4 * MIB)));
+    let mut wire = Wire::new(link);
+    let mut passes = |bytes, at: u32| arrival(&mut wire, bytes, at * SECOND).is_some();
+    assert!(passes(8 * MIB, 0));
+    // Trains take a moment, so that what has been gained is no whole number.
+    assert!(passes(MIB, 2) && !passes(2 * MIB, 3));
+    assert!(passes(8 * MIB, 12));
+    assert!(!passes(4 * MIB, 13) && passes(3 * MIB, 13));
+}
+
+#[test]
 fn packets_are_policed_individually() {
     let mut link = Link::new(8 * MIB, SECOND);
     link.policer = Some(Policer {

@@ -8,6 +8,7 @@ mod growth;
 mod kinds_of_paths;
 mod late_wake_ups;
 mod pacing;
+mod probes;
 mod queue_pairs;
 mod rails;
 mod rings;
