@@ -14,13 +14,13 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 
 use crate::memory::Memory;
 
-/// The node of a channel's adapter.
+/// The nodes of a channel's adapters, which is usually one.
 #[derive(Debug)]
 pub(crate) struct Locality {
-    node: usize,
-    /// Its processors; none, if it has memory only.
+    /// The node of the first adapter that has one comes first.
+    nodes: Vec<Occupied>,
+    /// Their processors; none, if they have memory only.
     cpus: CpuSet,
-    occupied: Occupied,
 }
 
 /// Counts a channel of this process on a node until it is dropped.
@@ -52,9 +52,30 @@ impl Drop for Occupied {
 const MAX_NODES: usize = 1023;
 
 impl Locality {
+    /// The nodes of these RDMA devices, with `sys` in the place of sysfs. `None` if they have none.
+    pub(crate) fn of_devices<'a>(
+        sys: &Path,
+        devices: impl Iterator<Item = &'a str>,
+    ) -> Option<Self> {
+        let all = devices.filter_map(|device| Self::of_device(sys, device));
+        all.reduce(Self::with)
+    }
+
+    fn with(mut self, other: Self) -> Self {
+        for cpu in (0..CpuSet::MAX_CPU).filter(|&cpu| other.cpus.is_set(cpu)) {
+            self.cpus.set(cpu);
+        }
+        for node in other.nodes {
+            if self.nodes.iter().all(|known| known.0 != node.0) {
+                self.nodes.push(node);
+            }
+        }
+        self
+    }
+
     /// The node of an RDMA device, with `sys` in the place of sysfs. `None` if it has none, or if the machine has
     /// one node only.
-    pub(crate) fn of_device(sys: &Path, device: &str) -> Option<Self> {
+    fn of_device(sys: &Path, device: &str) -> Option<Self> {
         let text = |path: &Path| fs::read_to_string(path).ok();
         let nodes = sys.join("devices/system/node");
         let online = text(&nodes.join("online"))?;
@@ -71,18 +92,18 @@ impl Locality {
             set.set(cpu);
         }
         Some(Self {
-            node,
+            nodes: vec![Occupied::new(node)],
             cpus: set,
-            occupied: Occupied::new(node),
         })
     }
 
-    /// The number of the node.
-    pub(crate) fn node(&self) -> u64 {
-        self.node as u64
+    /// The numbers of the nodes, such as `1` or `0+1`.
+    pub(crate) fn names(&self) -> String {
+        let names: Vec<_> = self.nodes.iter().map(|node| node.0.to_string()).collect();
+        names.join("+")
     }
 
-    /// Moves the calling thread to a processor of the node, if it runs on another one. It is not bound to
+    /// Moves the calling thread to a processor of the nodes, if it runs on another one. It is not bound to
     /// the node after that, because it will do other work: the scheduler leaves it there unless other
     /// processors have less to do. Returns whether it ran on another one.
     pub(crate) fn move_thread(&self) -> bool {
@@ -97,7 +118,8 @@ impl Locality {
     /// while other processors are idle.
     fn draws_from(&self, cpu: usize) -> bool {
         let is_there = cpu < CpuSet::MAX_CPU && self.cpus.is_set(cpu);
-        !is_there && self.occupied.count() <= self.cpus.count()
+        let channels = self.nodes.iter().map(Occupied::count).max();
+        !is_there && channels.unwrap_or(0) <= self.cpus.count()
     }
 
     /// Does this on the processors of the node, also in threads that it starts: memory that they touch first is placed there.
@@ -116,11 +138,19 @@ impl Locality {
         outcome
     }
 
-    /// Moves memory to the node, and has pages that are added later placed there.
+    /// Moves memory to the node, and has pages that are added later placed there. The adapters on several nodes move the bytes of one
+    /// ring. Its pages take turns with the nodes, so that neither the memory of one, nor one direction of the connection between
+    /// them, has all of these bytes.
     pub(crate) fn place(&self, memory: &Memory) {
         let start = memory.pointer_to_read(Span::new(0, memory.length()));
         let mut mask = [0_u64; (MAX_NODES + 1) / 64];
-        mask[self.node / 64] |= 1 << (self.node % 64);
+        for node in &self.nodes {
+            mask[node.0 / 64] |= 1 << (node.0 % 64);
+        }
+        let policy = match self.nodes.len() {
+            1 => libc::MPOL_PREFERRED,
+            _ => libc::MPOL_INTERLEAVE,
+        };
         // SAFETY: mbind(2) changes where pages are and not what they contain, and the range is mapped. The
         // mask has as many bits as the call says. Pages that a device has pinned stay where they are.
         unsafe {
@@ -128,7 +158,7 @@ impl Locality {
                 libc::SYS_mbind,
                 start.expose_provenance(),
                 memory.length(),
-                libc::MPOL_PREFERRED,
+                policy,
                 mask.as_ptr(),
                 MAX_NODES + 1,
                 MPOL_MF_MOVE,
@@ -208,7 +238,7 @@ pub(crate) mod tests {
         }
         assert!(Locality::of_device(root.path(), "rxe0").is_none());
         let locality = Locality::of_device(root.path(), "mlx5_0")?;
-        Some((locality.node, locality.cpus.count()))
+        Some((locality.nodes[0].0, locality.cpus.count()))
     }
 
     #[test]
@@ -238,9 +268,8 @@ pub(crate) mod tests {
         let mut cpus = CpuSet::new();
         cpus.set(cpu);
         Locality {
-            node,
+            nodes: vec![Occupied::new(node)],
             cpus,
-            occupied: Occupied::new(node),
         }
     }
 
@@ -302,7 +331,7 @@ pub(crate) mod tests {
 
     #[test]
     fn channels_are_counted_by_node() {
-        let count = |locality: &Locality| locality.occupied.count();
+        let count = |locality: &Locality| locality.nodes[0].count();
         let first = locality(900, 0);
         let second = locality(900, 0);
         let other = locality(901, 0);
@@ -318,6 +347,24 @@ pub(crate) mod tests {
         assert!(!first.draws_from(3), "it is there");
         let _second = locality(902, 3);
         assert!(!first.draws_from(0), "two channels for one processor");
+    }
+
+    /// Adapters on two nodes, of which one has two adapters.
+    #[test]
+    fn several_adapters_have_the_processors_of_all_their_nodes() {
+        let both = locality(905, 3).with(locality(906, 4));
+        let both = both.with(locality(905, 3));
+        assert_eq!((both.names().as_str(), both.cpus.count()), ("905+906", 2));
+        assert!([3, 4].iter().all(|&cpu| !both.draws_from(cpu)) && both.draws_from(5));
+        assert_eq!(both.nodes[0].count(), 1, "a channel counts once");
+    }
+
+    #[test]
+    fn memory_of_several_nodes_takes_turns_with_them() {
+        let memory = Memory::new(NonZeroUsize::new(1 << 20).unwrap()).unwrap();
+        // Where there is no second one, the kernel leaves it out.
+        first().with(locality(1, 0)).place(&memory);
+        expect_policy(&memory, "interleave:0");
     }
 
     #[test]

@@ -270,8 +270,8 @@ impl Streams {
             Detail::setting("depth", self.opened.tuning.depth as u64),
             Detail::setting("round-trip-microseconds", round_trip),
         ]);
-        let node = self.opened.locality.as_deref().map(Locality::node);
-        details.extend(node.map(|node| Detail::setting("numa-node", node)));
+        let nodes = self.opened.locality.as_deref().map(Locality::names);
+        details.extend(nodes.map(|nodes| Detail::text("numa-node", nodes)));
         details.extend(self.files.detail());
         details.extend(self.opened.exchange.meter().counts());
         let pages = ring.page_kind().to_string();

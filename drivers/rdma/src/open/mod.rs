@@ -140,7 +140,7 @@ impl Opening<'_> {
             // It is no more than for the offer.
             share.set_extra(slot_bytes(answer.chosen, answer.method));
         }
-        let locality = locality(answer.method, capabilities);
+        let locality = locality(answer.method, capabilities, answer.chosen.rails);
         let endpoint = self.new_endpoint(answer.chosen, answer.method, capabilities);
         let rings =
             endpoint.and_then(|endpoint| self.rings(endpoint, locality, share, answer.chosen));
@@ -295,7 +295,7 @@ impl Opening<'_> {
         };
         let mut share = self.share(Side::Acceptor, pinning, wanted.rings.reversed())?;
         let chosen = choose(wanted, &mut share, pins)?;
-        let locality = locality(method, capabilities);
+        let locality = locality(method, capabilities, chosen.rails);
         let new_endpoint = self.new_endpoint(chosen, method, capabilities)?;
         let further = match new_endpoint {
             NewEndpoint::Iwarp(_) => self.listen_by_manager()?,

@@ -32,7 +32,7 @@ pub(super) struct Rings {
     pub(super) sink: usize,
     /// The ring that the peer accesses.
     pub(super) exposed: RingRecord,
-    /// The NUMA node of the adapter.
+    /// The NUMA nodes of the adapters.
     pub(super) locality: Option<Arc<Locality>>,
     /// The memory of the channel.
     pub(super) share: Arc<Share>,
@@ -77,11 +77,17 @@ impl NewEndpoint {
 /// rate is then not looked up.
 const LEAST_ROUND_TRIP: Duration = Duration::from_micros(500);
 
-/// The NUMA node of the adapter, to which the thread is moved: memory that it touches first is placed
+/// The NUMA nodes of the adapters of so many rails, to which the thread is moved: memory that it touches first is placed
 /// there.
-pub(super) fn locality(method: Method, capabilities: &Capabilities) -> Option<Arc<Locality>> {
-    let place = capabilities.place.as_ref();
-    let locality = place.filter(|_| method != Method::Soft)?.locality()?;
+pub(super) fn locality(
+    method: Method,
+    capabilities: &Capabilities,
+    rails: u8,
+) -> Option<Arc<Locality>> {
+    if method == Method::Soft {
+        return None;
+    }
+    let locality = Place::locality(capabilities.places(rails.into()))?;
     locality.move_thread();
     Some(Arc::new(locality))
 }

@@ -46,7 +46,7 @@ pub(crate) struct Opened {
     pub(crate) direct: Option<DirectUse>,
     /// The chosen provider, and why it was chosen.
     pub(crate) choice: String,
-    /// The NUMA node of the adapter.
+    /// The NUMA nodes of the adapters.
     pub(crate) locality: Option<Arc<Locality>>,
 }
 

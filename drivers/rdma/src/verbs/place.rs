@@ -124,9 +124,9 @@ impl Place {
         mtu::within(port.min(asked).min(route), ip_bytes.filter(|_| follows_tcp))
     }
 
-    /// The NUMA node of the device, if the machine has several.
-    pub(crate) fn locality(&self) -> Option<Locality> {
-        Locality::of_device(&sysfs::root(), &self.port.device)
+    /// The NUMA nodes of the devices of these places, if the machine has several.
+    pub(crate) fn locality(places: &[Self]) -> Option<Locality> {
+        Locality::of_devices(&sysfs::root(), places.iter().map(Self::device))
     }
 
     /// The protocol of the port.

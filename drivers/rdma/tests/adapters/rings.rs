@@ -62,6 +62,19 @@ fn rings_are_on_the_node_of_their_adapter() {
     });
 }
 
+/// Their pages take turns with the nodes. The machine of the test has the first one only.
+#[test]
+fn rings_of_adapters_on_two_nodes_are_on_both() {
+    let adapters = [
+        Adapter::roce("mlx5_0", 1).on_node(0),
+        Adapter::roce("mlx5_1", 2).on_node(1),
+    ];
+    with_adapters(&adapters, || {
+        let stack = "rdma:device=mlx5_0+mlx5_1;provider=verbs;slab=256K;slabs=4";
+        are_placed_by(stack, "interleave:0", "0+1");
+    });
+}
+
 fn are_placed_by(stack: &str, policy: &str, node: &str) {
     let placed = Cell::new(None);
     let ends = transfer_and_look(stack, stack, 1 << 20, || placed.set(placed_by(policy)));
