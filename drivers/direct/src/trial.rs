@@ -100,8 +100,8 @@ impl Trial {
     }
 
     /// So many bytes of the range were moved, and went past the page cache or not. A range that did not go past it as intended is no
-    /// measurement of that, and one of which nothing was moved says nothing. `helpers` is the processor time of threads that helped
-    /// the caller's.
+    /// measurement of that. A range of which nothing was moved is no measurement at all. `helpers` is the processor time of threads that
+    /// helped the caller's.
     pub fn end(&mut self, bytes: u64, went_direct: bool, helpers: Duration) {
         let stopwatch = self.stopwatch.take().filter(|_| bytes > 0);
         let Some(stopwatch) = stopwatch else {
@@ -215,7 +215,7 @@ mod tests {
 
     /// A stream that moves to another ring at the first byte of a range.
     #[test]
-    fn a_range_of_which_nothing_was_moved_says_nothing_about_its_way() {
+    fn a_range_of_which_nothing_was_moved_is_no_measurement() {
         let choice = choice();
         for _ in 0..100 {
             let mut trial = Trial::of(Arc::clone(&choice), PIECE_BYTES, LONG_BYTES);

@@ -1,4 +1,4 @@
-//! What the peer has consumed, and which pieces are done with it.
+//! What the peer has consumed, and the pieces that are not needed any more after it.
 
 use super::{Piece, Sender, SenderError};
 
