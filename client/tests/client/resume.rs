@@ -240,6 +240,38 @@ fn relayed(site: &Site, name: &str) -> (Relay, String) {
     (relay, url)
 }
 
+/// Blocks arrive in any order, so what a killed copy has left may have the size of the whole file. A file that was made in the moment of the
+/// kill has the time of its copy, too.
+#[test]
+fn what_a_killed_copy_has_left_is_not_taken_for_the_file() {
+    let site = Site::anonymous(Kind::Gridhaul, &[]);
+    fs::create_dir(site.local("tree")).unwrap();
+    for (name, options) in [("tree", &["-r"][..]), ("tree/large", &[])] {
+        content::write(&site.local("tree/large"), 8 << 20).unwrap();
+        let url = site.server.url(name);
+        let copy = [&["copy", "--json", "--sync", "--rate", "4M"], options].concat();
+        let arguments = [&copy[..], &[name, &url]].concat();
+        killed(&site, &arguments, |line| line.contains("progress"));
+        let (left, whole) = (site.served("tree/large"), site.local("tree/large"));
+        let file = fs::File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&left)
+            .unwrap();
+        file.set_len(8 << 20).unwrap();
+        let time = fs::metadata(&whole).unwrap().modified().unwrap();
+        file.set_modified(time).unwrap();
+        chown_to_nobody(&left).unwrap();
+        let resumed = ["copy", "--json", "--sync", "--resume"];
+        let resumed = [&resumed[..], options, &[name, &url]].concat();
+        let lines = site.must(&resumed);
+        assert_eq!(number(&lines, "files"), 1, "{lines}");
+        assert_same(&whole, &left, options);
+        fs::remove_file(&left).unwrap();
+    }
+}
+
 #[test]
 fn a_file_whose_connection_breaks_is_tried_again() {
     for kind in [Kind::Gridhaul, Kind::Globus] {

@@ -193,7 +193,7 @@ impl Finder<'_> {
         let target = self.target(source).await?;
         self.claim(&target)?;
         let mut copy = Destination::new(self.shared);
-        let has = copy.has(&target, known).await;
+        let has = copy.has(source, &target, known).await;
         let made = match arguments.create_dirs && !arguments.dry_run {
             true => copy.make_all(&target.parent()).await,
             false => Ok(()),

@@ -116,7 +116,7 @@ impl<'a> Walker<'a> {
                 is_here = is_here || self.copy.is_at(&below);
                 if let (true, Some(name), Ok(Found::File(known))) =
                     (is_here, &entry.name, &entry.found)
-                    && self.copy.has_entry(name.as_bytes(), *known)
+                    && self.copy.has_entry(&above, name.as_bytes(), *known)
                 {
                     self.shared.report.unchanged();
                     continue;
@@ -289,7 +289,7 @@ impl<'a> Walker<'a> {
     ) -> Result<Next, CopyError> {
         match found {
             Ok(Found::File(known)) => {
-                if self.copy.has(to, known).await? {
+                if self.copy.has(from, to, known).await? {
                     self.shared.report.unchanged();
                     return Ok(Next::Into);
                 }

@@ -179,13 +179,19 @@ impl<'a> Destination<'a> {
         }
     }
 
-    /// Whether this version of a file need not be copied.
-    pub(super) async fn has(&mut self, place: &Place, known: Version) -> Result<bool, CopyError> {
+    /// Whether this version of a file need not be copied: the destination has it, and not what an earlier run has left of it.
+    pub(super) async fn has(
+        &mut self,
+        source: &Place,
+        place: &Place,
+        known: Version,
+    ) -> Result<bool, CopyError> {
         let Some(sync) = self.sync() else {
             return Ok(false);
         };
         let there = self.version(place).await?;
-        Ok(there.is_some_and(|there| is_enough(sync, there, known)))
+        let is_there = there.is_some_and(|there| is_enough(sync, there, known));
+        Ok(is_there && !self.shared.journal.has_begun(source, place, known))
     }
 
     /// Whether this is the directory that is walked.
@@ -196,12 +202,19 @@ impl<'a> Destination<'a> {
 
     /// As [`Self::has`], for an entry of the directory that is walked, whose source has a file of this name. `false` if what the
     /// directory has is not remembered.
-    pub(super) fn has_entry(&mut self, name: &[u8], known: Version) -> bool {
+    pub(super) fn has_entry(&mut self, above: &Place, name: &[u8], known: Version) -> bool {
         let Some((sync, level)) = self.sync().zip(self.levels.last_mut()) else {
             return false;
         };
         let there = level.keep(name).and_then(Had::file);
-        there.is_some_and(|there| is_enough(sync, there, known))
+        let is_there = there.is_some_and(|there| is_enough(sync, there, known));
+        let journal = &self.shared.journal;
+        // Names are put together only where there is something to find.
+        let has_begun = is_there && journal.has_partial() && {
+            let [source, place] = [above, &level.place].map(|place| place.join(name));
+            journal.has_begun(&source, &place, known)
+        };
+        is_there && !has_begun
     }
 
     /// How versions are compared here. The worker computes checksums.

@@ -25,7 +25,9 @@ pub(super) use self::file::JournalError;
 pub(super) use self::key::Key;
 pub(super) use self::recorder::Recorder;
 use super::super::output::locked;
+use super::job::Place;
 use super::present::first_ranges;
+use super::version::Version;
 
 /// The longest line that is read: more than the ranges of a record, which are two numbers of 20 digits each.
 const LONGEST: u64 = 64 << 10;
@@ -144,6 +146,18 @@ impl Journal {
     /// What the destination has of this file from an earlier run, and how it came. `None`: it was not begun.
     pub(super) fn partial(&self, key: Key) -> Option<&(TransferMode, RangeSet)> {
         self.partial.get(&key)
+    }
+
+    /// Whether an earlier run has begun any file and not completed it.
+    pub(super) fn has_partial(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
+    /// Whether an earlier run has begun to copy this version, and not completed it. What the destination has may have the size of the
+    /// whole file, and its time if the file is new: blocks arrive in any order.
+    pub(super) fn has_begun(&self, source: &Place, destination: &Place, known: Version) -> bool {
+        let key = Key::new(source, destination, known);
+        key.is_some_and(|key| self.partial(key).is_some())
     }
 
     /// `sum` is what the file was verified by.
