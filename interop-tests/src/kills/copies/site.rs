@@ -241,7 +241,9 @@ impl Site {
     /// The bytes that the destination has, and the bytes in the log by now. After [`Self::settle`] for this `client`.
     pub(super) fn present(&self, client: Option<u32>) -> Result<(u64, u64), Failure> {
         self.settle(client)?;
-        Ok((self.stored()?, self.logged()?))
+        // First the log: a file that completes meanwhile counts as sent after the kill, and not as missing.
+        let logged = self.logged()?;
+        Ok((self.stored()?, logged))
     }
 
     /// The bytes that the destination has of files that a resumed copy continues, or as whole files. Their content tells them from holes.
