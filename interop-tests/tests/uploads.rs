@@ -45,7 +45,8 @@ impl Site {
         self.server.root().join(name)
     }
 
-    /// Sends the beginning of the source in stream mode, and disconnects. Returns the inode of the unfinished upload.
+    /// Sends the beginning of the source in stream mode, and disconnects. Returns the inode of the unfinished upload, which no session
+    /// has any more.
     fn interrupt(&self) -> u64 {
         let mut control = Control::anonymous(self.server.address()).unwrap();
         control.must("TYPE I", 200).unwrap();
@@ -59,7 +60,15 @@ impl Site {
             assert!(Instant::now() < deadline, "{}", self.server.log());
             std::thread::yield_now();
         }
-        fs::metadata(part).unwrap().ino()
+        // In stream mode the end of the data connection would be that of the file, so it stays open until the session has ended.
+        drop(control);
+        let file = fs::File::open(part).unwrap();
+        while file.try_lock().is_err() {
+            assert!(Instant::now() < deadline, "{}", self.server.log());
+            std::thread::yield_now();
+        }
+        drop(channel);
+        file.metadata().unwrap().ino()
     }
 
     /// The upload is complete, in the file of the first attempt.
