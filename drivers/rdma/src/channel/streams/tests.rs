@@ -63,6 +63,13 @@ fn connected(
     })
 }
 
+fn within_a_minute(cancel: &Cancel) -> Operation<'_> {
+    Operation {
+        deadline: Some(Instant::now() + Duration::from_secs(60)),
+        cancel,
+    }
+}
+
 /// How many times queue pairs were restored, as other threads see it.
 fn restored(streams: &Streams) -> u64 {
     let details = streams.meter().details();

@@ -21,10 +21,7 @@ const LENGTH: usize = 1 << 20;
 #[test]
 fn padding_is_no_content_when_it_arrives_after_the_head_was_taken_out() {
     let cancel = Cancel::new();
-    let operation = Operation {
-        deadline: Some(Instant::now() + Duration::from_secs(60)),
-        cancel: &cancel,
-    };
+    let operation = within_a_minute(&cancel);
     let ends = [(); 2].map(|()| settings([("provider", "soft"), ("direct", "threads")]));
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let [mut one, mut other] = connected(local, &ends, Flow::Out, &operation);

@@ -36,13 +36,6 @@ fn a_sender_that_waits_for_its_pace_has_exact_timers() {
     });
 }
 
-fn within_a_minute(cancel: &Cancel) -> Operation<'_> {
-    Operation {
-        deadline: Some(Instant::now() + Duration::from_secs(60)),
-        cancel,
-    }
-}
-
 /// A device on which nothing happens. It counts what is asked of it.
 #[derive(Debug)]
 struct Silent {
